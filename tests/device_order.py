@@ -28,6 +28,7 @@ class Device:
         self.last: dict[Lane, int] = {}
         self.recorded: dict[int, int] = {}
         self.written: dict[int, set[int]] = {}
+        self.waiting: dict[int, set[Lane]] = {}
         self.graphs: dict[int, int] = {}
         self.host = self.node(set())
 
@@ -82,6 +83,7 @@ class Program:
         self.w, self.choose, self.device = writer, choose, Device()
         self.streams = streams
         self.nodes: dict[int, int] = {}
+        self.waits: set[int] = set()  # for values
         for stream in STREAMS:
             writer.event("stream-create", stream=stream, bytes=3 * (stream == FREE))
             writer.event("stream-create", stream=stream, bytes=1, result=1)
@@ -111,12 +113,12 @@ class Program:
             self.device.learn({self.nodes[seq]})
         return flags, seq
 
-    def launch_graph(self, graph: int, waits: list[int], records: list[int]) -> int:
+    def launch_graph(self, graph: int, waits: list[int], records: list[int], **members: Any) -> int:
         """A number behind those of all graphs is one that was not recorded."""
         given, lane = self.place()
         known = graph < self.w.graphs
         number = graph if known else self.choose.choice((graph, layout.NO_ID))
-        seq = self.w.event("graph-launch", id=number, **given)
+        seq = self.w.event("graph-launch", id=number, **members, **given)
         before = self.device.events(waits)
         if number in self.device.graphs:  # it does not overlap itself
             before.add(self.device.graphs[number])
@@ -131,12 +133,16 @@ class Program:
         seq = self.w.event("mem-op", "cuStreamWriteValue32_v2", dst=address, bytes=4, **given)
         self.nodes[seq] = node = self.device.submit(lane)
         self.device.written.setdefault(address, set()).add(node)
+        for other in self.device.waiting.get(address, set()) - {lane}:  # it may be for this
+            self.device.last[other] = self.device.node({self.device.last[other], node})
         return seq
 
     def wait_for_value(self, address: int) -> None:
         given, lane = self.place()
         self.w.event("mem-op", "cuStreamWaitValue32_v2", src=address, **given)
-        self.device.submit(lane, self.device.written.get(address, set()))
+        node = self.device.submit(lane, self.device.written.get(address, set()))
+        self.device.waiting.setdefault(address, set()).add(lane)
+        self.waits.add(node)
 
     def event(self, kind: str) -> None:
         """Records an event, or has a stream wait for one."""

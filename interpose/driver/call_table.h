@@ -39,7 +39,7 @@
 	X(cuLaunchKernel##S) X(cuLaunchKernelEx##S) X(cuLaunchCooperativeKernel##S) \
 	X(cuLaunchHostFunc##S) X(cuStreamAddCallback##S) X(cuGraphLaunch##S)
 #define HOOK_STREAM(X, S) \
-	X(cuStreamSynchronize##S) X(cuStreamWaitEvent##S) X(cuEventRecord##S) X(cuEventRecordWithFlags##S) \
+	X(cuStreamSynchronize##S) X(cuStreamQuery##S) X(cuStreamWaitEvent##S) X(cuEventRecord##S) X(cuEventRecordWithFlags##S) \
 	X(cuStreamBeginCapture##S) X(cuStreamBeginCapture_v2##S) X(cuStreamBeginCaptureToGraph##S) \
 	X(cuStreamEndCapture##S) \
 	X(cuStreamWaitValue32##S) X(cuStreamWaitValue64##S) X(cuStreamWriteValue32##S) \
@@ -90,7 +90,7 @@
 	X(cuLibraryGetKernel) X(cuKernelGetFunction) X(cuLibraryGetModule) X(cuLibraryGetGlobal) X(cuLibraryGetManaged) \
 	X(cuLaunch) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLaunchCooperativeKernelMultiDevice) \
 	X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamDestroy_v2) \
-	X(cuEventSynchronize) X(cuEventDestroy) X(cuEventDestroy_v2) \
+	X(cuEventSynchronize) X(cuEventQuery) X(cuEventDestroy) X(cuEventDestroy_v2) \
 	HOOK_GRAPH(X) \
 	HOOK_COPY_SYNC(X, ) HOOK_COPY_SYNC(X, _ptds) HOOK_COPY_SYNC_V2(X, ) HOOK_COPY_SYNC_V2(X, _ptds) \
 	HOOK_COPY_ASYNC(X, ) HOOK_COPY_ASYNC(X, _ptsz) \
@@ -102,8 +102,8 @@
 	X(cuDeviceGetAttribute) X(cuGetErrorName) \
 	X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxFromGreenCtx) \
 	X(cuCtxGetLimit) X(cuCtxGetCacheConfig) X(cuStreamGetPriority) \
-	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuThreadExchangeStreamCaptureMode) \
-	X(cuEventCreate) X(cuEventQuery) X(cuEventElapsedTime) \
+	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode) \
+	X(cuEventCreate) X(cuEventElapsedTime) \
 	X(cuFuncGetName) X(cuFuncLoad) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuLinkCreate_v2) X(cuLinkAddData_v2) X(cuLinkComplete) X(cuLinkDestroy) \

@@ -13,6 +13,20 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
+/*
+ * The program was told that work is through. It has its place after the answer: what others submit
+ * meanwhile is no part of that, and what asks in vain counts for nothing.
+ */
+#define ANSWERS(symbol, params, args, begins, asked) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		HOOK(op, symbol); \
+		CUresult r = real.symbol args; \
+		if (r == CUDA_SUCCESS && options.events && begins) \
+			RECORD(&op, r, TT_EVENT_QUERY, e->src = (uintptr_t)(asked)); \
+		return r; \
+	}
+
 /* What a call puts on a stream that is no kernel and no copy. */
 struct item {
 	uint32_t kind; /* of its event */
@@ -182,6 +196,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 		end_wait(&op, r, NULL); \
 		return r; \
 	} \
+	ANSWERS(cuStreamQuery##S, (CUstream stream), (stream), op_begin_stream(&op, stream, PT, false), NULL) \
 	ON_STREAM(cuStreamWaitEvent##S, PT, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags), .kind = TT_EVENT_EVENT_WAIT, .src = (uintptr_t)event) \
 	ON_STREAM(cuEventRecord##S, PT, (CUevent event, CUstream stream), (event, stream), .kind = TT_EVENT_EVENT_RECORD, .src = (uintptr_t)event) \
 	ON_STREAM(cuEventRecordWithFlags##S, PT, (CUevent event, CUstream stream, unsigned flags), (event, stream, flags), .kind = TT_EVENT_EVENT_RECORD, .src = (uintptr_t)event) \
@@ -235,6 +250,8 @@ EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 	end_wait(&op, r, event);
 	return r;
 }
+
+ANSWERS(cuEventQuery, (CUevent event), (event), op_begin(&op), event)
 
 #define ENDS_EVENT(symbol) \
 	EXPORT CUresult CUDAAPI symbol(CUevent event) \

@@ -125,7 +125,8 @@ enum tt_kind_property {
 	X(GRAPH_INSTANTIATE, 26, TT_KIND_GRAPH | TT_KIND_NAMED) \
 	X(GRAPH_UPDATE, 27, TT_KIND_GRAPH | TT_KIND_NAMED) /* bytes = nodes that changed */ \
 	X(GRAPH_DESTROY, 28, TT_KIND_GRAPH | TT_KIND_NAMED) \
-	X(CONTROL, 29, TT_KIND_NAMED) /* id = string offset of what tt_control has set, as in tt_epoch.controls */
+	X(CONTROL, 29, TT_KIND_NAMED) /* id = string offset of what tt_control has set, as in tt_epoch.controls */ \
+	X(QUERY, 30, 0) /* the program asked whether a stream or an event is through, and it was */
 
 #define TT_EVENT_NUMBER(name, number, properties) TT_EVENT_##name = number,
 #define TT_EVENT_PROPERTIES(name, number, properties) TT_PROPERTIES_##name = properties,

@@ -14,7 +14,7 @@
 
 #define PLACE 4096u
 #define READS 4u
-#define EVENT_KINDS (TT_EVENT_CONTROL + 1)
+#define EVENT_KINDS (TT_EVENT_QUERY + 1)
 
 static uint8_t device[PLACE];
 

@@ -55,6 +55,12 @@ def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
     return views, words
 
 
+def definitions(image: bytes, names: Sequence[str]) -> list[str | None]:
+    """The text of each kernel, from `.entry` on; None where there is no such kernel."""
+    module = _Module(image)
+    return [module.text(name) if module.has(name) else None for name in names]
+
+
 class _Module:
     """The functions of a text, and whom they call."""
 
@@ -65,6 +71,9 @@ class _Module:
 
     def has(self, kernel: str) -> bool:
         return self._definitions.get(kernel, "").startswith(".entry")
+
+    def text(self, name: str) -> str:
+        return self._definitions[name]
 
     def tokens(self, name: str) -> list[str]:
         if name not in self._known:

@@ -141,6 +141,7 @@ class Order:
         self.waits: dict[int, Clock] = {}
         self._version = 0  # of what the host knows
         self._lanes: dict[tuple[int, int, int], _Lane] = {}
+        self._by_index: list[_Lane] = []
         self._of_context: dict[int, list[_Lane]] = {}
         self._blocking: dict[int, list[_Lane]] = {}
         self._legacy: dict[int, _Lane] = {}
@@ -158,6 +159,7 @@ class Order:
             waits = event.stream != LEGACY and event.stream not in self._free
             lane = _Lane(len(self._lanes), event.context, event.stream, waits)
             self._lanes[key] = lane
+            self._by_index.append(lane)
             self._of_context.setdefault(event.context, []).append(lane)
             if waits:
                 self._blocking.setdefault(event.context, []).append(lane)
@@ -266,8 +268,9 @@ class Order:
         return call
 
     def _mem_op(self, event: Event) -> Call | None:
-        """Streams tell each other by values, too: a wait comes after all that wrote there. What a
-        batch does is not recorded: it has address 0, and comes after all.
+        """Streams tell each other by values, too: a wait comes after all that wrote there, and what
+        comes behind it in its stream also after what does later. What a batch does is not recorded:
+        it has address 0, and comes after all.
         """
         values, batch = self._values, not event.dst and not event.src
         if batch:
@@ -282,6 +285,11 @@ class Order:
         point = call.clock, call.lane, call.number
         values[event.dst] = [p for p in values.get(event.dst, []) if p[1] != call.lane] + [point]
         self.written.add(event.dst)
+        for index in self.waits.get(event.dst, ()):
+            if index != call.lane:
+                lane = self._by_index[index]
+                lane.clock = _after(lane.clock, point)
+                lane.number += 1
         return call
 
     def _graph(self, event: Event) -> Call:
@@ -318,6 +326,7 @@ _HANDLERS: dict[int, Any] = {
     KIND["event-record"]: Order._record,
     KIND["event-wait"]: Order._wait,
     KIND["sync"]: Order._sync,
+    KIND["query"]: Order._sync,
     KIND["context"]: Order._context,
     ALLOC: Order._allocate,
     FREE: Order._free_memory,

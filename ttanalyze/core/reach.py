@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ttanalyze.code.pointers import ANYTHING, WRITE, pointer_uses
+from ttanalyze.code.pointers import ATOMIC as USES_ATOMIC
 from ttanalyze.core.order import ALLOC, COPY, FREE, GRAPH_LAUNCH, HOST_DST, MEM_OP, Event
 from ttanalyze.format import graphs, layout
 from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.kernel_checksums import image_of
 from ttanalyze.format.labels import Labels
 from ttanalyze.format.process import Process
 from ttanalyze.format.regions import Regions
@@ -37,6 +40,43 @@ KEPT = 4096  # launches and graphs whose memory is remembered
 Uses = Callable[[int], "dict[int, int] | None"]
 
 
+def uses_of(process: Process) -> Uses:
+    """What the kernels of a process do, as the PTX says that the run has of them."""
+    images = dict(
+        zip(process.modules["id"].tolist(), process.modules["image"].tolist(), strict=True)
+    )
+    by_image: dict[int, list[int]] = {}
+    for number, module in zip(
+        process.functions["id"].tolist(), process.functions["module"].tolist(), strict=True
+    ):
+        by_image.setdefault(images.get(module, 0), []).append(number)
+    of = {number: image for image, numbers in by_image.items() for number in numbers}
+    known: dict[int, dict[int, int] | None] = {}
+
+    def get(function: int) -> dict[int, int] | None:
+        if function not in known:
+            numbers = by_image.get(of.get(function, 0), [])
+            contents = image_of(process, of[function]) if of.get(function) else None
+            names = [process.kernel(number) or "" for number in numbers]
+            found = pointer_uses(contents, names) if contents else [None] * len(names)
+            known.update({function: None} | dict(zip(numbers, map(_modes, found), strict=True)))
+        return known[function]
+
+    return get
+
+
+def _modes(uses: dict[int, int] | None) -> dict[int, int] | None:
+    return None if uses is None else {word: _mode(use) for word, use in uses.items()}
+
+
+def _mode(use: int) -> int:
+    if use & WRITE:
+        return WRITES
+    if use & ANYTHING:
+        return MAY_WRITE
+    return ATOMIC if use & USES_ATOMIC else READS
+
+
 class Access(NamedTuple):
     """Bytes [low, high) of a region, for certain, and perhaps more up to `end`. row: of
     process.regions. node: of a graph, else -1.
@@ -48,6 +88,17 @@ class Access(NamedTuple):
     end: int
     mode: int
     node: int = -1
+
+
+def conflict(one: Access, other: Access) -> bool:
+    """Whether two calls can't both reach the same bytes at any time, if they do."""
+    return {one.mode, other.mode} not in ({READS}, {ATOMIC})
+
+
+def certain(one: Access, other: Access) -> bool:
+    """Whether two calls that are in conflict surely reach the same bytes, and one writes there."""
+    overlap = one.low < other.high and other.low < one.high
+    return overlap and not {one.mode, other.mode} <= {READS, MAY_WRITE}
 
 
 class Living:

@@ -495,5 +495,6 @@ HANDLERS = {
     KIND["event-record"]: _Reader._event_record,
     KIND["event-wait"]: _Reader._event_wait,
     KIND["sync"]: _Reader._sync,
+    KIND["query"]: _Reader._sync,
     KIND["mem-op"]: _Reader._mem_op,
 }

@@ -1,0 +1,271 @@
+"""Calls that nothing orders and that reach the same memory, found in one recording."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.device_order import LEGACY, PER_THREAD, STREAMS, Program
+from tests.rundir import Writer
+from ttanalyze.code.pointers import ANYTHING, READ, WRITE, pointer_uses
+from ttanalyze.code.pointers import ATOMIC as ATOMICALLY
+from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES
+from ttanalyze.core.unordered import Unordered, find_unordered
+
+BASE, SIZE, REGIONS = 1 << 40, 32, 3
+FEW, MANY = range(60), range(1000, 3500)
+# What each kernel does through its two parameters.
+KERNELS: list[dict[int, int] | None] = [
+    {0: WRITES, 8: READS},
+    {0: READS, 8: READS},
+    {0: ATOMIC, 8: READS},
+    {8: WRITES},
+    {0: MAY_WRITE},
+    None,
+]
+Touch = tuple[int, int, int, int, int]  # mode, first and last address, certain and possible, node
+
+
+@dataclass
+class Made:
+    program: Program
+    touches: dict[int, list[Touch]] = field(default_factory=dict)  # by seq
+    functions: dict[int, int] = field(default_factory=dict)  # host functions: node by seq
+    inside: dict[int, tuple[int, set[tuple[int, int]]]] = field(default_factory=dict)
+
+
+def somewhere(choose: random.Random) -> int:
+    return BASE + choose.randrange(REGIONS) * 64 + choose.randrange(0, SIZE, 8)
+
+
+def end_of(address: int) -> int:
+    return address - (address - BASE) % 64 + SIZE
+
+
+def touches_of(function: int, words: list[int], node: int = -1) -> list[Touch]:
+    uses, out = KERNELS[function], []
+    for at, word in enumerate(words):
+        mode = MAY_WRITE if uses is None else uses.get(8 * at)
+        if mode is not None:
+            out.append((mode, word, word + 1, end_of(word), node))
+    return out
+
+
+def moved(choose: random.Random) -> tuple[dict[str, int], list[Touch]]:
+    dst, src, size = somewhere(choose), somewhere(choose), choose.choice((1, 8, 24))
+    size = min(size, end_of(dst) - dst, end_of(src) - src)
+    touches = [(READS, src, src + size, src + size), (WRITES, dst, dst + size, dst + size)]
+    return {"dst": dst, "src": src, "bytes": size}, [(*t, -1) for t in touches]
+
+
+def random_graph(w: Writer, choose: random.Random) -> tuple[list[Touch], set[tuple[int, int]]]:
+    """What its nodes touch, and which come before which."""
+    nodes: list[dict[str, Any]] = []
+    touches: list[Touch] = []
+    for number in range(choose.randint(1, 5)):
+        if choose.random() < 0.5:
+            function, words = choose.randrange(len(KERNELS)), [somewhere(choose) for _ in "12"]
+            data = struct.pack("<2Q", *words)
+            nodes.append({"kind": "kernel", "function": function, "data": data})
+            touches += touches_of(function, words, number)
+        else:
+            members, found = moved(choose)
+            nodes.append({"kind": "copy", **members, "reach": members["bytes"]})
+            touches += [(*t[:4], number) for t in found]
+    count = len(nodes)
+    edges = {(a, b) for b in range(count) for a in range(b) if choose.random() < 0.4}
+    w.graph(nodes, sorted(edges))
+    before = set(edges)
+    for _ in nodes:
+        before |= {(a, d) for a, b in before for c, d in before if b == c}
+    return touches, before
+
+
+def random_program(path: Path, seed: int) -> Made:
+    choose, w = random.Random(seed), Writer(path)
+    program = Program(w, choose, (*STREAMS, *STREAMS, LEGACY, PER_THREAD))
+    made = Made(program)
+    for number in range(REGIONS):
+        w.born(number, bytes(SIZE), base=BASE + 64 * number)
+    of_graphs = [random_graph(w, choose) for _ in range(3)]
+    for _ in range(choose.randint(20, 60)):
+        kind = choose.choices(("launch", "move", "host", "graph", "order"), (6, 5, 0.3, 2, 9))[0]
+        stack = {"stack": w.seq + 1}  # no two calls are from the same place
+        if kind == "launch":
+            function, words = choose.randrange(len(KERNELS)), [somewhere(choose) for _ in "12"]
+            params = {"params": w.piece(struct.pack("<2Q", *words)), "params_size": 16}
+            seq = program.work("launch", id=function, **stack, **params)
+            made.touches[seq] = touches_of(function, words)
+        elif kind == "move":
+            members, touches = moved(choose)
+            copies = choose.random() < 0.7
+            seq = program.work("copy" if copies else "set", **members, **stack)
+            made.touches[seq] = touches if copies else touches[1:]
+        elif kind == "host":
+            seq = program.work("launch-host")
+            made.functions[seq] = program.nodes[seq]
+        elif kind == "graph":
+            graph = choose.randrange(3)
+            seq = program.launch_graph(graph, [], [], **stack)
+            made.touches[seq] = of_graphs[graph][0]
+            made.inside[seq] = graph, of_graphs[graph][1]
+        else:
+            program.orders()
+    w.close()
+    return made
+
+
+def conflict(one: Touch, other: Touch) -> set[int]:
+    """The bytes that two calls surely reach, and that one of both writes."""
+    modes = {one[0], other[0]}
+    if not modes & {WRITES, ATOMIC} or modes == {ATOMIC}:
+        return set()
+    return set(range(max(one[1], other[1]), min(one[2], other[2])))
+
+
+def expected(made: Made) -> tuple[dict[tuple[int, int], set[int]], dict[int, set[int]]]:
+    """Bytes of pairs that have no order; and those that have to be found, by their second calls."""
+    before, nodes = made.program.before(), made.program.nodes
+    pairs: dict[tuple[int, int], set[int]] = {}
+    wanted: dict[int, set[int]] = {}
+    unsure: dict[int, set[int]] = {}  # where a wait for a value may order them
+    for second, touches in made.touches.items():
+        for first, others in made.touches.items():
+            if first >= second or nodes[first] in before[second]:
+                continue
+            found = {b for one in others for other in touches for b in conflict(one, other)}
+            told = any(
+                first == h or nodes[first] in before[h] for h in made.functions if h < second
+            )
+            if not found or told:
+                continue
+            pairs[first, second] = found
+            waits = (before[first] | before[second]) & made.program.waits
+            (unsure if waits else wanted).setdefault(second, set()).update(found)
+    return pairs, {second: found - unsure.get(second, set()) for second, found in wanted.items()}
+
+
+def check(path: Path, seed: int) -> int:
+    made = random_program(path, seed)
+    pairs, wanted = expected(made)
+    process = tt.open(path).processes[0]
+    found = find_unordered(process, uses=KERNELS.__getitem__)
+    got: dict[int, set[int]] = {}
+    for pair in found:
+        first, second = (side.call.event.seq for side in (pair.first, pair.second))
+        reached = set(range(BASE + 64 * pair.row + pair.low, BASE + 64 * pair.row + pair.high))
+        if first == second:
+            continue
+        assert pair.sure and reached and reached <= pairs[first, second], (seed, first, second)
+        got.setdefault(second, set()).update(pairs[first, second])  # of places only one is listed
+    for second, spots in wanted.items():
+        assert spots <= got.get(second, set()), (seed, second)
+    check_inside(made, found, seed)
+    every = find_unordered(process, uses=KERNELS.__getitem__, every=True)
+    shown = {(p.first.call.event.seq, p.second.call.event.seq) for p in every if p.sure}
+    assert shown >= {(p.first.call.event.seq, p.second.call.event.seq) for p in found}, seed
+    return len(found)
+
+
+def check_inside(made: Made, found: list[Unordered], seed: int) -> None:
+    """Nodes of one graph, at its first launch."""
+    seen = set()
+    for seq, (graph, before) in made.inside.items():
+        if graph in seen:
+            continue
+        seen.add(graph)
+        wanted: dict[frozenset[int], set[int]] = {}
+        for one in made.touches[seq]:
+            for other in made.touches[seq]:
+                a, b = one[4], other[4]
+                if a < b and (a, b) not in before and conflict(one, other):
+                    wanted.setdefault(frozenset((a, b)), set()).update(conflict(one, other))
+        got = [p for p in found if p.first.call is p.second.call and p.first.call.event.seq == seq]
+        pairs = {frozenset((p.first.access.node, p.second.access.node)) for p in got}
+        assert pairs <= wanted.keys() and bool(pairs) == bool(wanted), (seed, seq)
+
+
+def test_what_is_found_is_what_a_model_says(tmp_path: Path) -> None:
+    assert sum(check(tmp_path / str(seed), seed) for seed in FEW) > 200
+
+
+@pytest.mark.long
+def test_what_is_found_in_many_programs_is_what_a_model_says(tmp_path: Path) -> None:
+    for seed in MANY:
+        check(tmp_path / str(seed), seed)
+
+
+# ---- one by one ----
+
+ORDERS = ["same", "wait", "event-query", "stream-query", "event-sync", "stream-sync", "value"]
+ORDERS += ["graph-wait", "free-wait", "host-wait"]
+NOTHING = ["none", "wait-before", "other-sync", "graph", "free", "host"]
+
+
+def recorded(built: Path, run: Path, how: str) -> list[Unordered]:
+    program = support.build_program("shim_orders", built)
+    environment = support.recording(support.simulator_environment(), run, params="1")
+    outcome = support.run([program, how], environment)
+    assert (outcome.stdout, outcome.status) == ("done\n", 0), outcome
+    return find_unordered(tt.open(run).processes[0])
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("how", ORDERS)
+def test_calls_with_an_order_are_not_found(built: Path, tmp_path: Path, how: str) -> None:
+    assert not recorded(built, tmp_path / "run", how)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("how", NOTHING)
+def test_calls_without_an_order_are_found(built: Path, tmp_path: Path, how: str) -> None:
+    found = recorded(built, tmp_path / "run", how)
+    modes = {frozenset((p.first.access.mode, p.second.access.mode)) for p in found}
+    assert frozenset((READS, WRITES)) in modes or how == "free", found
+    assert found and all(pair.sure for pair in found)
+
+
+@pytest.mark.native
+def test_only_queries_that_say_yes_are_recorded(built: Path, tmp_path: Path) -> None:
+    recorded(built, tmp_path / "run", "event-query")
+    events = tt.open(tmp_path / "run").events
+    assert events.query("kind == 'query'")["call"].tolist() == ["cuEventQuery"]
+
+
+# ---- what kernels do through their parameters ----
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k("
+PARAMS = ".param .u64 a, .param .u32 n, .param .align 8 .b8 s[24], .param .u64 .ptr .align 4 z)"
+LOADS = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [s+8]; ld.param.u64 %rd3, [z];"
+
+
+@pytest.mark.parametrize(
+    ("code", "uses"),
+    [
+        ("", {}),
+        ("ld.global.u32 %r1, [%rd1];", {0: READ}),
+        ("cvta.to.global.u64 %rd4, %rd2; @%p1 st.global.v2.u32 [%rd4+8], {%r1, %r2};", {24: WRITE}),
+        ("mad.wide.s32 %rd4, %r1, 4, %rd3; atom.global.add.u32 %r2, [%rd4], 1;", {40: ATOMICALLY}),
+        ("red.global.add.f32 [%rd1], %f1;", {0: ATOMICALLY}),
+        ("st.global.u64 [%rd1], %rd2;", {0: WRITE, 24: ANYTHING}),
+        ("st.param.b64 [param0], %rd3; call.uni f, (param0);", {40: ANYTHING}),
+        ("mov.b64 %rd4, s; ld.param.u64 %rd5, [%rd4];", {16: ANYTHING, 24: ANYTHING, 32: ANYTHING}),
+        ("st.shared.u32 [%rd1], %r1; ld.local.u32 %r1, [%rd2];", {}),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 16;", {0: READ}),
+        ("ld.global.u64 %rd1, [%rd1]; st.global.u32 [%rd1], %r1;", {0: READ}),
+        ("@%p1 mov.b64 %rd1, %rd2; st.global.u32 [%rd1], %r1;", {0: WRITE, 24: WRITE}),
+        ("L: st.global.u32 [%rd1], %r1; mov.b64 %rd1, %rd3; bra L;", {0: WRITE, 40: WRITE}),
+        ("sub.s64 %rd4, %rd1, %rd2; cvt.u32.u64 %r1, %rd4; st.shared.u32 [%r1], %r1;", {}),
+        ("prefetch.global.L2 [%rd1];", {}),
+    ],
+)
+def test_what_a_kernel_does_through_its_parameters(code: str, uses: dict[int, int]) -> None:
+    text = f"{HEAD}{PARAMS}\n{{\n{LOADS}\n{code}\nret;\n}}\n".encode()
+    assert pointer_uses(text, ["k", "other"]) == [uses, None]
