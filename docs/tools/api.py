@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,8 @@ These types appear in signatures:
 | `Array` | `numpy.ndarray` |
 | `Progress` | a function that is called with the finished and the total number of steps, or None |
 | `Process` | one recorded process, from `run.processes` or `run.process(0)` |
+| `Size`, `Three` | an int or a tuple of up to three ints; three ints |
+| `Types`, `Tolerances` | a mapping from the id or the label of a region; None: all other regions |
 | `pd.DataFrame` | `pandas.DataFrame` |
 """
 LISTS = {
@@ -67,11 +70,16 @@ def items(section: str) -> dict[str, str]:
 
 
 def prose(paragraphs: str) -> str:
-    """Paragraphs and lists as Markdown, each paragraph on one line."""
+    """Paragraphs, lists and indented code as Markdown, each paragraph on one line."""
     found = []
-    for paragraph in paragraphs.split("\n\n"):
-        parts = re.split(r"\n(?=- )", paragraph)
-        found.append("\n".join(escaped(" ".join(part.split())) for part in parts))
+    for is_code, some in groupby(paragraphs.split("\n\n"), lambda part: part.startswith("    ")):
+        if is_code:
+            code = inspect.cleandoc("\n\n".join(some))
+            found.append(f"```python\n{code}\n```")
+            continue
+        for paragraph in some:
+            lines = re.split(r"\n(?=- )", paragraph)
+            found.append("\n".join(escaped(" ".join(line.split())) for line in lines))
     return "\n\n".join(found)
 
 
@@ -125,6 +133,8 @@ def described(found: dict[str, str], types: dict[str, tuple[str, str]]) -> str:
     lines = []
     for names, meaning in found.items():
         kind, value = types.get(names.split(",")[0].strip("* "), ("", ""))
+        kind = "" if kind == "Any" else kind
+        value = "" if "Default: " in meaning else value
         details = ", ".join(
             filter(None, (f"`{kind}`" if kind else "", f"default `{value}`" if value else ""))
         )

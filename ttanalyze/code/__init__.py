@@ -1,4 +1,4 @@
-"""The code of kernels in cubins, fatbins and PTX: names, symbols, checksums, what it uses."""
+"""Reads kernels' code: cubins, fatbins and PTX. Names, symbols, checksums, features."""
 
 from ttanalyze.code.checksums import checksums
 from ttanalyze.code.fatbin import missing

@@ -1,7 +1,7 @@
-"""A checksum of each kernel's code, equal wherever the code is: in other runs and processes.
+"""Checksums of kernels' code, equal for equal code in all runs and processes.
 
-Invariant: images come from recorded programs and may be anything. What can't be read has no
-checksum; nothing is read outside an image, and no image takes more time than its size is worth.
+Images come from recorded programs and may contain anything. A kernel that cannot be read has no
+checksum. No read leaves the image, and the time is bounded by its size.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from ttanalyze.code import cubin, elf, fatbin, ptx
 
 
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
-    """Of a cubin, a fatbin or PTX: for each mangled name 16 hexadecimal digits, None where the
-    image has no such kernel that can be read.
+    """Returns the checksums of kernels.
+
+    Args:
+        image: A cubin, a fatbin or PTX.
+        names: Mangled names of kernels.
+
+    Returns:
+        For each name 16 hexadecimal digits, None if the image has no readable kernel of this name.
+
+    Source:
+        docs/reference/tables.md describes the checksums. They are XXH3-64.
     """
     if image.startswith(elf.MAGIC):
         return cubin.checksums(image, names)
@@ -33,7 +42,7 @@ def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
 
 
 def _joined(parts: list[str]) -> str | None:
-    """Of code for one architecture the checksum of that; of several one of them all."""
+    """Returns the checksum of code for one architecture, or one over those of several."""
     if len(parts) > 1:
         return f"{xxhash.xxh3_64_intdigest(' '.join(sorted(parts)).encode()):016x}"
     return parts[0].rpartition(":")[2] if parts else None

@@ -92,7 +92,9 @@ def _zstandard() -> ModuleType | None:
 
 
 def missing() -> str | None:
-    """What to say if something was compressed so that nothing here can expand it, else None."""
+    """Returns a message for users if an image could not be decompressed on this machine, else
+    None.
+    """
     if not _zstandard.cache_info().currsize or _zstandard():
         return None
     return "kernels of compressed modules have no checksum; for it: pip install 'ttanalyze[zstd]'"

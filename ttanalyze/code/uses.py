@@ -1,4 +1,4 @@
-"""What a kernel reaches besides the memory that its parameters name, as its code says."""
+"""Finds features of kernels that reach beyond the memory of their parameters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ LAUNCHES = ("cudaLaunchDevice", "cudaCDP", "__cudaCDP", "cudaGraphLaunch")
 
 
 def uses(image: bytes, name: str) -> set[str] | None:
-    """Of a cubin, a fatbin or PTX: which of textures, surfaces, printf, heap and launches the
-    kernel of a mangled name can use, by itself or in what it calls; None where there is no such
-    kernel that can be read.
+    """Returns the features that a kernel or a function that it calls may use.
 
     Calls through pointers are not followed.
+
+    Args:
+        image: A cubin, a fatbin or PTX.
+        name: The mangled name of the kernel.
+
+    Returns:
+        A subset of "textures", "surfaces", "printf", "heap" and "launches", None if the image has
+        no readable kernel of this name.
     """
     if image.startswith(elf.MAGIC):
         found = [cubin.uses(image, name)]

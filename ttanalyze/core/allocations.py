@@ -28,10 +28,16 @@ UNPLACED = ("array",)  # whose base is a handle, not an address
 
 @dataclass(frozen=True)
 class Moment:
-    """What was allocated right after a call.
+    """The allocated memory right after a call.
 
-    seq, time_ns: of the call, 0 before the first one. epoch: the first one cut from then on, None
-    after the last. call, site: the call and the thread that made it, where it allocated or freed.
+    Attributes:
+        seq: The sequence number of the call, 0 before the first one.
+        time_ns: The time of the call in nanoseconds, 0 before the first one.
+        epoch: The first epoch from then on, None after the last.
+        bytes: The allocated bytes.
+        allocations: The number of allocations.
+        call: The driver call, if it allocated or freed memory.
+        site: The caller of this call.
     """
 
     seq: int
@@ -45,16 +51,24 @@ class Moment:
 
 @dataclass(frozen=True)
 class ProcessMemory:
-    """process: its number. allocations, freed, allocated_bytes: over the whole run.
+    """The memory use of one process. Bytes and allocations are those on devices.
 
-    peak, end: when the most memory was allocated for the first time, and the end; host_peak: the
-    same of page-locked host memory. at: the moment that was asked for. The tables:
-
-    timeline: see timeline(). alive: regions at that moment, see alive_at(). sites: see
-    allocation_sites(). leaks: sites of what was never freed, variables of modules apart: site,
-    kind, allocations, bytes. ranges: see address_ranges(), at that moment. tensors: what parts of
-    regions the program had named by the moment's epoch, or by the end: tensor, type, bytes, region,
-    offset, the largest first.
+    Attributes:
+        process: The number of the process.
+        allocations, freed: The number of allocations and frees in the whole run.
+        allocated_bytes: The sum of all allocations in bytes.
+        peak: The moment of the largest use.
+        end: The end of the run.
+        host_peak: The moment of the largest use of page-locked host memory, None if there is none.
+        at: The selected moment.
+        timeline: As `timeline` returns it.
+        alive: The regions at the selected moment, as `alive_at` returns them.
+        sites: As `allocation_sites` returns it.
+        leaks: Sites of memory that was never freed, without variables of modules: site, kind,
+            allocations, bytes, largest.
+        ranges: The addresses at the selected moment, as `address_ranges` returns them.
+        tensors: The named parts of regions at the epoch of the selected moment, the largest first:
+            tensor, type, bytes, region, offset.
     """
 
     process: int
@@ -76,10 +90,25 @@ class ProcessMemory:
 def memory(
     run: Run, at: str = "peak", process: int | None = None, progress: Progress = None
 ) -> list[ProcessMemory]:
-    """Of each process, or of one. at: peak, end, epoch:N or seq:N, a moment to look at closely.
+    """Analyses the memory use of processes.
 
-    progress: called with the events looked at and those in all. Raises Error where there is no
-    such moment.
+    Args:
+        run: The run.
+        at: The moment to look at closely: "peak", "end", "epoch:N" or "seq:N".
+        process: The number of the process. Default: all processes.
+        progress: Called with the finished and the total number of events.
+
+    Returns:
+        One result per process.
+
+    Raises:
+        Error: The run has no such process or moment.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> found = tt.memory.memory(tt.open("run1"))[0]
+        >>> found.peak.bytes, found.allocations, found.freed
+        (4096, 1, 0)
     """
     chosen = run.processes if process is None else [run.process(process)]
     advance = counted(progress, sum(p.count_events() for p in chosen) if progress else 0)
@@ -122,16 +151,29 @@ ALIVE = ("region", "kind", "label", "bytes", "base", "device", "context", "site"
 
 
 def timeline(process: Process) -> pd.DataFrame:
-    """seq, time_ns (of a call), region, change (bytes that it allocated, negative where it freed
-    them), bytes, allocations (of the device then). A row per allocation and per free, in order.
+    """Returns the device memory over time.
+
+    Args:
+        process: The process.
+
+    Returns:
+        One row per allocation or free, in order: seq, time_ns (of the call), region, change (bytes,
+        negative for a free), bytes and allocations (both in use after it).
     """
     regions = _regions(process)
     return _steps(regions[~regions["kind"].isin(ELSEWHERE)])
 
 
 def alive_at(process: Process, seq: int) -> pd.DataFrame:
-    """Regions on the device right after a call: region, kind, label, bytes, base, device, context,
-    site, seq, time_ns (of the allocation). The largest first.
+    """Returns the device memory that is allocated right after a call.
+
+    Args:
+        process: The process.
+        seq: The sequence number of the call.
+
+    Returns:
+        One row per region, the largest first: region, kind, label, bytes, base, device, context,
+        site, seq, time_ns (of the allocation).
     """
     regions = _regions(process)
     alive = _alive(regions[~regions["kind"].isin(ELSEWHERE)], seq)
@@ -139,23 +181,36 @@ def alive_at(process: Process, seq: int) -> pd.DataFrame:
 
 
 def allocation_sites(process: Process) -> pd.DataFrame:
-    """By line that allocated, or call and thread: site, kind, allocations, bytes, largest, freed,
-    alive (at the end), alive_bytes. The most bytes first.
+    """Returns the places in the program that allocate memory.
+
+    Args:
+        process: The process.
+
+    Returns:
+        One row per source line (or call and thread) and kind, the most bytes first: site, kind,
+        allocations, bytes, largest, freed, alive (at the end), alive_bytes.
     """
     return _sites(_regions(process))
 
 
 def address_ranges(process: Process, seq: int) -> pd.DataFrame:
-    """Where memory of each kind lay right after a call: kind, device, regions, bytes, span (from
-    the lowest address to the highest), ranges (stretches without a gap), largest_range, gap_bytes,
-    largest_gap, used (bytes of span). Arrays have no address.
+    """Returns how the memory of each kind is spread over addresses right after a call.
+
+    Args:
+        process: The process.
+        seq: The sequence number of the call.
+
+    Returns:
+        One row per kind and device: kind, device, regions, bytes, span (from the lowest to the
+        highest address), ranges (without gaps), largest_range, gap_bytes, largest_gap, used (bytes
+        / span). Arrays have no address and are left out.
     """
     regions = _regions(process)
     return _ranges(_alive(regions[~regions["kind"].isin(ELSEWHERE)], seq))
 
 
 def _regions(process: Process, advance: Callable[[int], None] | None = None) -> pd.DataFrame:
-    """tables.regions, with bytes as int64, site, freed, death_ns."""
+    """Returns the table `regions` with bytes as int64, site, freed and death_ns."""
     frame = tables.regions([process])
     sizes = frame["size"].to_numpy()
     if float(sizes.astype("f8").sum()) >= 2.0**63:
@@ -168,7 +223,7 @@ def _regions(process: Process, advance: Callable[[int], None] | None = None) -> 
 
 
 def _steps(regions: pd.DataFrame) -> pd.DataFrame:
-    """See timeline()."""
+    """Returns what timeline() returns, of some regions."""
     freed = regions["freed"].to_numpy()
     rows = np.concatenate([np.flatnonzero(freed), np.arange(len(regions))])
     deaths = regions[freed]
@@ -269,12 +324,14 @@ RANGES = (
 
 
 def _peak(steps: pd.DataFrame) -> int:
-    """The step after which most was allocated; -1 where there is none."""
+    """Returns the step with the largest use, -1 if there is none."""
     return int(steps["bytes"].to_numpy().argmax()) if len(steps) else -1
 
 
 def _moment(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, step: int) -> Moment:
-    """After a step, -1 before the first; when all that one call did is done."""
+    """Returns the moment after a step, -1 before the first. All effects of one call are one
+    moment.
+    """
     if step < 0 or not len(steps):
         return Moment(0, 0, _epoch_from(process, 0), 0, 0, None, None)
     seqs = steps["seq"].to_numpy()
@@ -297,7 +354,7 @@ def _moment(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, step: 
 
 
 def _moment_at(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, at: str) -> Moment:
-    """epoch:N or seq:N."""
+    """Returns the moment "epoch:N" or "seq:N"."""
     what, _, number = at.partition(":")
     if what not in ("epoch", "seq") or not (number.isdecimal() and number.isascii()):
         raise Error(f"--at {at}: expected peak, end, epoch:N or seq:N")
@@ -314,7 +371,7 @@ def _moment_at(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, at:
 
 
 def _epoch_from(process: Process, seq: int) -> int | None:
-    """The first epoch that was cut at a call or after it."""
+    """Returns the first epoch that was cut at a call or after it."""
     after = process.epochs["number"][process.epochs["seq"] >= seq]
     return int(after.min()) if len(after) else None
 

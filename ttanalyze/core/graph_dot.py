@@ -1,4 +1,4 @@
-"""Graphs as pictures, in the language of Graphviz, and the words for their nodes."""
+"""Draws graphs in Graphviz's DOT language, and describes nodes in words."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ SHAPES = {
 
 
 def drawing(parts: Iterable[tuple[str, str, pd.DataFrame, pd.DataFrame]]) -> str:
-    """Boxes in one picture: of each a name that the others don't have, the title, and nodes and
-    edges as in graph_tables.
+    """Returns one picture of graphs, each in its own box.
+
+    Args:
+        parts: For each graph a unique prefix, a title, and its nodes and edges as in graph_tables.
     """
     lines = ["digraph run {", "  rankdir=TB;", '  node [fontname="sans-serif", fontsize=10];']
     for part in parts:
@@ -106,6 +108,10 @@ def node_text(node: dict[str, Any]) -> str:
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table as JSON has it: an object for each row, null for what is missing."""
+    """Converts a table to one dictionary per row, with None for missing values.
+
+    Args:
+        frame: The table.
+    """
     whole = frame.astype("object").where(~frame.isna(), None)
     return whole.to_dict("records")

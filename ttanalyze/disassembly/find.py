@@ -1,4 +1,4 @@
-"""The instruction tables of a run, or of a file with code for a GPU."""
+"""Finds the instruction tables of a run, or of a file with GPU code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,19 @@ def find_tables(
     progress: Progress = None,
     refused: list[str] | None = None,
 ) -> Iterator[Table]:
-    """The instruction tables of a run's kernels, or of those in a cubin, fatbin, PTX or program.
+    """Yields instruction tables.
 
-    kernel: a regular expression, searched in mangled and demangled names. architecture: 90 takes
-    what a device of sm_90 would; by default the devices of the run, or everything in a file.
-    refused: gets a line for each module of a run that can't be disassembled. Raises Error where
-    there are no such kernels, or nothing can be.
+    Args:
+        what: A run, or the path of a run, cubin, fatbin, PTX file or program.
+        kernel: A regular expression for the kernel name, mangled or demangled. Default: all
+            kernels.
+        architecture: The architecture, such as 90 for sm_90. Default: that of the run's devices, or
+            all in a file.
+        progress: Called with the finished and the total number of kernels.
+        refused: A list that gets one line per module of a run that cannot be disassembled.
+
+    Raises:
+        Error: There are no such kernels, or none can be disassembled.
     """
     if isinstance(what, Run) or Path(what).is_dir():
         run = what if isinstance(what, Run) else open_run(what)

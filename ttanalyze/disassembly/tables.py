@@ -1,7 +1,6 @@
-"""Instruction tables of kernels: disassembled once, and kept in the run as RUN/sass/CHECKSUM.json.
+"""Instruction tables of kernels. A run keeps them in sass/CHECKSUM.json.
 
-A table that was kept is read without a disassembler. A run that can't be written to is used as it
-is, without keeping anything.
+A kept table is read without a disassembler. If the run is read-only, nothing is kept.
 """
 
 from __future__ import annotations
@@ -45,8 +44,15 @@ Wanted = Callable[[Sequence[str]], list[str]]  # of mangled names those that are
 
 @dataclass(frozen=True)
 class Table:
-    """kernel_name: mangled. kernel_checksum: as kernel events have it; code_checksum: of the code
-    for this architecture alone. instructions: members as schemas/instruction.json says.
+    """The instructions of a kernel.
+
+    Attributes:
+        kernel_name: The mangled name.
+        kernel_checksum: The checksum of the kernel, as kernel events have it.
+        code_checksum: The checksum of its code for this architecture.
+        architecture: The architecture, such as 90 for sm_90.
+        disassembler: The tools and their versions.
+        instructions: One object per instruction, as in schemas/instruction.json.
     """
 
     kernel_name: str
@@ -68,11 +74,18 @@ def of_codes(
     sums: Mapping[str, str] | None = None,
     progress: Progress = None,
 ) -> Iterator[Table]:
-    """Of the kernels that are wanted, in code that was found in an image. capability: what PTX is
-    compiled for (90 is sm_90; 0: what it says itself).
+    """Yields tables of the wanted kernels in code that was found in an image.
 
-    sums: checksums by mangled name, where they are known. Raises Error where code can't be
-    disassembled, or PTX not be compiled.
+    Args:
+        found: The code.
+        image: The image.
+        wanted: Selects mangled names.
+        capability: The architecture that PTX is compiled for. Default: that in the PTX.
+        sums: Known checksums by mangled name.
+        progress: Called with the finished and the total number of kernels.
+
+    Raises:
+        Error: Code cannot be disassembled, or PTX cannot be compiled.
     """
     for code in found:
         cubin, made_by = _cubin(code, capability)
@@ -92,7 +105,7 @@ def of_codes(
 
 
 def _cubin(code: Code, capability: int) -> tuple[Cubin, str]:
-    """That of a piece of code, and what made it where it is none."""
+    """Returns the cubin of a piece of code, and the tool that compiled it, "" if none did."""
     if code.cubin is not None:
         return code.cubin, ""
     architecture = capability or code.architecture
@@ -106,7 +119,7 @@ def _cubin(code: Code, capability: int) -> tuple[Cubin, str]:
 
 
 def _batches(cubin: Cubin, names: Iterable[str]) -> Iterator[list[tuple[str, int, memoryview]]]:
-    """Kernels with sections and code, as many at a time as are disassembled together."""
+    """Yields kernels with their sections and code, in batches that are disassembled together."""
     batch: list[tuple[str, int, memoryview]] = []
     size = 0
     for name in names:
@@ -328,7 +341,15 @@ def _kept(run: Run, checksum: str) -> Table | None:
 
 
 def read(path: Path) -> Table:
-    """A table from its file. Raises Error where it is none."""
+    """Reads a kept instruction table.
+
+    Args:
+        path: The file, RUN/sass/CHECKSUM.json.
+
+    Raises:
+        Error: The file cannot be read.
+        FormatError: The file does not follow the schema.
+    """
     made = read_json(path)
     for where, reason in document_faults("instructions", made):
         raise FormatError(path, where or "the whole", reason)

@@ -26,6 +26,10 @@ COUNTED = ("kernel", "copy", "set")  # kinds of nodes with a column of their own
 def graphs(processes: Sequence[Process], progress: Progress = None) -> pd.DataFrame:
     """One row per executable graph.
 
+    Args:
+        processes: The processes.
+        progress: Called with the finished and the total number of events.
+
     Columns:
         graph: number, in order of instantiation: the `id` of `graph-launch`, `graph-instantiate`,
             `graph-update` and `graph-destroy` in `events`
@@ -90,6 +94,12 @@ def nodes(
     Each node comes after the nodes that it depends on.
 
     With times, `gpu_time` is one column more: nanoseconds, the mean of the launches.
+
+    Args:
+        process: The process.
+        number: The number of the graph.
+        seq: The state at the call with this sequence number. Default: the last state.
+        times: Whether to add `gpu_time`.
 
     Columns:
         node: number
@@ -169,6 +179,11 @@ def _moment(process: Process, number: int, seq: int | None) -> int:
 
 def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame:
     """One row per edge of a graph, in the same way.
+
+    Args:
+        process: The process.
+        number: The number of the graph.
+        seq: The state at the call with this sequence number. Default: the last state.
 
     Columns:
         from, to: the nodes; the second comes after the first

@@ -1,11 +1,11 @@
-"""Finds GPU tests that do not do the same twice: `pytest --tt-verify`.
+"""A pytest plugin that finds nondeterministic GPU tests: `pytest --tt-verify`.
 
-A test that is marked `gpu_determinism`, or uses the fixture of that name, then runs in a process
-of its own, twice, with the recorder in it, and fails where the two runs left different memory. A
-golden manifest beside it, written by --tt-update, is compared as well.
+A test with the marker or the fixture `gpu_determinism` runs twice under the recorder, each time in
+a process of its own. It fails if the two runs leave different memory. A golden manifest beside the
+test, written by `--tt-update`, is compared too.
 
-Pytest imports this wherever ttanalyze is installed, so that nothing else is imported before it
-is needed.
+Pytest imports this module wherever ttanalyze is installed, so it imports other modules only when it
+needs them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+__all__ = ["Recording"]
 
 NAME = "gpu_determinism"
 # Besides what the comparison needs, what tells most of who wrote where.
@@ -87,7 +89,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts others in the place of the tests that are to be recorded."""
+    """Replaces the tests that are to be recorded."""
     if not _wanted(config):
         return
     for i, item in enumerate(items):
@@ -98,14 +100,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass(frozen=True)
 class Recording:
-    """What the fixture gives. recorded: whether this process is being recorded."""
+    """The value of the fixture `gpu_determinism`.
+
+    Attributes:
+        recorded: Whether this process is recorded.
+    """
 
     recorded: bool
 
     def epoch(self, label: str, stream: int = 0) -> None:
-        """Captures memory as it is after all work on a stream so far, under this label.
+        """Captures an epoch after all work that was submitted to a stream so far.
 
-        stream: a CUstream. Does nothing where nothing records.
+        It does nothing in a process that is not recorded.
+
+        Args:
+            label: The label of the epoch.
+            stream: The CUstream.
         """
         import ctypes
 
@@ -116,7 +126,7 @@ class Recording:
 
 @pytest.fixture(name=NAME)
 def _recording() -> Recording:
-    """Has --tt-verify check that the test leaves the same GPU memory whenever it runs."""
+    """With --tt-verify, checks that the test leaves the same GPU memory in each run."""
     import ctypes
 
     return Recording(hasattr(ctypes.CDLL(None), "tt_epoch"))
@@ -352,7 +362,9 @@ class _Teller:
 
 
 def child() -> int:
-    """Runs one test; what is wanted is in the file that the first argument names."""
+    """Runs one test in a process of its own. The first argument names a file with its
+    description.
+    """
     order = pickle.loads(Path(sys.argv[1]).read_bytes())
     sys.path[:] = order["path"]
     config = pytest.Config.fromdictargs(order["options"], order["arguments"])

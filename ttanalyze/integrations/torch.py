@@ -1,10 +1,11 @@
-"""Tells the recorder which tensor lies where, so that differences are told by their names.
+"""Tells the recorder the names of PyTorch tensors, so that differences are shown by name.
 
     import ttanalyze.torch
+
     ttanalyze.torch.watch(model, optimizer)
 
-Needs PyTorch 2.1 or newer in the program, which is not imported here: all that is used of it are
-the hooks of what is given. In a program that is not recorded nothing happens.
+Needs PyTorch 2.1 or newer. This module does not import PyTorch; it uses only the hooks of the given
+objects. In a program that is not recorded it does nothing.
 """
 
 from __future__ import annotations
@@ -51,13 +52,21 @@ def watch(
     gradients: bool = True,
     name: str = "",
 ) -> Watch:
-    """Names the memory of a model on the GPU from here on: parameters and buffers as
-    `layers.3.mlp.weight`, what modules give as `layers.3.mlp:output` (with activations),
-    gradients of both with `.grad` at the end (with gradients), and an optimiser's state as
-    `layers.3.mlp.weight.exp_avg`.
+    """Names the GPU memory of a model from now on.
 
-    name: goes before all of them, with a dot. Modules have to be there already. Only hooks are
-    used; Watch.remove takes them away again.
+    - Parameters and buffers: `layers.3.mlp.weight`.
+    - Outputs of modules: `layers.3.mlp:output`.
+    - Gradients: the name with `.grad` at the end.
+    - State of the optimizer: `layers.3.mlp.weight.exp_avg`.
+
+    Only modules that exist now are watched.
+
+    Args:
+        model: A `torch.nn.Module`.
+        optimizer: A `torch.optim.Optimizer`.
+        activations: Whether to name outputs of modules.
+        gradients: Whether to name gradients.
+        name: A prefix for all names; a dot follows it.
     """
     found = Watch()
     memory = _memory()
@@ -68,18 +77,18 @@ def watch(
 
 
 class Watch:
-    """What watch() gives. Names that were given stay when it is removed, or its `with` ends."""
+    """The result of `watch`. Names stay after it is removed or its `with` block ends."""
 
     def __init__(self) -> None:
         self.handles: list[Any] = []  # of hooks
 
     @property
     def active(self) -> bool:
-        """Whether it names anything: the program is recorded, and it was not removed."""
+        """Whether it still names memory: the program is recorded, and `remove` was not called."""
         return bool(self.handles)
 
     def remove(self) -> None:
-        """Takes all hooks away."""
+        """Removes all hooks."""
         while self.handles:
             self.handles.pop().remove()
 
@@ -92,7 +101,7 @@ class Watch:
 
 @functools.cache
 def _memory() -> _Memory | None:
-    """The recorder of this process; None where there is none."""
+    """Returns the recorder of this process, None if there is none."""
     try:
         label = ctypes.CDLL(None).tt_label_range
     except AttributeError:
@@ -103,7 +112,7 @@ def _memory() -> _Memory | None:
 
 
 class _Storage:
-    """Memory that tensors lie in, while it is alive.
+    """The memory of tensors while it is alive.
 
     parts: by address and bytes, the name, the type, and whether the name stays.
     """
@@ -117,11 +126,11 @@ class _Storage:
 
 
 class _Memory:
-    """What the recorder has been told.
+    """The names that the recorder was told.
 
-    Memory keeps the first name that it gets while it is alive, so that a module which gives on
-    what it was given does not take the name away; parameters, their gradients and states have
-    theirs in any case. Of memory that was freed the name says so, until it is used again.
+    Memory keeps its first name while it is alive, so a module that returns its input does not
+    rename it. Parameters, gradients and states of the optimizer always get their names. The name of
+    freed memory says so, until the memory is used again.
     """
 
     def __init__(self, label: Label) -> None:
@@ -130,8 +139,8 @@ class _Memory:
         self._types: dict[Any, bytes | None] = {}
 
     def name(self, tensor: Any, name: bytes, stays: bool) -> bool:
-        """Names the memory of a tensor: all between its first and its last item. False where that
-        changed nothing.
+        """Names the memory of a tensor, from its first to its last item. Returns False if nothing
+        changed.
         """
         if not tensor.is_cuda:
             return False

@@ -1,4 +1,4 @@
-"""Where the package keeps its native libraries."""
+"""The paths of the native libraries of this package."""
 
 from __future__ import annotations
 
@@ -12,29 +12,45 @@ from ttanalyze.errors import Error
 
 
 def library_folder() -> Path:
-    """The folder of the native libraries; TT_LIB names another one, such as a sanitizer build."""
+    """Returns the folder of the native libraries. The variable TT_LIB names another folder."""
     chosen = os.environ.get("TT_LIB")
     return Path(chosen).absolute() if chosen else Path(__file__).resolve().parent.parent / "lib"
 
 
 def shim() -> Path:
-    """The library that LD_PRELOAD takes. Raises Error where the package was not built."""
+    """Returns the path of the recorder, for LD_PRELOAD.
+
+    Raises:
+        Error: The package was not built.
+    """
     return _built(library_folder() / "libttshim.so")
 
 
 def simulator() -> Path:
-    """The folder that LD_LIBRARY_PATH takes, with the simulator's libcuda.so.1 in it."""
+    """Returns the folder of the simulator's libcuda.so.1, for LD_LIBRARY_PATH.
+
+    Raises:
+        Error: The package was not built.
+    """
     return _built(library_folder() / "sim" / "libcuda.so.1").parent
 
 
 def loader() -> Path:
-    """The library that the toolkit itself loads."""
+    """Returns the path of the library that the toolkit loads.
+
+    Raises:
+        Error: The package was not built.
+    """
     return _built(library_folder() / "libttload.so")
 
 
 @functools.cache
 def toolkit() -> Any:
-    """What _format declares of that library. Raises Error where it can't be loaded."""
+    """Loads the library of the toolkit, with the functions that _format declares.
+
+    Raises:
+        Error: The library cannot be loaded.
+    """
     path = loader()
     try:
         return ffi.dlopen(str(path))

@@ -1,10 +1,12 @@
-"""Kernel launches, a record for each, as scripts for kernel-event files know them.
+"""Kernel launches as records for JSON, for scripts that read kernel-event files.
 
-A record is an object with a `type`: `kernel_launch`, a kernel that was run; `graph_launch`, before
-the launches of the kernels that it ran, with their graph and node; `kernel_node`, with the same
-members but no kernel_launch_id: a kernel that was recorded into a graph, or one in the body of a
-conditional node, which the device ran as often as that said; and `callstack_def`, a call stack,
-before the first record that refers to it.
+The `type` of a record is one of these:
+
+- `kernel_launch`: a kernel ran.
+- `graph_launch`: a graph was launched. The launches of its kernels follow, with graph and node.
+- `kernel_node`: a kernel was captured into a graph, or is in the body of a conditional node. It has
+  no kernel_launch_id.
+- `callstack_def`: a call stack, before the first record that refers to it.
 """
 
 from __future__ import annotations
@@ -58,11 +60,18 @@ Columns = dict[str, list[Any]]
 def records(
     run: Run, kernel: str | None = None, with_stacks: str | None = None, progress: Progress = None
 ) -> Iterator[dict[str, Any]]:
-    """Every record, process by process in the order of calls.
+    """Yields the records of a run, process by process in the order of calls.
 
-    kernel: a regular expression, searched in mangled and demangled names; only launches of such
-    kernels. with_stacks: dedup, by id, or full, in each launch, or nostack; by default what the
-    recording was asked for. Raises Error where these are not what they should be, at once.
+    Args:
+        run: The run.
+        kernel: A regular expression for the kernel name, mangled or demangled. Default: all
+            launches.
+        with_stacks: "dedup" (stacks by id), "full" (in each launch) or "nostack". Default: as
+            recorded.
+        progress: Called with the finished and the total number of launches.
+
+    Raises:
+        Error: An argument is wrong. It is raised before the first record.
     """
     return _records(_pieces(run, kernel, with_stacks, progress))
 
@@ -88,8 +97,20 @@ def written(
     width: int = 0,
     progress: Progress = None,
 ) -> Iterator[bytes]:
-    """The same as ndjson, json (a list), csv or table (the first of them, for a screen that is
-    width letters wide), in pieces. Raises Error as records does.
+    """Returns the records as text in pieces.
+
+    Args:
+        run: The run.
+        form: "ndjson", "json" (a list), "csv" or "table" (the first rows, for a screen).
+        kernel: A regular expression for the kernel name, mangled or demangled. Default: all
+            launches.
+        with_stacks: "dedup" (stacks by id), "full" (in each launch) or "nostack". Default: as
+            recorded.
+        width: The width of the screen in characters, 0 for no limit.
+        progress: Called with the finished and the total number of launches.
+
+    Raises:
+        Error: An argument is wrong. It is raised at once.
     """
     if form not in FORMATS:
         raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")

@@ -1,8 +1,8 @@
-"""Memory as numbers: decoding, how far apart two buffers are, and what a buffer holds.
+"""Memory as numbers: types of items, comparison of two buffers, summaries.
 
-All functions take bytes as 1-D uint8 arrays, of any alignment. Nothing is rounded that need not
-be: integers stay integers, and a distance in units of the last place is that of integers which
-ascend with the values. Memory is bounded: large arrays are gone through in pieces.
+Buffers are 1-D uint8 arrays of any alignment. Integers are never rounded. Distances in units of the
+last place count the representable values between two items. Large arrays are processed in pieces,
+so memory stays bounded.
 """
 
 from ttanalyze.core.values.compare import Comparison, Tolerance, ValueDifference, compare_values

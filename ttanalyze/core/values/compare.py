@@ -1,4 +1,4 @@
-"""How far apart two buffers are."""
+"""Compares two buffers of items."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ LEAST = 5e-324  # float64 above 0
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What does not count as different: items no further apart than any one part allows.
+    """Limits within which two items count as equal. One limit that holds is enough.
 
-    abs: in value. rel: of the larger one's absolute value. ulp: in units of the last place, for
-    integers 1. None: this part allows nothing. NaNs are equal to each other, infinities of the
-    same sign are, and nothing else is near to either; of complex items with such a part, both parts
-    have to be equal.
+    NaN equals NaN, and infinities of the same sign are equal; nothing else is close to them.
+    Complex items with NaN or infinity must be equal in both parts. None turns a limit off.
+
+    Attributes:
+        abs: The limit of the absolute difference.
+        rel: The limit of the difference relative to the larger absolute value.
+        ulp: The limit in units of the last place; for integers it is the difference.
     """
 
     abs: Number | None = None
@@ -31,7 +34,18 @@ class Tolerance:
 
     @classmethod
     def parse(cls, text: str) -> Tolerance:
-        """Of "abs,rel,ulp", such as "1e-6", "1e-6,1e-3" or ",,4". Raises Error for all else."""
+        """Parses "ABS,REL,ULP", such as "1e-6", "1e-6,1e-3" or ",,4".
+
+        Args:
+            text: The text. Parts may be empty.
+
+        Raises:
+            Error: The text is malformed.
+
+        Example:
+            >>> tt.values.Tolerance.parse("1e-6,,4")
+            Tolerance(abs=1e-06, rel=None, ulp=4)
+        """
         parts = [part.strip() for part in text.split(",")]
         if len(parts) > 3 or not any(parts):
             raise Error(f"tolerance {text}: expected ABS,REL,ULP, such as 1e-6,1e-3 or ,,4")
@@ -59,11 +73,17 @@ def _tolerance(text: str, name: str, part: str) -> Number | None:
 class ValueDifference:
     """How two buffers of items differ.
 
-    elements: items compared. unequal: those whose bytes differ. count: those that count as
-    different: the unequal ones, of which a tolerance allows some. first: the indices of the first
-    of these. max_abs, max_rel, max_ulp: how far apart unequal items are at most, of those that are
-    finite on both sides; 0 where there are none. nan, inf: how many each side has. tail: bytes
-    behind the last whole item, tail_differs whether they do.
+    Attributes:
+        type: The name of the type.
+        elements: The number of compared items.
+        unequal: The number of items whose bytes differ.
+        count: The number of items that differ by more than the tolerance.
+        max_abs, max_rel, max_ulp: The largest absolute, relative and ulp difference of items that
+            are finite on both sides, 0 if there are none.
+        nan, inf: The number of NaNs and infinities on each side.
+        first: The indices of the first items that count as different.
+        tail: The number of bytes behind the last whole item.
+        tail_differs: Whether these bytes differ.
     """
 
     type: str
@@ -92,10 +112,26 @@ def compare_values(
     tolerance: Tolerance | None = None,
     first: int = FIRST,
 ) -> ValueDifference:
-    """Compares two buffers of one length item by item; first: how many indices are told.
+    """Compares two buffers item by item.
 
-    Without a tolerance every item whose bytes differ counts, as -0 and 0, or two NaNs, may.
-    Raises Error for buffers that aren't of one length.
+    Without a tolerance every item with different bytes counts, such as -0 and 0 or two NaNs.
+
+    Args:
+        type: The type of the items.
+        ours: A buffer, 1-D uint8.
+        theirs: A buffer of the same length.
+        tolerance: Items this close do not count as different.
+        first: The maximal number of listed indices.
+
+    Raises:
+        Error: The buffers differ in length.
+
+    Example:
+        >>> import numpy as np
+        >>> a, b = (np.array([1, x], "f4").view("u1") for x in (2, 2.5))
+        >>> found = tt.values.compare_values(tt.values.parse("f32"), a, b)
+        >>> found.count, found.max_abs, found.first
+        (1, 0.5, [1])
     """
     comparison = Comparison(type, tolerance, first)
     comparison.add(ours, theirs)
@@ -103,7 +139,13 @@ def compare_values(
 
 
 class Comparison:
-    """compare_values for buffers that come in parts, each but the last of whole items."""
+    """Compares two buffers that come in pieces. All pieces but the last have whole items.
+
+    Args:
+        type: The type of the items.
+        tolerance: Items this close do not count as different.
+        first: The maximal number of listed indices.
+    """
 
     def __init__(
         self,
@@ -121,7 +163,15 @@ class Comparison:
         self._tail, self._tail_differs = 0, False
 
     def add(self, ours: Array, theirs: Array) -> None:
-        """Compares what comes next. Raises Error where the two aren't of one length."""
+        """Compares the next piece.
+
+        Args:
+            ours: A buffer, 1-D uint8.
+            theirs: A buffer of the same length.
+
+        Raises:
+            Error: The buffers differ in length.
+        """
         if len(ours) != len(theirs):
             raise Error(f"{len(ours)} bytes can't be compared with {len(theirs)}")
         whole = len(ours) - len(ours) % self.type.itemsize
@@ -132,13 +182,17 @@ class Comparison:
         self._tail_differs = bool((ours[whole:] != theirs[whole:]).any())
 
     def skip(self, length: int) -> None:
-        """Counts so many bytes, of whole items but at the end, as equal without looking at them."""
+        """Counts a piece as equal without reading it.
+
+        Args:
+            length: The length of the piece in bytes.
+        """
         if length:
             self._elements += length // self.type.itemsize
             self._tail, self._tail_differs = length % self.type.itemsize, False
 
     def result(self) -> ValueDifference:
-        """What was found in all that was added."""
+        """Returns the result for all pieces so far."""
         return ValueDifference(
             self.type.name,
             self._elements,

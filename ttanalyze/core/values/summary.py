@@ -1,4 +1,4 @@
-"""What a buffer holds."""
+"""Summarises buffers of items: range, mean, NaNs, histogram."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ HUGE = 2.0**900  # sums of a piece's items below it don't overflow
 
 @dataclass(frozen=True)
 class Summary:
-    """What a buffer of items holds; of complex ones the absolute values, at most the largest
+    """A summary of a buffer. Complex items count by their absolute value, at most the largest
     float64.
 
-    elements: items. nan, inf, zero: how many are that. min, max, mean: of the finite ones, None
-    where there are none; those of integers are exact. counts: how many finite ones lie from
-    edges[i] to edges[i + 1], the right edge excluded but the last. tail: bytes behind the last
-    whole item.
+    Attributes:
+        type: The name of the type.
+        elements: The number of items.
+        nan, inf, zero: The number of NaNs, infinities and zeros.
+        min, max, mean: Of the finite items, None if there are none. Minimum and maximum of integers
+            are exact.
+        edges: The edges of the histogram, one more than bins.
+        counts: The number of finite items in each bin: from edges[i] (included) to edges[i + 1]
+            (included in the last bin only).
+        tail: The number of bytes behind the last whole item.
     """
 
     type: str
@@ -41,12 +47,25 @@ class Summary:
     tail: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """The members, by name, all of them JSON's."""
+        """Returns the attributes as an object for JSON."""
         return asdict(self)
 
 
 def summarise(type: Type, raw: Array, bins: int = BINS) -> Summary:  # noqa: A002
-    """What a buffer holds."""
+    """Summarises a buffer.
+
+    Args:
+        type: The type of the items.
+        raw: The buffer, 1-D uint8.
+        bins: The maximal number of bins of the histogram.
+
+    Example:
+        >>> import numpy as np
+        >>> raw = np.array([0, 1, 2, np.nan], "f4").view("u1")
+        >>> found = tt.values.summarise(tt.values.parse("f32"), raw, bins=2)
+        >>> found.nan, found.mean, found.counts
+        (1, 1.0, [1, 2])
+    """
 
     def pieces() -> Iterator[Array]:
         for at in range(0, len(raw), PIECE):
@@ -60,9 +79,13 @@ def summarise_pieces(
     pieces: Callable[[], Iterator[Array]],
     bins: int = BINS,
 ) -> Summary:
-    """What a buffer holds that comes in pieces, each but the last of whole items.
+    """Summarises a buffer that comes in pieces. All pieces but the last have whole items.
 
-    pieces: gives them all from the beginning; it is called twice, for the histogram's sake.
+    Args:
+        type: The type of the items.
+        pieces: Returns the pieces from the beginning. It is called twice, the second time for the
+            histogram.
+        bins: The maximal number of bins of the histogram.
     """
     if type.itemsize <= 2:
         return _counted(type, pieces, bins)

@@ -1,4 +1,4 @@
-"""What items of memory are: how to decode them, and how they are ordered."""
+"""The types of items in memory: decoding, order, text."""
 
 from __future__ import annotations
 
@@ -19,16 +19,29 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Type:
-    """What items of memory are. kind: "float", "int", "bool" or "complex"."""
+    """A type of items. `parse` finds one by its name; TYPES has all.
+
+    Attributes:
+        name: The name, such as "f32".
+        itemsize: The size of an item in bytes.
+        kind: "float", "int", "bool" or "complex".
+    """
 
     name: str
     itemsize: int
     kind: str
 
     def view(self, raw: Array) -> Array:
-        """The items: numpy's own types, and float32 for those that numpy doesn't have.
+        """Decodes a buffer.
 
-        Raises Error where the bytes don't divide into items.
+        Args:
+            raw: The buffer, 1-D uint8.
+
+        Returns:
+            A 1-D array of numpy's dtype, or of float32 for bf16, e4m3 and e5m2.
+
+        Raises:
+            Error: The length is not a multiple of the item size.
         """
         if len(raw) % self.itemsize:
             rest = len(raw) % self.itemsize
@@ -47,15 +60,34 @@ class Type:
         return raw.view(_NUMPY[self.name])
 
     def parts(self, raw: Array) -> Array:
-        """The items as rows: of two numbers where they are complex, else of one."""
+        """Decodes a buffer into real numbers.
+
+        Args:
+            raw: The buffer, 1-D uint8.
+
+        Returns:
+            An array with one row per item: two columns for complex types, else one.
+
+        Raises:
+            Error: The length is not a multiple of the item size.
+        """
         values = self.view(raw)
         if self.kind == "complex":
             return values.view(values.real.dtype).reshape(-1, 2)
         return values.reshape(-1, 1)
 
     def to_float(self, raw: Array) -> Array:
-        """The items as float64, of complex ones the absolute values, infinite where these are more
-        than float64 holds. Raises Error as view does.
+        """Decodes a buffer into float64. Complex items give their absolute value, infinite if it
+        overflows.
+
+        Args:
+            raw: The buffer, 1-D uint8.
+
+        Returns:
+            A 1-D array of float64.
+
+        Raises:
+            Error: The length is not a multiple of the item size.
         """
         values = self.view(raw)
         with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs become quiet ones
@@ -64,9 +96,18 @@ class Type:
             return values.astype("f8")
 
     def ordinals(self, raw: Array) -> Array:
-        """int64 that ascend with the values, neighbours one apart, both zeros 0 (unsigned
-        64-bit integers minus 2**63). Complex items give a row of two; those of NaNs mean nothing.
-        Raises Error as view does.
+        """Maps items to int64 in the order of their values, with neighbours one apart.
+
+        Both zeros are 0. Values of u64 are shifted by 2**63. The numbers of NaNs have no meaning.
+
+        Args:
+            raw: The buffer, 1-D uint8.
+
+        Returns:
+            A 1-D array of int64; for complex types one row of two per item.
+
+        Raises:
+            Error: The length is not a multiple of the item size.
         """
         if self.kind in ("float", "complex"):
             bits = self._bits(raw)
@@ -79,11 +120,19 @@ class Type:
         return values.astype("i8")
 
     def is_nan(self, raw: Array) -> Array:
-        """Which items are NaN; of complex ones, those with a part that is."""
+        """Returns which items are NaN. A complex item is NaN if one of its parts is.
+
+        Args:
+            raw: The buffer, 1-D uint8.
+        """
         return self._where(raw, lambda bits: bits & self._magnitude > self._last_number)
 
     def is_inf(self, raw: Array) -> Array:
-        """Which items are infinite: not NaN, and of complex ones at least one part is."""
+        """Returns which items are infinite. A complex item is if one part is and none is NaN.
+
+        Args:
+            raw: The buffer, 1-D uint8.
+        """
         infinity = _INFINITY.get(self._part)
         if infinity is None:
             return np.zeros(len(raw) // self.itemsize, bool)
@@ -93,8 +142,12 @@ class Type:
         return out
 
     def nearest(self, value: float) -> float:
-        """The item of a float type that a number is rounded to, ties to even; infinity for those
-        that are too large, whether the type has one or not.
+        """Rounds a number to the nearest item of a float type, ties to even.
+
+        A number that is too large becomes infinity, even if the type has none.
+
+        Args:
+            value: The number.
         """
         if self.name in _NUMPY:
             with np.errstate(over="ignore"):
@@ -111,23 +164,40 @@ class Type:
         return math.copysign(math.inf if over else float(values[best]), value)
 
     def limits(self) -> tuple[int, int]:
-        """The least and the greatest item of a type of integers, or of bool."""
+        """Returns the smallest and the largest item of an integer type or bool."""
         if self.kind == "bool":
             return 0, 1
         known = np.iinfo(_NUMPY[self.name])
         return int(known.min), int(known.max)
 
     def text(self, value: Any) -> str:
-        """An item of view() in the fewest digits that tell it from its neighbours."""
+        """Returns an item in the fewest digits that identify it.
+
+        Args:
+            value: An item of `view`.
+        """
         return f"{float(value):.4g}" if self.name == "bf16" else str(value)
 
     def texts(self, data: bytes) -> list[str]:
-        """Each item of some bytes as text. Raises Error as view does."""
+        """Returns each item of a buffer as text.
+
+        Args:
+            data: The buffer.
+
+        Raises:
+            Error: The length is not a multiple of the item size.
+        """
         return [self.text(value) for value in self.view(np.frombuffer(data, "u1"))]
 
     def listed(self, data: bytes) -> list[Any]:
-        """Each item of some bytes as JSON can have it: "nan", "inf" and "-inf" as texts, complex
-        ones as two numbers. Raises Error as view does.
+        """Returns each item of a buffer for JSON: "nan", "inf" and "-inf" as strings, complex items
+        as pairs.
+
+        Args:
+            data: The buffer.
+
+        Raises:
+            Error: The length is not a multiple of the item size.
         """
         values = self.view(np.frombuffer(data, "u1"))
         if self.kind == "complex":
@@ -137,7 +207,7 @@ class Type:
 
     @property
     def numpy(self) -> str:
-        """The numpy type of its items, of those that numpy doesn't have that of their bits."""
+        """The numpy dtype of the items. Types that numpy lacks have that of their bits."""
         if self.name == "bool":
             return "|b1"
         return _NUMPY.get(self.name, "<u2" if self.itemsize == 2 else "|u1")
@@ -150,7 +220,7 @@ class Type:
 
     @property
     def _bits_type(self) -> np.dtype[Any]:
-        """Unsigned integers as wide as an item; of complex ones, as a part."""
+        """The dtype of unsigned integers as wide as an item, or as a part of a complex item."""
         return np.dtype(f"<u{self.itemsize // (2 if self.kind == 'complex' else 1)}")
 
     def _bits(self, raw: Array) -> Array:
@@ -158,12 +228,12 @@ class Type:
 
     @property
     def _magnitude(self) -> Any:
-        """The mask of all bits but the sign, in the type of the bits."""
+        """The mask of all bits except the sign."""
         return self._bits_type.type((1 << (8 * self._bits_type.itemsize - 1)) - 1)
 
     @property
     def _last_number(self) -> Any:
-        """The bits above which a float without its sign is NaN."""
+        """The largest bits without sign that are no NaN."""
         return self._bits_type.type(_INFINITY.get(self._part, 0x7E))
 
     def _where(self, raw: Array, test: Callable[[Array], Array]) -> Array:
@@ -218,7 +288,17 @@ _ALIASES = {
 
 
 def parse(name: str) -> Type:
-    """The type of that name: f32 and float32 alike. Raises Error for any other."""
+    """Returns a type by its name or an alias: "f32", "float32" and "float" are the same type.
+
+    Args:
+        name: The name, in any case.
+
+    Raises:
+        Error: The name is unknown.
+
+    Source:
+        e4m3 and e5m2: OCP 8-bit Floating Point Specification.
+    """
     wanted = name.strip().lower()
     found = TYPES.get(_ALIASES.get(wanted, wanted))
     if found is None:
@@ -228,7 +308,7 @@ def parse(name: str) -> Type:
 
 @functools.cache
 def _small_floats(name: str) -> Array:
-    """The value of each of the 256 floats of 8 bits, as float32."""
+    """Returns the float32 value of each of the 256 items of an 8-bit float type."""
     bits = np.arange(256, dtype="<u2")
     if name == "e5m2":  # the upper half of a float16
         upper: Array = bits << np.uint16(8)

@@ -1,4 +1,4 @@
-"""A recorded launch as a program of its own."""
+"""Writes a recorded launch as a program of its own."""
 
 from ttanalyze.verbs.export.needs import Needs, find, needs
 from ttanalyze.verbs.export.write import Exported, export

@@ -1,4 +1,4 @@
-"""What a recorded launch needs to run again, as far as a run knows it. No driver is needed."""
+"""Collects what a recorded launch needs to run again. Uses the run only, no driver."""
 
 from __future__ import annotations
 
@@ -38,9 +38,18 @@ MODULE_KINDS = ("image", "ptx", "cubin", "fatbin")  # by tt_module.kind
 
 @dataclass(frozen=True)
 class Memory:
-    """A region. variable: its name in the module, None of allocations. before, after: the tt_block
-    records of its contents, None where no epoch has them. made: what it held right before the
-    launch, where that is not what the epoch before has. lucky: at an address that the driver chose.
+    """A region that the launch needs.
+
+    Attributes:
+        region: The id of the region.
+        name: Its name for people.
+        address: The address of the first byte.
+        size: The size in bytes.
+        variable: The name of the variable in the module, None for an allocation.
+        before, after: The tt_block records of the contents before and after the launch, None if no
+            epoch has them.
+        made: The contents right before the launch, if they differ from those of the epoch before.
+        lucky: Whether the driver chose the address, which another process may not get.
     """
 
     region: int
@@ -56,9 +65,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class Needs:
-    """kind: of the image: ptx, cubin or fatbin. pointers: places in the parameters that lead to a
-    variable, by position in memory. attributes: of the launch, CUlaunchAttribute id and value.
-    settings of the function, limits and jit: numbers and values.
+    """What a launch needs to run again.
+
+    Attributes:
+        plan: The launch.
+        image: The code.
+        kind: "ptx", "cubin" or "fatbin".
+        memory: The regions.
+        pointers: Offsets in the parameters that hold the address of a variable, each with the index
+            of its region in `memory`.
+        attributes: Attributes of the launch: CUlaunchAttribute id and value.
+        settings: Attributes of the function: number and value.
+        limits: Limits of the context: number and value.
+        jit: Options of the PTX compiler: CUjit_option and value.
+        cache: The cache preference of the function.
     """
 
     plan: Plan
@@ -82,20 +102,26 @@ class Needs:
 
     @property
     def size(self) -> int:
-        """Bytes of memory."""
+        """The size of the memory in bytes."""
         return sum(memory.size for memory in self.memory)
 
 
 def find(process: Process, launch: int | None = None, kernel: str | None = None) -> Plan:
-    """The launch with a number in the order of calls, or the first that can be exported of a kernel
-    in whose name a regular expression is found. Raises Error where there is none, or none that can
-    be, and why.
+    """Finds a launch that can be exported.
+
+    Args:
+        process: The process.
+        launch: The sequence number of the launch. Default: the first that fits.
+        kernel: A regular expression for the kernel name, mangled or demangled.
+
+    Raises:
+        Error: No such launch can be exported. The message says why.
     """
     return choose(process, launch, kernel, _check_alone)
 
 
 def _check_alone(of: Plan) -> None:
-    """Raises Error where what the launch found is the work of other launches."""
+    """Raises Error if the input of a launch is the result of other launches after the epoch."""
     others = sum(isinstance(step.what, Launch) for step in of.prepare)
     if others:
         were = "launch was" if others == 1 else "launches were"
@@ -106,11 +132,18 @@ def _check_alone(of: Plan) -> None:
 
 
 def needs(of: Plan, everything: bool = False) -> Needs:
-    """What a launch needs.
+    """Returns what a launch needs.
 
-    everything: all memory of its context, not only what can be reached: from the parameters and
-    the variables of its module, through words in memory that are addresses. What the launch
-    changed is always part of it. Raises Error for what can't be had again, and why.
+    Memory that the launch changed is always included.
+
+    Args:
+        of: The launch, from `find`.
+        everything: Whether to include all memory of the context. By default it is what can be
+            reached from the parameters and the variables of the module, through addresses in
+            memory.
+
+    Raises:
+        Error: Something that the launch needs was not recorded.
     """
     _check_alone(of)
     return _Reader(of).read(everything)

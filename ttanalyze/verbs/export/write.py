@@ -1,4 +1,4 @@
-"""Writes a launch as a folder: a program in C, optionally one in Python, and what they read."""
+"""Writes a launch as a folder: a C program, a Python program if wanted, and their data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ SOME = 64  # blocks that are read at once
 
 @dataclass(frozen=True)
 class Exported:
-    """folder: what was written. files: their sizes in bytes, by name."""
+    """The result of `export`.
+
+    Attributes:
+        folder: The written folder.
+        needs: The launch and its data.
+        files: The size of each file in bytes, by name.
+    """
 
     folder: Path
     needs: Needs
@@ -47,11 +53,15 @@ class Exported:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(self.files.values())
 
     def notes(self, limit: int) -> list[str]:
-        """What to know of it, a line each. limit: bytes from which on it is said to be large."""
+        """Returns remarks, one line each.
+
+        Args:
+            limit: The size in bytes from which on a remark says that the folder is large.
+        """
         out = list(self.needs.plan.notes)
         if self.needs.plan.unchecked:
             out.append(f"the program does not compare the result: {self.needs.plan.unchecked}")
@@ -99,9 +109,18 @@ class Exported:
 def export(
     needs: Needs, folder: Path, python: bool = False, force: bool = False, progress: Progress = None
 ) -> Exported:
-    """Writes the folder as a whole, or nothing. force: in the place of one that this has made.
-    progress: called with the blocks done and those in all. Raises Error where it can't be written,
-    or where contents are lost or damaged.
+    """Writes a folder. It is complete or it is not written.
+
+    Args:
+        needs: The launch and its data, from `needs`.
+        folder: The folder.
+        python: Whether to add a Python program.
+        force: Whether to replace a folder that `export` made.
+        progress: Called with the finished and the total number of blocks.
+
+    Raises:
+        Error: The folder cannot be written, or contents are gone.
+        FormatError: The stored contents do not have their digest.
     """
     to = folder.resolve()
     if to == Path.cwd():

@@ -1,4 +1,4 @@
-"""The executable graphs that a run used: their nodes and edges, how they changed, as pictures."""
+"""Shows the executable graphs of a run: nodes, edges, changes, pictures."""
 
 from ttanalyze.core.graph_dot import rows
 from ttanalyze.format.graph_tables import edges, graphs, nodes

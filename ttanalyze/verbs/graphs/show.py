@@ -1,4 +1,4 @@
-"""Graphs on a screen, as pictures and as JSON."""
+"""Graphs as text for a screen, as Graphviz pictures and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ AFTER = 6  # edges of a node that are named
 
 
 def graphs_text(found: pd.DataFrame, processes: int, width: int = 0) -> str:
-    """The graphs of a run, for a screen that is width letters wide; 0: as wide as it gets."""
+    """Returns the graphs of a run as a table for a screen.
+
+    Args:
+        found: The result of `graphs`.
+        processes: The number of processes. With more than one the table names them.
+        width: The width of the screen in characters, 0 for no limit.
+    """
     if not len(found):
         return "no graphs"
     names = LISTED if processes < 2 else ("process", *LISTED)
@@ -33,7 +39,12 @@ def graphs_text(found: pd.DataFrame, processes: int, width: int = 0) -> str:
 
 
 def graph_text(graph: Graph, width: int = 0) -> str:
-    """One graph for a screen: what it is, and its nodes in order."""
+    """Returns one graph for a screen: a summary and a table of its nodes.
+
+    Args:
+        graph: The graph.
+        width: The width of the screen in characters, 0 for no limit.
+    """
     return "\n\n".join([_head(graph), *([_nodes(graph, width)] if len(graph.nodes) else [])])
 
 
@@ -107,7 +118,11 @@ def _remarks(node: dict[str, Any]) -> list[str]:
 
 
 def to_object(graph: Graph) -> dict[str, Any]:
-    """A graph as JSON has it: parameters are hexadecimal."""
+    """Returns a graph as an object for JSON. Parameters are hexadecimal.
+
+    Args:
+        graph: The graph.
+    """
     nodes = rows(graph.nodes)
     for node in nodes:
         node["params"] = node["params"] and node["params"].hex()
@@ -124,7 +139,11 @@ def to_object(graph: Graph) -> dict[str, Any]:
 
 
 def dot(found: Iterable[Graph]) -> str:
-    """All of these in one picture, each in a box of its own."""
+    """Returns graphs as one picture in Graphviz's DOT language, each in its own box.
+
+    Args:
+        found: The graphs.
+    """
     return drawing(
         (f"p{graph.process}_g{graph.number}", _title(graph), graph.nodes, graph.edges)
         for graph in found

@@ -1,4 +1,4 @@
-"""A graph of a run, whole."""
+"""Reads one graph of a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from ttanalyze.format.run import Run
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph as a call found it. seq: of that call, None: as it was in the end. state: which one
-    of its states that is, from 0. changes: the seqs of the calls that made and changed it.
-    nodes, edges: as in graph_tables, with gpu_time.
+    """A graph at one call.
+
+    Attributes:
+        process: The number of the process.
+        number: The number of the graph.
+        seq: The sequence number of the call, None for the end of the run.
+        state: The number of the state of the graph, from 0.
+        changes: The sequence numbers of the calls that made and changed it.
+        known: Whether the nodes are known.
+        nodes: The table `graph_nodes` with the column gpu_time.
+        edges: The table `graph_edges`.
     """
 
     process: int
@@ -29,8 +37,16 @@ class Graph:
 
 
 def graph(run: Run, number: int, process: int = 0, seq: int | None = None) -> Graph:
-    """A graph as the call with this seq found it, by default as it was in the end. Raises Error
-    where there is no such graph, or none at that call.
+    """Returns a graph with its nodes and edges.
+
+    Args:
+        run: The run.
+        number: The number of the graph.
+        process: The number of the process.
+        seq: The sequence number of the call at which to look. Default: the last state.
+
+    Raises:
+        Error: The process has no such graph, or not at this call.
     """
     of = run.process(process)
     found = of.graphs

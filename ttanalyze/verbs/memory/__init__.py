@@ -1,4 +1,6 @@
-"""What a program allocated: how much when, by which calls, where it lay, what was never freed."""
+"""Analyses the allocations of a program: how much when, by which calls, where, and what was never
+freed.
+"""
 
 from ttanalyze.core.allocations import (
     Moment,

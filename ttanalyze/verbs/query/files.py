@@ -1,7 +1,7 @@
-"""Kernel-event files as a table: lines of JSON that `ttanalyze events` and other tools write.
+"""Kernel-event files as tables: lines of JSON from `ttanalyze events` and other tools.
 
 Each line is an object of type `kernel_launch`, `kernel_node`, `graph_launch` or `callstack_def`.
-Columns are named as those of a run's events; what a file does not say is missing.
+The columns have the names of a run's events; members that a file lacks are missing values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ SHOWN = ("launch", "short", *list(AXES)[:6], "registers", "shmem", "stream", "ca
 
 
 class RecordsFile:
-    """A file of records, whose tables can be asked as a run's."""
+    """A file of records whose tables can be queried like those of a run.
+
+    Args:
+        path: The file.
+        tables: The tables by name.
+    """
 
     def __init__(self, path: str | os.PathLike[str], tables: dict[str, Table]) -> None:
         self.path, self.tables = Path(path), tables
@@ -64,7 +69,8 @@ class RecordsFile:
 class EventsFile(RecordsFile):
     """A file of kernel events, with the table `events`.
 
-    Raises Error, which names the line, where one is not what it should be.
+    Args:
+        path: The file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -72,7 +78,18 @@ class EventsFile(RecordsFile):
         super().__init__(path, {"events": Table(RECORDED, worked_out, SHOWN, _pieces)})
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
-        """These columns of its launches, at most PIECE at a time; one piece at least."""
+        """Reads columns of the launches in pieces.
+
+        Args:
+            columns: The names of the columns.
+            progress: Called with the read and the total number of bytes.
+
+        Yields:
+            DataFrames, at least one.
+
+        Raises:
+            Error: A line is wrong. The message names it.
+        """
         lines, rows, numbers = Lines(self.path, TYPES, "kernel event"), [], []
         total, given = os.path.getsize(self.path), False
         known = _Stacks(any(column in ("caller", "stack_text") for column in columns))

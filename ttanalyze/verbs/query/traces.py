@@ -1,7 +1,7 @@
-"""Instruction traces as a table: lines of JSON that CUTracer writes, a kernel's in each file.
+"""Instruction traces as tables: lines of JSON from CUTracer, one file per kernel.
 
-A line says what a warp did at an instruction, by the instruction's number; the text of the
-instruction is in the record itself, or in the kernel's, which comes first.
+A line tells what a warp did at an instruction, by the number of the instruction. The text of the
+instruction is in the record itself or in the record of the kernel, which comes first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,14 @@ LIMIT = 1 << 63
 
 
 def open_file(path: str | os.PathLike[str]) -> RecordsFile:
-    """A file of kernel events or a trace, by its first record."""
+    """Opens a file of kernel events or an instruction trace. The first record tells which it is.
+
+    Args:
+        path: The file.
+
+    Raises:
+        Error: The file cannot be read.
+    """
     with contextlib.suppress(Error):
         for _ in Lines(Path(path), TYPES, "trace record").records():
             return TraceFile(path)
@@ -53,16 +60,28 @@ def open_file(path: str | os.PathLike[str]) -> RecordsFile:
 
 
 class TraceFile(RecordsFile):
-    """An instruction trace, whose table `events` has a row for each record.
+    """An instruction trace, whose table `events` has one row per record.
 
-    Raises Error, which names the line, where one is not what it should be.
+    Args:
+        path: The file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, {"events": Table(RECORDED, WORKED_OUT, SHOWN, _pieces)})
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
-        """These columns of its records, at most PIECE at a time; one piece at least."""
+        """Reads columns of the records in pieces.
+
+        Args:
+            columns: The names of the columns.
+            progress: Called with the read and the total number of bytes.
+
+        Yields:
+            DataFrames, at least one.
+
+        Raises:
+            Error: A line is wrong. The message names it.
+        """
         lines, rows = Lines(self.path, TYPES, "trace record"), _Rows(columns)
         total, given = os.path.getsize(self.path), False
         for number, record in lines.records():
@@ -85,7 +104,7 @@ def _pieces(
 
 
 class _Kernel:
-    """What comes first in a trace: its kernel, and the kernel's instructions by number."""
+    """The first record of a trace: the kernel and its instructions by number."""
 
     def __init__(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
         self.texts = {
@@ -117,7 +136,7 @@ class _Rows:
             self._columns[column].append(make(lines, number, record, self.kernel))
 
     def frame(self) -> pd.DataFrame:
-        """Those added since the last time."""
+        """Returns the rows that were added since the last call."""
         made = {column: _column(column, found) for column, found in self._columns.items()}
         frame: pd.DataFrame = pd.DataFrame(made, index=range(self._count))
         self._columns = {column: [] for column in self._columns}
@@ -129,7 +148,7 @@ Maker = Callable[[Lines, int, dict[str, Any], _Kernel | None], Any]
 
 
 def _maker(column: str) -> Maker:
-    """What gives a record's value in a column."""
+    """Returns the function that takes the value of a column from a record."""
     if column == "kind":
         return lambda lines, number, record, kernel: record["type"]
     if column in NUMBERS:
@@ -182,7 +201,7 @@ def _pc(lines: Lines, number: int, record: dict[str, Any], kernel: _Kernel | Non
 def _said(
     column: str, lines: Lines, number: int, record: dict[str, Any], kernel: _Kernel | None
 ) -> str | None:
-    """Of the instruction: from the record, else from the kernel."""
+    """Returns a value of the instruction, from the record or else from the kernel."""
     known: dict[str, Any] = {}
     if kernel is not None:
         known = kernel.instructions.get(str(record.get("opcode_id")), known)

@@ -1,7 +1,7 @@
-"""The fewest delays with which something still fails.
+"""Finds the fewest delays with which a program still fails.
 
-`reduce` asks a function, `reduce_test` runs a program; `places` names what is left by instruction
-and source line.
+`reduce` asks a function, and `reduce_test` runs a command. `places` names the instruction and the
+source line of each delay.
 """
 
 from ttanalyze.verbs.reduce.delayed_instructions import DelayedInstruction, places

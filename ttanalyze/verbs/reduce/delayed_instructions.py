@@ -1,4 +1,4 @@
-"""Where the points of a configuration are: kernel, instruction and source line."""
+"""Finds the kernel, the instruction and the source line of delays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from ttanalyze.verbs.reduce.search import Point
 
 @dataclass(frozen=True)
 class DelayedInstruction:
-    """point: as the configuration has it. kernel: demangled. instruction: a row of the kernel's
-    table, where there is one.
+    """The place of a delay.
+
+    Attributes:
+        point: The delay.
+        member: Its entry in the configuration.
+        kernel_name: The mangled name of the kernel.
+        kernel: The demangled name.
+        checksum: The checksum of the kernel.
+        instruction: The row of the instruction table, None if there is no table.
     """
 
     point: Point
@@ -30,7 +37,7 @@ class DelayedInstruction:
     instruction: dict[str, Any] | None
 
     def to_object(self) -> dict[str, Any]:
-        """As schemas/reduce_report.json has it."""
+        """Returns the place as in schemas/reduce_report.json."""
         kind = "launch" if self.point.kernel is None else "instruction"
         made = {"kind": kind, "key": self.point.kernel or self.point.key, **self.member}
         made |= {"kernel_name": self.kernel_name, "kernel": self.kernel}
@@ -45,7 +52,13 @@ class DelayedInstruction:
 def places(
     config: delays.Config, points: Iterable[Point], run: Run | None = None
 ) -> list[DelayedInstruction]:
-    """Of points, with instructions as far as the run has, or gives, tables of their kernels."""
+    """Returns the place of each delay.
+
+    Args:
+        config: The configuration.
+        points: The delays.
+        run: A run whose kernels can be disassembled, for instructions and source lines.
+    """
     points = list(points)
     kernels = [config.kernels[p.kernel] for p in points if p.kernel is not None]
     tables = _tables(run, kernels) if run is not None and kernels else {}
@@ -73,7 +86,7 @@ def _delayed_instruction(
 
 
 def _tables(run: Run, kernels: Iterable[dict[str, Any]]) -> dict[str, Table]:
-    """By the checksum that a configuration knows a kernel by; nothing where none can be made."""
+    """Returns instruction tables by the checksum in the configuration, {} if none can be made."""
     found: dict[str, Table] = {}
     wanted = {kernel["kernel_checksum"] for kernel in kernels}
     names = "|".join(sorted({re.escape(kernel["kernel_name"]) for kernel in kernels}))
@@ -89,7 +102,7 @@ def _tables(run: Run, kernels: Iterable[dict[str, Any]]) -> dict[str, Table]:
 
 
 def _calls(run: Run) -> dict[str, Any]:
-    """What is said of calls in the configuration of the run, which were which; by key."""
+    """Returns the delayed calls of a run with their names, by key."""
     try:
         return delays.of_run(run).launches
     except Error:

@@ -1,6 +1,6 @@
-"""Reduces with a program as the judge: it is run with one configuration after the other.
+"""Reduces delays by running a command with one configuration after the other.
 
-Answers are kept in a file until the search is over, so that one that was interrupted goes on.
+The answers are kept in a file until the search is over, so an interrupted search continues.
 """
 
 from __future__ import annotations
@@ -37,9 +37,17 @@ NOT_RUN = (126, 127)  # what shells say of a program that could not be run
 
 @dataclass(frozen=True)
 class Settings:
-    """config: a file. test: a command line; {config} in it is the file with a candidate, which
-    TT_DELAY_LOAD names as well. timeout: seconds, after which a run counts as failed; 0: none.
-    run: where the kernels' instructions are; by default that which the configuration is of.
+    """What `reduce_test` does.
+
+    Attributes:
+        config: The file with the delays.
+        test: A command. {config} in it is replaced by the file with the delays to try;
+            TT_DELAY_LOAD names this file too.
+        strategy: "bisect" or "linear".
+        confidence: The maximal number of runs of each set of delays.
+        limit: The maximal number of runs, 0 for no limit.
+        timeout: The time limit of a run in seconds, 0 for none. A run that exceeds it fails.
+        run: The run with the code of the kernels. Default: the run of the configuration.
     """
 
     config: Path
@@ -51,7 +59,11 @@ class Settings:
     run: Path | None = None
 
     def command(self) -> list[str]:
-        """The words of the test. Raises Error where it has none."""
+        """Returns the words of the test.
+
+        Raises:
+            Error: The test is empty or its quotes are wrong.
+        """
         if os.path.isfile(self.test):
             return [os.path.abspath(self.test)]
         try:
@@ -66,10 +78,16 @@ class Settings:
 def reduce_test(
     settings: Settings, state: Path | None = None, progress: Progress = None, anew: bool = False
 ) -> ReduceReport:
-    """state: the file with answers, which is taken up if it is there, unless anew, and removed
-    when the search is over.
+    """Finds the fewest delays with which a command still fails.
 
-    Raises Error where the test can't be run, or there is nothing to reduce.
+    Args:
+        settings: What to do.
+        state: The file with the answers. It is used if it exists, and removed at the end.
+        progress: Called with the settled and the total number of delays.
+        anew: Whether to ignore the answers in the file.
+
+    Raises:
+        Error: The command cannot be run, or there is nothing to reduce.
     """
     config = delays.read(settings.config)
     known = _Known(state, settings, config)
@@ -113,7 +131,7 @@ def reduce_test(
 
 
 def _run(settings: Settings) -> Run | None:
-    """The run with the kernels. Raises Error where one that was asked for can't be read."""
+    """Returns the run with the kernels. Raises Error if the given run cannot be read."""
     if settings.run is not None:
         return open_run(settings.run)
     for folder in settings.config.resolve().parents[:2]:

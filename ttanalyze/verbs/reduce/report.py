@@ -1,4 +1,4 @@
-"""What a reduction found, as an object and for people."""
+"""The result of a reduction, as an object and as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ FORMAT = {"format": "ttanalyze-reduce", "version": 1}
 
 @dataclass(frozen=True)
 class ReduceReport:
-    """config: the file; test: the command that was run. places: of the points that are left."""
+    """The result of `reduce_test`.
+
+    Attributes:
+        config: The file with the delays.
+        test: The command.
+        strategy: "bisect" or "linear".
+        confidence: The maximal number of runs of each set of delays.
+        found: The reduction.
+        places: The instruction or call of each delay that is left.
+    """
 
     config: str
     test: list[str]
@@ -26,7 +35,7 @@ class ReduceReport:
     places: list[DelayedInstruction]
 
     def to_object(self) -> dict[str, Any]:
-        """As schemas/reduce_report.json has it."""
+        """Returns the report as in schemas/reduce_report.json."""
         found = self.found
         return {
             **FORMAT,
@@ -45,6 +54,12 @@ class ReduceReport:
 
 
 def reduce_text(report: ReduceReport, colours: bool = False) -> str:
+    """Returns the report for a screen.
+
+    Args:
+        report: The report.
+        colours: Whether to use terminal colours.
+    """
     found = report.found
     head = f"{text.count(len(found.points), 'delay')} of {found.total:,}"
     runs = f"{text.count(found.tests, 'test')}, {text.count(found.runs, 'run')}"
@@ -58,7 +73,7 @@ def reduce_text(report: ReduceReport, colours: bool = False) -> str:
 
 
 def places_text(places: Sequence[DelayedInstruction]) -> list[str]:
-    """A line or two for each."""
+    """Returns one or two lines per delay."""
     lines = []
     for place in places:
         member = place.member

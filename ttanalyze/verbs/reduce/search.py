@@ -1,7 +1,7 @@
-"""Which delays a failure needs: delta debugging over the points of a configuration that are on.
+"""Delta debugging over the active delays of a configuration.
 
-Invariant: every answer about a set of points is asked for once. The search depends on answers
-alone, so that one that was interrupted goes on where it was if it is given those that it had.
+Invariant: each set of delays is asked for once. The search depends on the answers alone, so an
+interrupted search continues if it gets its earlier answers.
 """
 
 from __future__ import annotations
@@ -23,15 +23,22 @@ Fails = Callable[[delays.Config], bool]
 
 @dataclass(frozen=True)
 class Point:
-    """A delay: of an instruction, by the key of its kernel and its pc as the configuration has
-    them, or of a call (kernel None), by its key.
+    """A delay of an instruction or of a call.
+
+    Attributes:
+        kernel: The key of the kernel in the configuration, None for a call.
+        key: The key of the instruction or the call in the configuration.
     """
 
     kernel: str | None
     key: str
 
     def member(self, config: delays.Config) -> dict[str, Any]:
-        """What a configuration says of it."""
+        """Returns the entry of the delay in a configuration.
+
+        Args:
+            config: The configuration.
+        """
         if self.kernel is None:
             found: dict[str, Any] = config.launches[self.key]
         else:
@@ -41,7 +48,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Answers:
-    """How often a set of points was tried, and how often that failed."""
+    """The answers about one set of delays.
+
+    Attributes:
+        failed: The number of runs that failed.
+        runs: The number of runs.
+    """
 
     failed: int
     runs: int
@@ -49,10 +61,17 @@ class Answers:
 
 @dataclass(frozen=True)
 class Reduction:
-    """points: those that are left, of `total` that were on; minimal: the configuration with them
-    alone. status: reduced (each of them is needed), flaky (with them it fails sometimes only) or
-    stopped (the limit was reached before). failures: of the points that are left. tests: sets of
-    points that were tried, in so many runs.
+    """The result of `reduce`.
+
+    Attributes:
+        points: The delays that are left.
+        minimal: The configuration with only these.
+        total: The number of active delays before.
+        status: "reduced" (each delay is needed), "flaky" (it fails only sometimes) or "stopped"
+            (the limit was reached).
+        failures: The answers about the delays that are left.
+        tests: The number of sets of delays that were tried.
+        runs: The number of runs.
     """
 
     points: list[Point]
@@ -69,11 +88,11 @@ class NothingError(Error):
 
 
 class _LimitError(Exception):
-    """No more runs are allowed."""
+    """The limit of runs is reached."""
 
 
 def points_of(config: delays.Config) -> list[Point]:
-    """Those that are on: kernel by kernel in the order of addresses, then calls."""
+    """Returns the active delays: kernel by kernel in the order of addresses, then calls."""
     found = [
         Point(name, key)
         for name, kernel in config.kernels.items()
@@ -84,7 +103,7 @@ def points_of(config: delays.Config) -> list[Point]:
 
 
 def with_points(config: delays.Config, points: Iterable[Point]) -> delays.Config:
-    """The same configuration with these points on and all others off."""
+    """Returns the configuration with only these delays active."""
     made = delays.Config(copy.deepcopy(config.document))
     for kernel in made.kernels.values():
         for point in kernel["instrumentation_points"].values():
@@ -106,15 +125,24 @@ def reduce(
     known: dict[frozenset[int], Answers] | None = None,
     progress: Progress = None,
 ) -> Reduction:
-    """Leaves points out as long as it still fails with the others.
+    """Removes delays as long as it still fails with the others.
 
-    fails: whether it does with a configuration. confidence: each set of points is tried so many
-    times at most, and fails if more than half of them do. limit: of runs, 0 for none. known:
-    answers that are there already, by numbers of points_of, to which the new ones are added.
-    progress: points that are settled, of all.
+    Args:
+        config: The configuration.
+        fails: Returns whether it fails with a configuration.
+        strategy: "bisect" or "linear".
+        confidence: The maximal number of runs of each set. A set fails if more than half of them
+            do.
+        limit: The maximal number of runs, 0 for no limit.
+        known: Answers from before, by indices into `points_of`. New answers are added.
+        progress: Called with the settled and the total number of delays.
 
-    Raises NothingError where there is nothing to reduce: no delays are on, it does not fail with
-    all of them, or fails without any.
+    Raises:
+        NothingError: No delay is active, it does not fail with all of them, or it fails without
+            any.
+
+    Source:
+        A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002.
     """
     if strategy not in STRATEGIES:
         raise Error(f"--strategy {strategy}: must be one of {', '.join(STRATEGIES)}")

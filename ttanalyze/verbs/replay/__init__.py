@@ -1,4 +1,4 @@
-"""Recorded launches again, alone: from memory as it was, in a process that is not the program.
+"""Repeats recorded launches alone, from the memory that they found, without the program.
 
     import ttanalyze as tt
     from ttanalyze.replay import Replay
@@ -9,7 +9,7 @@
     all(finding.same for finding in replay.compare())
     replay.time(100).median    # microseconds
 
-plan() says of a launch whether it can be done again, without a driver.
+`plan` tells whether a launch can be repeated. It needs no driver.
 """
 
 from ttanalyze.verbs.replay.plan import Plan, launches, plan

@@ -1,6 +1,6 @@
-"""Whether kernels give the same every time: each recorded launch many times, from the same memory.
+"""Checks kernels for determinism: repeats each launch many times from the same memory.
 
-What varies is proven to: two runs are there that differ. What never did was not seen to vary.
+A kernel that varies is proven to: two runs differ. One that never varied may still do so.
 """
 
 from __future__ import annotations
@@ -41,9 +41,13 @@ LOOKED_INTO = 8  # runs of a launch whose differences are looked into
 
 @dataclass
 class Variation:
-    """How a region varied: in how many runs it was other than in the first, how many different
-    contents were seen in all; widest: the run that differs in most bytes, beside the first, of
-    those beyond the tolerance, if any is.
+    """How a region varied between runs of a launch.
+
+    Attributes:
+        region: The id of the region.
+        runs: The number of runs that differ from the first.
+        contents: The number of different contents.
+        widest: The difference with the most bytes, beyond the tolerance if there is one.
     """
 
     region: int
@@ -57,10 +61,20 @@ class Variation:
 
 @dataclass
 class Verdict:
-    """What is known of a launch. status: "varies", "not seen to vary", "refused" or "failed";
-    reason: of the last two. runs: how many there were. variations: by region. recorded: whether the
-    first run left what was recorded, None where no epoch has that; differences: where not. site,
-    range: who launched it, and in which NVTX range, where these were recorded.
+    """The result for one launch.
+
+    Attributes:
+        seq: The sequence number of the launch.
+        kernel: The mangled name of the kernel.
+        status: "varies", "not seen to vary", "refused" or "failed".
+        reason: Why it was refused or failed, else "".
+        runs: The number of runs.
+        variations: The regions that varied.
+        recorded: Whether the first run left the recorded result, None if no epoch has it.
+        differences: How the first run differs from the recorded result.
+        site: The source line of the launch, None if it was not recorded.
+        range: The NVTX range of the launch, None if there is none.
+        notes: Remarks, one line each.
     """
 
     seq: int
@@ -92,9 +106,24 @@ def prove(
     device: Callable[[], Device] = Device.default,
     progress: Progress = None,
 ) -> list[Verdict]:
-    """Does each launch again so many times, with something else going on each time. seed: of what
-    that is. progress: is called with runs done and those in all. Raises Error where there is
-    no driver that works, or not enough memory.
+    """Repeats each launch with other work on the device, and compares the results of the runs.
+
+    Args:
+        process: The process.
+        seqs: The sequence numbers of the launches.
+        times: The number of runs of each launch.
+        types: The type of the items of a region by id or label; None: of all other regions.
+        tolerances: Tolerances, likewise.
+        seed: The seed of the other work.
+        device: Returns the device.
+        progress: Called with the finished and the total number of runs.
+
+    Returns:
+        One verdict per launch.
+
+    Raises:
+        MissingDriverError: No driver can be loaded.
+        DriverError: The device has not enough memory.
     """
     if times < 2:
         raise Error(f"{text.count(times, 'run')}: at least 2 are required")
@@ -155,7 +184,9 @@ class _Work:
     tolerances: Tolerances
 
     def prove(self, out: Verdict, of: Plan, tell: Callable[[int], None]) -> None:
-        """tell: is called with runs done."""
+        """Repeats one launch and fills in its verdict. tell: called with the number of
+        finished runs.
+        """
         replay = Replay(of.process, of.seq, scene=self.replay_context, known=of)
         out.notes = replay.notes
         addresses, rows = self.replay_context.addresses, replay.rows
@@ -206,7 +237,7 @@ class _Work:
         blocks: list[int],
         widest: dict[int, RegionDifference],
     ) -> None:
-        """Looks into a run that differs from the first one."""
+        """Compares the contents of a run with those of the first one."""
         process, size = replay.process, int(replay.process.regions.size[row])
         # What the first run did not write to holds what it found.
         copies = (copied.where(row) for copied in (kept, replay.kept) if copied is not None)

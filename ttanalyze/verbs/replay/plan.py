@@ -1,5 +1,7 @@
-"""What it takes to do a recorded launch again: from which epoch, what comes before it, and which
-epoch says what it left. Read from the run alone, without a driver.
+"""Plans the replay of a launch: the epoch to restore, the work before the launch, the epoch to
+compare with.
+
+It reads only the run and needs no driver.
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ WHY_BAD = {  # by flag, of epochs
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch that can be done again, by all that the run says.
+    """A launch that can be repeated.
 
-    seq: of its call. kernel: its mangled name. before: the epoch that memory is restored to, and
-    span: what came between it and the launch, which is the last of its steps. after: the epoch that
-    has what the launch left, and nothing else; None where there is none, for which `unchecked` says
-    why.
+    Attributes:
+        process: The process.
+        seq: The sequence number of the launch.
+        kernel: The mangled name of the kernel.
+        before: The epoch that memory is restored to.
+        after: The epoch with the result of the launch and nothing else, None if there is none.
+        span: The work from that epoch to the launch. The launch is its last step.
+        unchecked: Why there is no epoch with the result, else "".
     """
 
     process: Process
@@ -56,28 +62,30 @@ class Plan:
 
     @property
     def step(self) -> Step:
-        """The launch as a step."""
+        """The step of the launch."""
         return self.span.steps[-1]
 
     @property
     def launch(self) -> Launch:
-        """Grid, block, cluster, shared memory (bytes), parameters (bytes, as recorded)."""
+        """The launch: grid, block, cluster, shared memory (bytes), parameters (bytes as
+        recorded).
+        """
         assert isinstance(self.step.what, Launch)
         return self.step.what
 
     @property
     def prepare(self) -> list[Step]:
-        """What came between the epoch and the launch."""
+        """The steps between the epoch and the launch."""
         return self.span.steps[:-1]
 
     @property
     def rows(self) -> list[int]:
-        """The regions that were there, by row of process.regions."""
+        """The regions that existed, as rows of process.regions."""
         return self.span.regions.tolist()
 
     @property
     def notes(self) -> list[str]:
-        """What is taken on trust, a line each."""
+        """Assumptions of the replay, one line each."""
         out = []
         launches = sum(isinstance(step.what, Launch) for step in self.prepare)
         if launches:
@@ -97,7 +105,7 @@ class Plan:
 
 
 def lacking(process: Process, given: Iterable[Launch]) -> list[str]:
-    """What to know of launches whose parameters are not all known, a line each."""
+    """Returns one line per kernel whose parameters are not all known."""
     out = []
     for function, has in dict.fromkeys((launch.function, len(launch.params)) for launch in given):
         wanted = int(modules.function(process, function)["param_bytes"])
@@ -110,8 +118,18 @@ def lacking(process: Process, given: Iterable[Launch]) -> list[str]:
 
 
 def launches(process: Process, pattern: str | None = None) -> Array:
-    """The tt_event records of launches that were executed, by seq. pattern: a regular expression
-    that is found in the kernel's name, mangled or not. Raises Error where it is none.
+    """Returns the launches that were executed, without those that were captured into a graph.
+
+    Args:
+        process: The process.
+        pattern: A regular expression for the kernel name, mangled or demangled. Default: all
+            launches.
+
+    Returns:
+        tt_event records by sequence number.
+
+    Raises:
+        Error: The regular expression is malformed.
     """
     found = [np.empty(0, layout.EVENT)]
     for events in process.events_by_seq():
@@ -125,9 +143,10 @@ def launches(process: Process, pattern: str | None = None) -> Array:
 
 
 def choice(process: Process, pattern: str | None = None) -> tuple[list[int], int]:
-    """The numbers of launches to be run again: those that were recorded for it, or all where none
-    was; and how many are left out. pattern: as of launches(). Raises Error where it is no regular
-    expression.
+    """Returns the sequence numbers of launches to repeat, and the number of launches left out.
+
+    These are the replayable launches, or all launches if none was recorded as replayable. Raises
+    Error if the regular expression is malformed.
     """
     found: Array = launches(process, pattern)["seq"]
     kept = process.launches["seq"]
@@ -136,7 +155,7 @@ def choice(process: Process, pattern: str | None = None) -> tuple[list[int], int
 
 
 def none_of(process: Process, pattern: str | None = None) -> str:
-    """Why there is no launch to be done again, where launches() gives none."""
+    """Returns why there is no launch to repeat, if launches() is empty."""
     if process.without_events:
         return "recorded with --no-events: its launches are unknown"
     if pattern is not None and len(launches(process)):
@@ -168,8 +187,14 @@ def _matching(process: Process, events: Array, pattern: str) -> list[int]:
 
 
 def plan(process: Process, seq: int) -> Plan:
-    """How to do the launch again that has a number in the order of calls. Raises Error where there
-    is none, or where it can't be done, and why.
+    """Plans the replay of a launch.
+
+    Args:
+        process: The process.
+        seq: The sequence number of the launch.
+
+    Raises:
+        Error: The process has no such launch, or it cannot be repeated. The message says why.
     """
     found = process.events_between(seq - 1, seq)
     if not len(found):

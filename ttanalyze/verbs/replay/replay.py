@@ -1,4 +1,4 @@
-"""A recorded launch on a device again, alone: its memory, its code, and what it leaves."""
+"""Replay: repeats one recorded launch on a device."""
 
 from __future__ import annotations
 
@@ -21,17 +21,26 @@ from ttanalyze.verbs.replay.uninitialized import settled
 
 
 class Replay:
-    """One recorded launch, which can be done any number of times.
+    """A recorded launch that can be repeated any number of times.
 
         replay = Replay(tt.open("run1").process(0), 1234)
         replay.restore()
         replay.submit()
         replay.compare()
 
-    seq: the launch's number in the order of calls. scene: memory and code that several replays
-    share, one of which is used at a time. known: its plan, where there is one already. Raises Error
-    where the launch can't be done again, and why. work: the launch as it is submitted; a changed
-    one (`work.changed(grid=…)`) may be given to submit() and time() in its place.
+    Args:
+        process: The process.
+        seq: The sequence number of the launch.
+        device: The device. Default: the first one.
+        scene: Memory and code that several replays share; only one of them is used at a time.
+        known: The plan of the launch, if it is known.
+
+    Attributes:
+        work: The launch. A changed one, such as `work.changed(grid=8)`, may be passed to `submit`
+            and `time`.
+
+    Raises:
+        Error: The launch cannot be repeated. The message says why.
     """
 
     def __init__(
@@ -63,22 +72,24 @@ class Replay:
 
     @property
     def seq(self) -> int:
-        """Its number in the order of calls."""
+        """The sequence number of the launch."""
         return self.plan.seq
 
     @property
     def kernel(self) -> str:
-        """The mangled name."""
+        """The mangled name of the kernel."""
         return self.plan.kernel
 
     @property
     def launch(self) -> Launch:
-        """Grid, block, cluster, shared (bytes), cooperative, params (bytes, as recorded)."""
+        """The launch: grid, block, cluster, shared (bytes), cooperative, params (bytes as
+        recorded).
+        """
         return self.plan.launch
 
     @property
     def function(self) -> Function:
-        """The kernel, loaded."""
+        """The loaded kernel."""
         return self.work.function
 
     @property
@@ -88,12 +99,12 @@ class Replay:
 
     @property
     def after(self) -> int | None:
-        """The epoch that has what the launch left; None where none has."""
+        """The epoch with the result of the launch, None if there is none."""
         return self.plan.after
 
     @property
     def notes(self) -> list[str]:
-        """What to know of how it is done again, a line each."""
+        """Assumptions of the replay, one line each."""
         addresses = self.replay_context.addresses
         moved = self._mine(set(addresses.moved) - set(addresses.moved_variables))
         unknown = (f"region {n}: no epoch up to {self.before} has it" for n in self._before.unknown)
@@ -101,34 +112,44 @@ class Replay:
 
     @property
     def doubts(self) -> list[str]:
-        """What else to know where it fails, or leaves something other than recorded."""
+        """Possible reasons for a failure or another result, one line each."""
         return moved_notes(
             self.replay_context.addresses, self._mine(self.replay_context.addresses.moved_variables)
         )
 
     def _mine(self, numbers: Iterable[int]) -> list[int]:
-        """Those of some regions, by id, that it may reach."""
+        """Returns which of these regions the launch can reach."""
         mine = {int(self.process.regions.id[row]) for row in self.plan.rows}
         return sorted(mine.intersection(numbers))
 
     @property
     def rows(self) -> list[int]:
-        """The regions that it may reach, by row of process.regions."""
+        """The regions that the launch can reach, as rows of process.regions."""
         return [row for row in self.plan.rows if self.replay_context.addresses.has(row)]
 
     def where(self, row: int) -> int:
-        """The address at which a region is now."""
+        """Returns the present address of a region.
+
+        Args:
+            row: The row of process.regions.
+        """
         return self.replay_context.addresses.now(row)
 
     @property
     def bytes(self) -> int:
-        """How much memory it may reach."""
+        """The size of the memory that the launch can reach."""
         return sum(int(self.process.regions.size[row]) for row in self.rows)
 
     def restore(self, rows: Iterable[int] | None = None) -> None:
-        """Puts memory as it was right before the launch, and waits for that. rows: of some regions,
-        where all others hold it still. Where keep() had room, it comes from there, else from files.
-        Raises FormatError for damaged contents.
+        """Sets memory to its contents right before the launch, and waits.
+
+        The contents come from the copy of `keep`, if there is one, else from files.
+
+        Args:
+            rows: The regions to restore, if all others are unchanged. Default: all.
+
+        Raises:
+            FormatError: The stored contents do not have their digest.
         """
         if self._kept is not None:
             self._kept.put_back(rows)
@@ -138,14 +159,16 @@ class Replay:
         self.device.stream.synchronize()
 
     def keep(self) -> None:
-        """Copies memory as it is now, right after restore(), on the device, where there is room."""
+        """Copies the restored memory on the device, if there is room, for later calls of
+        `restore`.
+        """
         if not self._asked_to_keep:
             self._asked_to_keep = True
             self._kept = Copied.if_room(self.replay_context, self.rows)
 
     @property
     def kept(self) -> Copied | None:
-        """The copy that keep() made."""
+        """The copy that `keep` made."""
         return self._kept
 
     def submit_works(self, works: Iterable[Work]) -> None:
@@ -153,21 +176,41 @@ class Replay:
             work.submit(self.device, stream_handle(self.device.stream))
 
     def submit(self, stream: Any = None, work: Kernel | None = None) -> None:
-        """Launches it, in a stream, by default one of the device's own; returns at once. work: a
-        changed launch in its place. Raises DriverError where the driver refuses it.
+        """Launches the kernel and returns at once.
+
+        Args:
+            stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba. Default:
+                a stream of the device.
+            work: A changed launch.
+
+        Raises:
+            DriverError: The driver refuses the launch.
         """
         to = self.device.stream if stream is None else stream
         (work or self.work).submit(self.device, stream_handle(to))
 
     def compare(self) -> list[Finding]:
-        """Waits, and compares each region with what the launch left when it was recorded. Raises
-        Error where no epoch has that, DriverError where the launch failed.
+        """Waits, and compares each region with the recorded result.
+
+        Returns:
+            One finding per region.
+
+        Raises:
+            Error: No epoch has the result.
+            DriverError: The launch failed.
         """
         return self.replay_context.addresses.compare(self.expected, self._before)
 
     def settled(self) -> tuple[Sequence[Finding], list[str]]:
-        """The same, but for what nobody wrote in memory that was allocated since the epoch before;
-        and what to know of that. It may launch again. Raises FormatError for damaged contents.
+        """Compares like `compare`, but ignores uninitialised bytes of new allocations. May launch
+        again.
+
+        Returns:
+            The findings, and remarks on ignored bytes.
+
+        Raises:
+            Error: No epoch has the result.
+            FormatError: The stored contents do not have their digest.
         """
 
         def again() -> None:
@@ -178,7 +221,7 @@ class Replay:
 
     @functools.cached_property
     def expected(self) -> State:
-        """What the launch left when it was recorded. Raises Error where no epoch has that."""
+        """The recorded result. Raises Error if no epoch has it."""
         if self.after is None:
             raise Error(f"launch {self.seq}: {self.plan.unchecked}")
         return State.of_epoch(self.process, self.after, self.plan.rows)
@@ -190,8 +233,17 @@ class Replay:
         work: Kernel | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> Times:
-        """Restores, launches, and measures that by events, so many times; the first run is not
-        counted. flush_l2: other memory is written in between, so that the L2 cache has nothing of
-        the input. tell: is called with runs done. Raises as restore() and submit() do.
+        """Measures the launch with events. Memory is restored before each run, and the first run is
+        not counted.
+
+        Args:
+            times: The number of measured runs.
+            flush_l2: Whether to flush the L2 cache before each run.
+            work: A changed launch.
+            tell: Called with the number of finished runs.
+
+        Raises:
+            DriverError: The driver refuses the launch, or the launch failed.
+            FormatError: The stored contents do not have their digest.
         """
         return measure(self, times, flush_l2, work, tell)

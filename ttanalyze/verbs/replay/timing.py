@@ -1,4 +1,4 @@
-"""How long a launch takes: by events of the driver around it, its input restored in between."""
+"""Measures a launch with events of the driver around it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,29 @@ HELD = 400_000  # nanoseconds: longer than it takes to submit a launch and two e
 
 @dataclass(frozen=True)
 class Times:
-    """Microseconds of each run, in order. flushed: whether the L2 cache was before each."""
+    """The measured times of a launch.
+
+    Attributes:
+        runs: The time of each run in microseconds.
+        flushed: Whether the L2 cache was flushed before each run.
+    """
 
     runs: list[float]
     flushed: bool
 
     @property
     def median(self) -> float:
+        """The median in microseconds."""
         return statistics.median(self.runs)
 
     @property
     def least(self) -> float:
+        """The shortest time in microseconds."""
         return min(self.runs)
 
     @property
     def spread(self) -> float:
-        """Between the first and the third quartile."""
+        """The time between the first and the third quartile in microseconds."""
         if len(self.runs) < 2:
             return 0.0
         first, _, third = statistics.quantiles(self.runs, n=4, method="inclusive")
@@ -65,13 +72,13 @@ class Event:
         self._destroy = device.context.give_back(self, "cuEventDestroy_v2", self._event)
 
     def record(self) -> None:
-        """In the device's stream."""
+        """Records the event in the device's stream."""
         with self._device.use() as driver:
             stream = ffi.cast("CUstream", self._device.stream.handle)
             driver.call("cuEventRecord", self._event, stream)
 
     def since(self, other: Event) -> float:
-        """Waits, and gives the microseconds since another one."""
+        """Waits for the event and returns the microseconds since another event."""
         with self._device.use() as driver:
             driver.call("cuEventSynchronize", self._event)
             call = "cuEventElapsedTime"
@@ -79,10 +86,11 @@ class Event:
 
 
 class Cache:
-    """Memory that is written so that the L2 cache holds nothing else."""
+    """Memory to write so that the L2 cache holds nothing else. Raises DriverError if memory is
+    short.
+    """
 
     def __init__(self, device: Device) -> None:
-        """Raises DriverError where there is not enough memory."""
         self._device = device
         with device.use() as driver:
             handle = driver.get("cuDeviceGet", "CUdevice", device.ordinal)
@@ -90,7 +98,7 @@ class Cache:
         self._buffer = DeviceBuffer(max(1, FLUSHED * size), device)
 
     def flush(self, value: int = 0) -> None:
-        """In the device's stream."""
+        """Writes the memory in the device's stream."""
         with self._device.use() as driver:
             stream = ffi.cast("CUstream", self._device.stream.handle)
             where, size = self._buffer.address, self._buffer.size
@@ -98,8 +106,10 @@ class Cache:
 
 
 def _hold(replay: Replay) -> Kernel | None:
-    """What the device does until the launch is submitted, which else would be measured as well;
-    None where no kernels of our own are to run.
+    """Returns a kernel that keeps the device busy until the launch is submitted.
+
+    Without it the time of the submission would be measured too. None if no kernels of our own may
+    run.
     """
     addresses = replay.replay_context.addresses
     if addresses.quiet:
@@ -114,7 +124,7 @@ def measure(
     work: Kernel | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> Times:
-    """Replay.time."""
+    """Measures a launch. Replay.time describes the arguments."""
     if times < 1:
         raise Error(f"--times {times}: expected 1 or more")
     cache = Cache(replay.device) if flush_l2 else None

@@ -1,4 +1,4 @@
-"""A run as one web page that needs nothing else: what ran when, on what memory, what changed."""
+"""Shows a run as one HTML page without other files: a timeline, memory use, changes, tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a page shows of a run, as plain data: tables of numpy columns, of bounded size.
+"""The data of a report page: tables of numpy columns of bounded size.
 
-However large the run, no table gets longer than its limit: what is next to each other in time is
-put together until it fits. The page does the rest: it bins what is in view.
+If a table would exceed its limit, rows that are adjacent in time are merged. The scripts of the
+page bin what is in view.
 """
 
 from __future__ import annotations
@@ -31,8 +31,13 @@ KERNELS = 500  # in the table
 
 @dataclass(frozen=True)
 class Limits:
-    """Rows of the tables of one process. marks: calls on the timeline; cells: of either heat map;
-    epochs, regions, usage: of these tables; shown: regions in the heat map.
+    """The maximal number of rows of each table of one process.
+
+    Attributes:
+        marks: Calls on the timeline.
+        cells: Cells of each heat map.
+        epochs, regions, usage: Rows of these tables.
+        shown: Regions in the heat map.
     """
 
     marks: int = 1 << 20
@@ -47,10 +52,19 @@ class Limits:
 
 
 def document(run: Run, limits: Limits | None = None, progress: Progress = None) -> Any:
-    """All that the page shows of a run: {"processes": […], "hidden": processes not shown}.
+    """Returns the data of a report page.
 
-    progress: called with the epochs done and those in all. Raises FormatError where the run is
-    damaged.
+    Args:
+        run: The run.
+        limits: The limits of the tables.
+        progress: Called with the finished and the total number of epochs.
+
+    Returns:
+        An object with the lists "processes" (the data of each shown process) and the number
+        "hidden" (processes that are not shown).
+
+    Raises:
+        FormatError: A file does not follow the format.
     """
     told = info(run)
     shown = sorted(run.processes, key=lambda p: -len(p.epochs))[:PROCESSES]
@@ -67,9 +81,11 @@ def document(run: Run, limits: Limits | None = None, progress: Progress = None) 
 
 @dataclass(frozen=True)
 class Clock:
-    """From places in the order of calls to times, which start at 0 and never go back.
+    """Converts sequence numbers to times that start at 0 and never decrease.
 
-    known: [2, n] seqs ascending, and their times. unit: "ns", or "calls" where no times were kept.
+    Attributes:
+        known: An array of two rows: ascending sequence numbers and their times.
+        unit: "ns", or "calls" if the run has no times.
     """
 
     known: Array
@@ -82,7 +98,7 @@ class Clock:
 
 
 def clock_of(process: Process, events: Array) -> Clock:
-    """What is known of times, from all records that have one."""
+    """Returns the clock of a process, from all records that have a time."""
     births = process.regions.birth
     tables = (events, process.epochs, births)
     seqs = np.concatenate([t["seq"] for t in tables])
@@ -98,13 +114,13 @@ def clock_of(process: Process, events: Array) -> Clock:
 
 
 class Texts:
-    """Texts by number, each once; 0 is none."""
+    """Texts with a number for each; 0 means none."""
 
     def __init__(self) -> None:
         self.known: dict[str | None, int] = {None: 0}
 
     def numbers(self, values: Array, text_of: Callable[[int], str | None]) -> Array:
-        """For each value the number of its text."""
+        """Returns the number of the text of each value."""
         different, which = np.unique(values, return_inverse=True)
         own = [self._number(text_of(value)) for value in different.tolist()]
         return np.array(own, "u4")[which] if len(own) else np.empty(0, "u4")

@@ -1,4 +1,4 @@
-"""The page: a template filled in, with the plotting library, the data and our scripts inside."""
+"""Renders a report page: the template with style, scripts, plotting library and data inside."""
 
 from __future__ import annotations
 
@@ -25,8 +25,16 @@ MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"
 
 
 def page(run: Run, against: Run | None = None, progress: Progress = None) -> str:
-    """The HTML of a run, and of where another one parts from it. Raises Error where the libraries
-    are missing, FormatError for damage.
+    """Returns a report as HTML.
+
+    Args:
+        run: The run.
+        against: Another run. If given, the page shows where it first differs.
+        progress: Called with the finished and the total number of epochs.
+
+    Raises:
+        Error: plotly or jinja2 is not installed.
+        FormatError: A file does not follow the format.
     """
     template, library = _template(), _library()
     compared = None if against is None else divergence.compare(run, against, progress)

@@ -1,4 +1,4 @@
-"""The machine code of kernels as tables of instructions."""
+"""Disassembles kernels into tables of instructions."""
 
 from __future__ import annotations
 
@@ -17,5 +17,20 @@ __all__ = ["Table", "find_tables", "instructions", "read"]
 def instructions(
     what: Run | str | os.PathLike[str], kernel: str | None = None, architecture: int = 0
 ) -> pd.DataFrame:
-    """The same as a DataFrame with a row for each instruction, kernel after kernel."""
+    """Returns the instructions of kernels as a table.
+
+    Args:
+        what: A run, or the path of a run, cubin, fatbin, PTX file or program.
+        kernel: A regular expression for the kernel name, mangled or demangled. Default: all
+            kernels.
+        architecture: The architecture, such as 90 for sm_90. Default: that of the run's devices, or
+            all in a file.
+
+    Returns:
+        One row per instruction, kernel after kernel, with the members of schemas/instruction.json
+        as columns.
+
+    Raises:
+        Error: There are no such kernels, or they cannot be disassembled.
+    """
     return show.frame(find_tables(what, kernel, architecture))

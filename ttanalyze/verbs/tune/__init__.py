@@ -1,4 +1,6 @@
-"""Launch configurations of a recorded kernel, tried: which are fast and leave what was recorded."""
+"""Tries launch configurations of a recorded kernel: which are fast and leave the recorded
+memory.
+"""
 
 from ttanalyze.verbs.tune.show import chart_page, tuned_text
 from ttanalyze.verbs.tune.space import Configuration, Space, space

@@ -16,7 +16,13 @@ TITLES = {"opt_level": "opt level"}
 
 
 def tuned_text(of: Tuned, colour: bool = False) -> str:
-    """A line per configuration, the fastest first, and the best of them."""
+    """Returns a table for a screen: one line per configuration, the fastest first, and the best
+    one.
+
+    Args:
+        of: The result of `tune`.
+        colour: Whether to use terminal colours.
+    """
     (name,) = demangle.demangle([of.plan.kernel])
     tried = text.count(len(of.rows), "configuration")
     head = f"launch {of.plan.seq}, {text.printable(name)}, on {text.printable(of.device)}: {tried}"
@@ -56,13 +62,13 @@ def tuned_text(of: Tuned, colour: bool = False) -> str:
 
 
 def _good(of: Tuned) -> list[Row]:
-    """Those that can be taken, and the recorded one, the fastest first."""
+    """Returns the valid results and the recorded one, the fastest first."""
     rows = {row.configuration: row for row in (of.recorded, *of.rows) if row.good}
     return sorted(rows.values(), key=lambda row: row.median_ms or 0)
 
 
 def _varied(of: Tuned) -> list[str]:
-    """The names of what is not the same in all configurations."""
+    """Returns the names of attributes that differ between configurations."""
     cells = [row.configuration.cells() for row in (of.recorded, *of.rows)]
     return [name for name in NAMES if len({cell[name] for cell in cells}) > 1] or ["block", "grid"]
 
@@ -74,7 +80,7 @@ def _cells(row: Row, varied: list[str]) -> list[str]:
 
 
 def label(row: Row, varied: list[str]) -> str:
-    """A configuration in words: what of it is not as in all others."""
+    """Returns a configuration in words: the attributes that differ between configurations."""
     pairs = zip(varied, _cells(row, varied), strict=True)
     return ", ".join(f"{TITLES.get(name, name)} {cell}" for name, cell in pairs)
 
@@ -89,8 +95,13 @@ def _bar(share: float) -> str:
 
 
 def chart_page(of: Tuned) -> str:
-    """A web page with a bar for each configuration that can be taken, the fastest first. Raises
-    Error where plotly is missing.
+    """Returns an HTML page with a bar per valid configuration, the fastest first.
+
+    Args:
+        of: The result of `tune`.
+
+    Raises:
+        Error: plotly is not installed.
     """
     try:
         import plotly.graph_objects as plotly

@@ -1,4 +1,4 @@
-"""Launch configurations, and all those that are to be tried."""
+"""Launch configurations, and the set of those to try."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ MOST = 1 << 20  # configurations of a grid search
 
 @dataclass(frozen=True)
 class Configuration:
-    """One way to launch. code: "recorded", or a file's name and digest. shared: bytes of dynamic
-    shared memory. maxregs, opt_level, cache: None as the driver has it.
+    """A launch configuration.
+
+    Attributes:
+        code: "recorded", or the name and digest of a file.
+        block: The threads of a block in x, y and z.
+        grid: The blocks of the grid in x, y and z.
+        shared: The dynamic shared memory in bytes.
+        maxregs: The maximal number of registers per thread, None for the driver's choice.
+        opt_level: The optimisation level of the PTX compiler, None for the driver's choice.
+        cache: The cache preference: "none", "shared", "l1" or "equal", None for the driver's
+            choice.
     """
 
     code: str
@@ -35,12 +44,21 @@ class Configuration:
     cache: str | None = None
 
     def cells(self) -> dict[str, str]:
-        """As texts, by name; empty where the driver chooses."""
+        """Returns the values as text by name. The driver's choice is empty."""
         return {name: _text(getattr(self, name)) for name in NAMES}
 
     @classmethod
     def of_cells(cls, cells: Mapping[str, str]) -> Configuration:
-        """The other way round. Raises ValueError, KeyError or Error for what is none."""
+        """Makes a configuration of the texts that `cells` returns.
+
+        Args:
+            cells: The texts by name.
+
+        Raises:
+            KeyError: A name is missing.
+            ValueError: A text is no number.
+            Error: A text is no size.
+        """
         numbers = {name: cells[name] for name in ("maxregs", "opt_level")}
         return cls(
             cells["code"],
@@ -57,9 +75,18 @@ NAMES = tuple(field.name for field in fields(Configuration))
 
 @dataclass(frozen=True)
 class Space:
-    """What is to be tried: all combinations. grids: also "total", for as many threads as were
-    recorded in each dimension, and "recorded". fixed: code that the driver does not compile, so
-    that there is nothing to choose of maxregs and opt_level.
+    """A set of configurations: all combinations of the values of each attribute.
+
+    Attributes:
+        recorded: The recorded configuration.
+        code: Codes.
+        block: Block sizes.
+        grid: Grid sizes, "recorded", or "total" (as many threads in each dimension as recorded).
+        shared: Sizes of dynamic shared memory in bytes.
+        maxregs: Maximal numbers of registers.
+        opt_level: Optimisation levels.
+        cache: Cache preferences.
+        fixed: Codes that the driver does not compile, for which maxregs and opt_level do not apply.
     """
 
     recorded: Configuration
@@ -74,8 +101,8 @@ class Space:
 
     @property
     def axes(self) -> dict[str, list[str]]:
-        """What there is to choose of each thing of which there are several, as texts by name. The
-        first change least often.
+        """The attributes with more than one value, as text by name. The last one changes
+        fastest.
         """
         order = ("code", "maxregs", "opt_level", "cache", "shared", "grid", "block")
         found = {name: [_text(value) for value in getattr(self, name)] for name in order}
@@ -83,10 +110,15 @@ class Space:
 
     @property
     def size(self) -> int:
+        """The number of combinations."""
         return math.prod(len(getattr(self, name)) for name in NAMES)
 
     def make(self, chosen: Mapping[str, int]) -> Configuration:
-        """The configuration with these positions on the axes, and the first of all else."""
+        """Returns one configuration.
+
+        Args:
+            chosen: Indices of values by attribute. Attributes that are not given have index 0.
+        """
         at = {name: getattr(self, name)[chosen.get(name, 0)] for name in NAMES}
         if at["grid"] == RECORDED:
             at["grid"] = self.recorded.grid
@@ -99,13 +131,17 @@ class Space:
         return Configuration(**at)
 
     def choices(self) -> Iterator[dict[str, int]]:
-        """All positions on the axes."""
+        """Yields all indices of `axes`."""
         axes = {name: range(len(texts)) for name, texts in self.axes.items()}
         for positions in itertools.product(*axes.values()):
             yield dict(zip(axes, positions, strict=True))
 
     def all(self) -> Iterator[Configuration]:
-        """Each once. Raises Error where they are too many to be tried one after the other."""
+        """Yields each configuration once.
+
+        Raises:
+            Error: There are more than 1,048,576 combinations.
+        """
         if self.size > MOST:
             raise Error(f"{self.size:,} configurations: give fewer values, or --search optuna")
         seen = set()
@@ -117,14 +153,20 @@ class Space:
 
 
 def recorded(launch: Launch) -> Configuration:
-    """The configuration that was recorded."""
+    """Returns the recorded configuration of a launch."""
     return Configuration(RECORDED, launch.block, launch.grid, launch.shared)
 
 
 def space(launch: Launch, code: Sequence[str] = (), **axes: Sequence[Any] | None) -> Space:
-    """All combinations of what is given: of what is not, as it was recorded, and of a launch of
-    which nothing at all is given, blocks of 32 to 1024 threads. code: in the recorded one's place.
-    Raises Error for what can't be.
+    """Returns the configurations to try for a launch.
+
+    An attribute without values keeps its recorded value. If nothing is given, blocks of 32 to 1024
+    threads are tried.
+
+    Args:
+        launch: The launch, such as `plan.launch`.
+        code: Codes to try besides the recorded one.
+        axes: Values of block, grid, shared, maxregs, opt_level and cache.
     """
     own = recorded(launch)
     given = {name: list(dict.fromkeys(values)) for name, values in axes.items() if values}
@@ -146,7 +188,7 @@ def _text(value: Any) -> str:
 
 
 def parse_three(value: str, what: str) -> Three:
-    """A size of up to three numbers, such as 128 or 16x16. Raises Error for what is none."""
+    """Parses a size such as "128", "16x16" or "8x8x4". Raises Error for any other text."""
     parts = value.split("x")
     if not 1 <= len(parts) <= 3 or not all(p.isdecimal() and 0 < int(p) < 1 << 31 for p in parts):
         raise Error(f"{what} {value}: expected a size such as 128, 16x16 or 8x8x4")
@@ -155,5 +197,5 @@ def parse_three(value: str, what: str) -> Three:
 
 
 def parse_grid(value: str) -> Three | str:
-    """The same, or "total" or "recorded"."""
+    """Parses a size, "total" or "recorded". Raises Error for any other text."""
     return value if value in (TOTAL, RECORDED) else parse_three(value, "--grids")

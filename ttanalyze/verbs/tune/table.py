@@ -1,4 +1,6 @@
-"""The file of what was tried: a line each, appended as a whole, so that it is good at any time."""
+"""The CSV file of tried configurations. Each line is appended as a whole, so the file is
+always valid.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,15 @@ NO_TABLE = "not a table of configurations"
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a configuration. Milliseconds; None where it was not measured, since it left
-    something else (not verified) or failed. spread: between the quartiles.
+    """The result of one configuration.
+
+    Attributes:
+        configuration: The configuration.
+        median_ms, min_ms: The median and the shortest time of a launch in milliseconds, None if it
+            was not measured.
+        spread_ms: The time between the first and the third quartile in milliseconds.
+        verified: Whether the launch left the recorded memory. If not, it was not measured.
+        error: Why the configuration failed, else "".
     """
 
     configuration: Configuration
@@ -38,6 +47,7 @@ class Row:
 
     @property
     def good(self) -> bool:
+        """Whether the configuration is verified and measured."""
         return self.verified and self.median_ms is not None
 
     def cells(self) -> dict[str, str]:
@@ -54,8 +64,21 @@ class Row:
 
 
 class Table:
-    """A file, and the rows that are in it. launch: what stands for the launch and all it depends
-    on. Raises Error where the file is of another launch, kernel or device, or none of ours.
+    """A file of results. It is made if it does not exist.
+
+    Args:
+        path: The file.
+        launch: A digest of the launch and of everything that a result depends on.
+        kernel: The mangled name of the kernel.
+        device: The name of the device.
+
+    Attributes:
+        path: The file.
+        rows: The results in the file.
+
+    Raises:
+        Error: The file belongs to another launch, kernel or device.
+        FormatError: The file is no table of configurations.
     """
 
     def __init__(self, path: Path, launch: str, kernel: str, device: str) -> None:
@@ -102,7 +125,14 @@ class Table:
         return Row(made, **times, verified=cells["verified"] == "yes", error=cells["error"])
 
     def add(self, row: Row) -> None:
-        """Appends a row."""
+        """Appends a result to the file.
+
+        Args:
+            row: The result.
+
+        Raises:
+            Error: The file cannot be written.
+        """
         self.rows.append(row)
         cells = self._of | row.cells()
         self._write([cells[name] for name in COLUMNS])
@@ -123,7 +153,7 @@ class Table:
 
 
 def _time(cell: str) -> float | None:
-    """Raises ValueError for what is no time."""
+    """Returns the time in a cell, None if it is empty. Raises ValueError for any other text."""
     if not cell:
         return None
     time = float(cell)

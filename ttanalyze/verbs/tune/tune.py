@@ -1,4 +1,4 @@
-"""Tries configurations of a recorded launch, each on the memory that it found."""
+"""Tries configurations of a recorded launch, each on the memory that the launch found."""
 
 from __future__ import annotations
 
@@ -30,9 +30,19 @@ from ttanalyze.verbs.tune.workers import TOOK_LONGER, Worker
 
 @dataclass(frozen=True)
 class Wish:
-    """How configurations are tried. times: launches whose time is taken. dtype, tolerance: what
-    does not count as different, as texts: "f32", [",,4", "weights=1e-3"]. timeout: seconds for
-    each.
+    """How to try configurations.
+
+    Attributes:
+        search: "grid" (all) or "optuna".
+        trials: The maximal number of configurations. Default: all.
+        times: The number of measured launches per configuration.
+        seed: The seed of the search.
+        flush_l2: Whether to flush the L2 cache before each launch.
+        dtype: Types of the items of regions, such as "f32,3=bf16".
+        tolerance: Tolerances such as [",,4", "weights=1e-3"].
+        timeout: The time limit of a configuration in seconds.
+        device: The number of the device.
+        sim: Whether to use the simulator.
     """
 
     search: str = "grid"
@@ -49,8 +59,15 @@ class Wish:
 
 @dataclass(frozen=True)
 class Tuned:
-    """rows: what was tried now or was in the file already, of what was to be tried. new: how many
-    of them are new.
+    """The result of `tune`.
+
+    Attributes:
+        plan: The launch.
+        device: The name of the device.
+        recorded: The result of the recorded configuration.
+        rows: The results of all configurations to try, from now or from the file.
+        new: The number of results that are new.
+        notes: Remarks, one line each.
     """
 
     plan: Plan
@@ -62,13 +79,13 @@ class Tuned:
 
     @property
     def best(self) -> Row:
-        """The fastest that leaves what was recorded."""
+        """The fastest result that leaves the recorded memory."""
         good = [row for row in (self.recorded, *self.rows) if row.good]
         return min(good, key=lambda row: row.median_ms or 0.0)
 
     @property
     def gain(self) -> float:
-        """How many times as fast as the recorded one that is."""
+        """The median time of the recorded configuration divided by that of the best."""
         return (self.recorded.median_ms or 0.0) / (self.best.median_ms or 1.0)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,9 +103,15 @@ class Tuned:
 
 
 def find(process: Process, launch: int | None = None, kernel: str | None = None) -> Plan:
-    """The launch with a number in the order of calls, or the first of a kernel in whose name a
-    regular expression is found, that can be done again and checked. Raises Error where there is
-    none, and why.
+    """Finds a launch that can be repeated and whose result can be checked.
+
+    Args:
+        process: The process.
+        launch: The sequence number of the launch. Default: the first that fits.
+        kernel: A regular expression for the kernel name, mangled or demangled.
+
+    Raises:
+        Error: No such launch can be repeated and checked. The message says why.
     """
     return choose(process, launch, kernel, _check_known)
 
@@ -106,10 +129,21 @@ def tune(
     progress: Progress = None,
     **axes: Sequence[Any] | None,
 ) -> Tuned:
-    """Tries what is to be tried, and appends each to the file; what is there already is not tried
-    again. files: code in the recorded one's place. axes: block, grid, shared, maxregs, opt_level,
-    cache. progress: called with configurations done and those to do. Raises Error where it can't
-    be done, or where the recorded configuration itself does not leave what it left.
+    """Tries configurations and appends each result to a file.
+
+    Configurations with a result in the file are not tried again.
+
+    Args:
+        of: The launch, from `find`.
+        path: The file of results.
+        wish: How to try them.
+        files: Files with code to try in place of the recorded code.
+        progress: Called with the finished and the total number of configurations.
+        axes: Values of block, grid, shared, maxregs, opt_level and cache.
+
+    Raises:
+        Error: The launch cannot be repeated, or even the recorded configuration leaves other
+            memory.
     """
     sources = {_name(file, data): (file, data) for file in files for data in [codes.read(file)]}
     of_all = space(of.launch, list(sources), **axes)
