@@ -3,7 +3,7 @@
     from ttanalyze.control import control
 
     control(points=False)
-    graph.replay()                      # without epochs inside
+    graph.replay()  # without epochs inside
     control(points=True, regions="^layers.3", snapshot=16)
     graph.replay()
 

@@ -7,7 +7,7 @@
     replay.restore()
     replay.submit()
     all(finding.same for finding in replay.compare())
-    replay.time(100).median    # microseconds
+    replay.time(100).median  # microseconds
 
 `plan` tells whether a launch can be repeated. It needs no driver.
 """
