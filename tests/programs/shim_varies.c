@@ -9,6 +9,11 @@
 
 enum { N = 1024, BYTES = N * 4 };
 
+/* Its result depends on the order of its threads: each stores its number in the same place. */
+static const char LAST[] = PTX_HEADER
+	PTX_BEGIN("last", ".param .u64 p, .param .u32 n",
+		  "n") "ld.param.u64 %rd1, [p];\ncvta.to.global.u64 %rd1, %rd1;\nst.global.u32 [%rd1], %r1;\n" PTX_END;
+
 static unsigned next_turn(const char *path)
 {
 	unsigned turn = 0;
@@ -30,16 +35,26 @@ int main(int argc, char **argv)
 	const char *mode = argv[1];
 	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, rounds = 3;
 	static uint32_t input[N];
+	char seed_text[16];
+	CUstream streams[2];
 
+	snprintf(seed_text, sizeof(seed_text), "%u", turn + 1);
+	if ((!strcmp(mode, "kernel") || !strcmp(mode, "order")) &&
+	    (setenv("TT_SIM_SCHEDULE", "random", 1) || setenv("TT_SIM_SEED", seed_text, 1)))
+		return 2;
 	start();
-	CUmodule module = load_kernels();
+	for (int i = 0; i < 2; i++)
+		OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+	CUmodule module = load_kernels(), last_module;
+	OK(cuModuleLoadData(&last_module, LAST));
+	CUfunction last = get_kernel(last_module, "last");
 	CUfunction fill = get_kernel(module, "fill"), add = get_kernel(module, "add");
 	CUfunction mix = get_kernel(module, "mix"), copy = get_kernel(module, "copy");
 	CUdeviceptr x = allocate(BYTES), y = allocate(BYTES), z = allocate(BYTES);
 	OK(cuMemsetD32(z, 0, N));
 	for (unsigned step = 0; step < steps; step++) {
 		bool here = step == steps / 2;
-		unsigned seed = here && !strcmp(mode, "seed") ? 100 + turn : 100;
+		unsigned seed = step >= steps / 2 && !strcmp(mode, "seed") ? 100 + turn : 100;
 
 		input[7] = here && !strcmp(mode, "input") ? turn : step;
 		if (here && turn && !strcmp(mode, "crash"))
@@ -56,6 +71,14 @@ int main(int argc, char **argv)
 		OK(launch(add, n, NULL, PARAMS(&y, &n, &seed)));
 		if (here && turn % 2 && !strcmp(mode, "launches"))
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
+		if (here && !strcmp(mode, "kernel"))
+			OK(launch(last, n, NULL, PARAMS(&y, &n)));
+		if (here && !strcmp(mode, "order")) {
+			OK(cuCtxSynchronize());
+			for (int i = 0; i < 2; i++)
+				OK(launch(i ? mix : add, n, streams[i], PARAMS(&y, &n, &rounds)));
+			OK(cuCtxSynchronize());
+		}
 		OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
 		OK(launch(copy, n, NULL, PARAMS(&z, &y, &n)));
 		OK(launch(mix, n, NULL, PARAMS(&z, &n, &rounds)));

@@ -8,9 +8,8 @@ import time
 import numpy as np
 
 from ttanalyze.errors import Error
-from ttanalyze.format import event_kinds, layout, open_run
-from ttanalyze.format.process import Process
-from ttanalyze.verbs.check import difference
+from ttanalyze.format import layout, open_run
+from ttanalyze.verbs.check import difference, zoom
 from ttanalyze.verbs.check.findings import (
     CLEAN,
     CONFIRMED,
@@ -26,7 +25,6 @@ from ttanalyze.verbs.record.series import Recording
 
 NAME = "determinism"
 DESCRIPTION = "runs that do not do the same: other parameters, inputs, launches or results"
-CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 ON_DEVICE = [
     number
     for number, kind in enumerate(layout.REGION_KINDS)
@@ -36,7 +34,7 @@ ON_DEVICE = [
 
 def recordings(settings: Settings) -> Plan:
     """Two recordings, or as many as asked for."""
-    return Plan(("plain", *_names(settings)))
+    return Plan(("plain", *_names(settings)), 0 if settings.quick else 2 * zoom.ROUNDS)
 
 
 def _names(settings: Settings) -> list[str]:
@@ -98,7 +96,12 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
     if found is None:
         return outcome
     outcome.status, outcome.reason = FOUND, "two runs differ"
-    outcome.findings = [difference.finding(NAME, found)]
+    zoomed = difference.Zoomed(found)
+    outcome.findings = [difference.finding(NAME, found, zoomed)]
+    session.partial = outcome
+    if not session.settings.quick:
+        zoomed = zoom.zoom(session, found)
+        outcome.findings = [difference.finding(NAME, found, zoomed)]
     return outcome
 
 
@@ -114,7 +117,7 @@ def _coverage(recording: Recording, report: DiffReport) -> tuple[float | None, f
     launches = seen = size = held = 0
     matched = {found.process_a for found in report.processes}
     for process in open_run(recording.run).processes:
-        seqs = launch_seqs(process)
+        seqs = zoom.launch_seqs(process)
         launches += len(seqs)
         usable = process.epochs["flags"] & layout.REFUSED == 0
         if process.index in matched and usable.any():
@@ -127,10 +130,3 @@ def _coverage(recording: Recording, report: DiffReport) -> tuple[float | None, f
         good = device & (regions.flags & layout.CAPTURED != 0) & (has_epoch[1] > has_epoch[0])
         held += int(regions.size[good].sum()) if process.index in matched else 0
     return (seen / launches if launches else None), (held / size if size else None)
-
-
-def launch_seqs(process: Process) -> np.ndarray:
-    """The calls that the recorder counts as launches, in their order."""
-    columns = process.event_columns("seq", "kind", "result", "flags")
-    launch = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
-    return columns["seq"][launch & (columns["flags"] & CAPTURING == 0)]

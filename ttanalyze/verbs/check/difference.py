@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ttanalyze.code.demangle import readable
+from ttanalyze.core.writers import HOW
 from ttanalyze.errors import Error
 from ttanalyze.format import layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
-from ttanalyze.verbs.check.findings import CONFIRMED, POSSIBLE, Call, Finding
+from ttanalyze.verbs.check.findings import CONFIRMED, POSSIBLE, Call, Finding, Memory
 from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
 from ttanalyze.verbs.check.session import Session
 from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, Suspect, diff
 from ttanalyze.verbs.diff.report import Stretch
+from ttanalyze.verbs.race import Pair
 
 HOST_SRC = layout.constant("TT_EVENTF_HOST_SRC")
 # Kinds of findings, and what each says of a call.
-PARAMETERS, INPUT, RESULT, LAUNCHES = "parameters", "host input", "result", "launches"
+PARAMETERS, INPUT, RESULT = "parameters", "host input", "result"
+LAUNCHES, ORDER = "launches", "order"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,28 @@ class Difference:
     process: ProcessDiff
     divergence: Divergence | None
     stretch: Stretch | None
+
+    def side(self, which: int) -> Process:
+        """The process of a run, 0 or 1."""
+        path = (self.report.a, self.report.b)[which]
+        return open_run(Path(path)).process((self.process.process_a, self.process.process_b)[which])
+
+
+@dataclass
+class Zoomed:
+    """What finer recordings showed. found: the difference in the finest ones. looked: the same in
+    recordings with the contents of this memory. pair: two calls without an order, if recordings
+    with an epoch after each launch agree; agreed: whether they do. fine: whether found is of
+    recordings with an epoch after each launch. varies: whether the launch
+    itself varies when it is repeated; None if that was not tried.
+    """
+
+    found: Difference
+    looked: Difference | None = None
+    pair: Pair | None = None
+    agreed: bool = False
+    fine: bool = False
+    varies: bool | None = None
 
 
 def compare(a: Path, b: Path, every: bool = False) -> DiffReport | None:
@@ -49,10 +75,13 @@ def first(session: Session, report: DiffReport) -> Difference | None:
     if session.settings.ignore:
         report = diff(report.a, report.b, every=True)
     for process in report.processes:
-        run = open_run(Path(report.a)).process(process.process_a)
+        runs = (
+            open_run(Path(report.a)).process(process.process_a),
+            open_run(Path(report.b)).process(process.process_b),
+        )
         divergences = [d for d in process.divergences if not d.leftover]
-        divergence = next((d for d in divergences if not _ignored(session, run, d)), None)
-        stretch = _stretch(session, run, process, divergence)
+        divergence = next((d for d in divergences if not _ignored(session, runs[0], d)), None)
+        stretch = _stretch(session, runs, process, divergence)
         if divergence is not None or stretch is not None:
             return Difference(report, process, divergence, stretch)
     return None
@@ -68,7 +97,10 @@ def _ignored(session: Session, run: Process, found: Divergence) -> bool:
 
 
 def _stretch(
-    session: Session, run: Process, process: ProcessDiff, divergence: Divergence | None
+    session: Session,
+    runs: Sequence[Process],
+    process: ProcessDiff,
+    divergence: Divergence | None,
 ) -> Stretch | None:
     """The first launches that only one run has, if memory did not differ before."""
     if process.launches is None:
@@ -77,33 +109,91 @@ def _stretch(
         kernels = [*stretch.kernels_a, *stretch.kernels_b]
         if all(session.ignored(kernel) for kernel in kernels):
             continue
-        seq = stretch.seq_a
-        if divergence is None or seq is None:
-            return stretch if divergence is None else None
-        return stretch if seq <= int(run.coverage.some[divergence.epoch_a]) else None
+        if divergence is None:
+            return stretch
+        side, seq, epoch = (
+            (runs[0], stretch.seq_a, divergence.epoch_a)
+            if stretch.seq_a is not None
+            else (runs[1], stretch.seq_b or 0, divergence.epoch_b)
+        )
+        return stretch if seq <= int(side.coverage.some[epoch]) else None
     return None
+
+
+# ---- the call ----
+
+
+def culprit(found: Difference) -> Suspect | None:
+    """The call that makes memory differ: the first that differs itself, else a copy from the host,
+    else the likeliest.
+    """
+    assert found.divergence is not None
+    suspects = found.divergence.suspects
+    ranked = [(_rank(found, one), max(one.seq_a or 0, one.seq_b or 0)) for one in suspects]
+    return suspects[ranked.index(min(ranked))] if suspects else None
+
+
+def _rank(found: Difference, suspect: Suspect) -> int:
+    kind = kind_of(found, suspect)
+    return 2 + HOW.index(suspect.how) if kind == RESULT else int(kind == INPUT)
+
+
+def kind_of(found: Difference, suspect: Suspect) -> str:
+    """What makes a call's result differ."""
+    if suspect.alone:
+        return LAUNCHES
+    if suspect.parameters == "different":
+        return PARAMETERS
+    if suspect.kind in ("copy", "set") and suspect.seq_a and suspect.seq_b:
+        a, b = (
+            found.side(side).events_between(seq - 1, seq)[0]
+            for side, seq in enumerate((suspect.seq_a, suspect.seq_b))
+        )
+        if suspect.kind == "set" and a["src"] != b["src"]:
+            return PARAMETERS
+        if suspect.kind == "copy" and a["flags"] & HOST_SRC:
+            return INPUT
+    return RESULT
+
+
+def _what(kind: str, suspect: Suspect) -> str:
+    """What a finding says of the call."""
+    if kind == PARAMETERS and suspect.parameters_a and suspect.parameters_b:
+        at = suspect.parameter_offset or 0
+        a, b = (bytes.fromhex(one) for one in (suspect.parameters_a, suspect.parameters_b))
+        end = 1 + max((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), default=0)
+        end = min(-(-end // 4) * 4, len(a))
+        one, other = a[:end].hex(" "), b[:end].hex(" ")
+        where = f"bytes {at} to {at + end - 1}"
+        return f"has other parameters: {where} are {one} in one run, {other} in another"
+    return {
+        LAUNCHES: "is made by only one of two runs",
+        PARAMETERS: "writes another value",
+        INPUT: "copies other data from the host",
+        RESULT: "has another result, with the same parameters and the same memory before",
+    }[kind]
 
 
 # ---- the finding ----
 
 
-def finding(check: str, found: Difference) -> Finding:
-    """Names the call that makes the difference."""
+def finding(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
+    """Names the call that makes the difference. coarse: the difference at the user's epochs."""
+    found = zoomed.found
     if found.stretch is not None:
-        return _of_launches(check, found, found.stretch)
+        sure = found.divergence is None or found is not coarse
+        return _of_launches(check, coarse, found, CONFIRMED if sure else POSSIBLE)
     assert found.divergence is not None
-    return _of_memory(check, found, found.divergence)
+    if zoomed.pair is not None:
+        return _of_pair(check, coarse, zoomed.pair)
+    return _of_memory(check, coarse, zoomed)
 
 
-def _of_launches(check: str, found: Difference, stretch: Stretch) -> Finding:
-    side = "a" if stretch.seq_a is not None else "b"
-    run, process, seq = (
-        (found.report.a, found.process.process_a, stretch.seq_a)
-        if side == "a"
-        else (found.report.b, found.process.process_b, stretch.seq_b)
-    )
-    assert seq is not None
-    call = call_of(open_run(Path(run)).process(process), seq)
+def _of_launches(check: str, coarse: Difference, found: Difference, certainty: str) -> Finding:
+    stretch = found.stretch
+    assert stretch is not None
+    which = 0 if stretch.seq_a is not None else 1
+    call = call_of(found.side(which), stretch.seq_a or stretch.seq_b or 0)
     before = stretch.before_a if stretch.before_a is not None else stretch.before_b
     where = f" after {text.count(before, 'launch', 'launches')}" if before else ""
     if stretch.kind == "changed":
@@ -113,59 +203,71 @@ def _of_launches(check: str, found: Difference, stretch: Stretch) -> Finding:
     else:
         summary = f"Only one of two runs makes {call_text(call)}{where}."
     details = {"launches_a": stretch.kernels_a, "launches_b": stretch.kernels_b}
-    command = diff_command(found.report)
-    return Finding(check, LAUNCHES, CONFIRMED, summary, call, command=command, details=details)
+    command = ["ttanalyze", "diff", found.report.a, found.report.b]
+    step = _step(coarse)
+    return Finding(check, LAUNCHES, certainty, summary, call, None, step, command, details)
 
 
-def _of_memory(check: str, found: Difference, d: Divergence) -> Finding:
-    runs = [open_run(Path(path)) for path in (found.report.a, found.report.b)]
-    sides = [
-        runs[0].process(found.process.process_a),
-        runs[1].process(found.process.process_b),
-    ]
-    seq = int(sides[0].coverage.some[d.epoch_a])
-    at, count = (d.bytes.first, d.bytes.count) if d.bytes is not None else (None, None)
-    memory = memory_of(sides[0], d.region_a, at, count, seq)
-    details: dict[str, Any] = {"epoch_a": d.epoch_a, "epoch_b": d.epoch_b, "notes": d.notes}
-    details["suspect_count"] = d.suspect_count
-    command = diff_command(found.report)
-    if not d.suspects:
+def _of_pair(check: str, found: Difference, pair: Pair) -> Finding:
+    assert found.divergence is not None
+    process = found.side(0)
+    calls = [call_of(process, one.seq) for one in (pair.first, pair.second)]
+    memory = memory_of(process, pair.region, seq=pair.second.seq)
+    summary = (
+        f"{call_text(calls[0])} and {call_text(calls[1])} reach {memory_text(memory)} in any "
+        "order; runs differ, but not with an epoch after each launch."
+    )
+    command = ["ttanalyze", "diff", found.report.a, found.report.b]
+    details = {"other": asdict(calls[1])}
+    step = _step(found)
+    return Finding(check, ORDER, POSSIBLE, summary, calls[0], memory, step, command, details)
+
+
+def _of_memory(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
+    found, d = zoomed.found, zoomed.found.divergence
+    assert d is not None
+    suspect = culprit(found)
+    memory = _memory(zoomed)
+    shown = (zoomed.looked or found).report
+    command = ["ttanalyze", "diff", shown.a, shown.b]
+    details: dict[str, Any] = {"notes": d.notes, "calls": d.suspect_count}
+    if suspect is None:
         summary = f"{memory_text(memory)} differs, but no recorded call wrote to it."
-        kind, certainty, call = RESULT, POSSIBLE, None
-    else:
-        suspect = d.suspects[0]
-        kind, what = _cause(suspect, sides[0])
-        side = 0 if suspect.seq_a is not None else 1
-        call = call_of(sides[side], suspect.seq_a or suspect.seq_b or 0)
-        sure = d.suspect_count == 1 and kind != RESULT
-        certainty = CONFIRMED if sure else POSSIBLE
-        summary = f"{call_text(call)} {what}; then {memory_text(memory)} differs."
-        details |= {"suspect": vars(suspect) | {"stack": None}}
-        if d.suspect_count > 1:
-            details["others"] = d.suspect_count - 1
-    step = f"epoch {d.epoch_a}" + (f" ({d.epoch_label})" if d.epoch_label else "")
-    return Finding(check, kind, certainty, summary, call, memory, step, command, details)
+        step = _step(coarse)
+        return Finding(check, RESULT, POSSIBLE, summary, None, memory, step, command, details)
+    kind = kind_of(found, suspect)
+    side = 0 if suspect.seq_a is not None else 1
+    call = call_of(found.side(side), suspect.seq_a or suspect.seq_b or 0)
+    sure = zoomed.varies if kind == RESULT else d.suspect_count == 1
+    details |= {"parameters_a": suspect.parameters_a, "parameters_b": suspect.parameters_b}
+    summary = f"{call_text(call)} {_what(kind, suspect)}; then {memory_text(memory)} differs."
+    if zoomed.varies:
+        summary += " It varies when it is repeated alone."
+        command = ["ttanalyze", "prove", shown.a]
+    elif zoomed.agreed:
+        summary += " Runs with more epochs agree."
+    certainty = CONFIRMED if sure else POSSIBLE
+    return Finding(check, kind, certainty, summary, call, memory, _step(coarse), command, details)
 
 
-def _cause(suspect: Suspect, process: Process) -> tuple[str, str]:
-    """The kind of a finding, and what it says of the call."""
-    if suspect.alone:
-        return LAUNCHES, "is made by only one of two runs"
-    if suspect.parameters == "different":
-        assert suspect.parameters_a is not None and suspect.parameters_b is not None
-        a, b = suspect.parameters_a, suspect.parameters_b
-        at = suspect.parameter_offset or 0
-        return (
-            PARAMETERS,
-            f"has other parameters: bytes from {at} are {a} in one run, {b} in another",
-        )
-    if suspect.kind == "copy" and suspect.seq_a is not None:
-        event = process.events_between(suspect.seq_a - 1, suspect.seq_a)[0]
-        if event["flags"] & HOST_SRC:
-            return INPUT, "copies other data from the host"
-    if suspect.kind == "launch" and suspect.parameters == "same":
-        return RESULT, "has the same parameters, but another result"
-    return RESULT, "has another result"
+def _memory(zoomed: Zoomed) -> Memory:
+    """The memory that differs, with its first byte if contents were recorded."""
+    found = zoomed.looked if zoomed.looked and zoomed.looked.divergence else zoomed.found
+    d = found.divergence
+    assert d is not None
+    process = found.side(0)
+    at, count = (d.bytes.first, d.bytes.count) if d.bytes is not None else (None, None)
+    return memory_of(process, d.region_a, at, count, int(process.coverage.some[d.epoch_a]))
+
+
+def _step(found: Difference) -> str | None:
+    """The epoch of the first recording that has the difference."""
+    d = found.divergence
+    if d is None:
+        return None
+    return f"epoch {d.epoch_a} of {found.report.a}" + (
+        f" ({d.epoch_label})" if d.epoch_label else ""
+    )
 
 
 def call_text(call: Call) -> str:
@@ -173,8 +275,3 @@ def call_text(call: Call) -> str:
     what = readable(call.kernel) if call.kernel else call.call or call.kind
     where = f", {call.line}" if call.line else ""
     return f"{what} (call {call.seq}{where})"
-
-
-def diff_command(report: DiffReport) -> list[str]:
-    """Shows all that differs."""
-    return ["ttanalyze", "diff", report.a, report.b]

@@ -212,6 +212,8 @@ class Session:
         if recording.status == TIMED_OUT and self.settings.record.get("timeout"):
             seconds = self.settings.record["timeout"]
             return f"the program did not end within {seconds} s (--timeout); {short}"
+        if not recording.run.exists():  # it was without fault, else it would not have been removed
+            return None
         run = open_run(recording.run)
         if recording.status:
             status = recording.status

@@ -1,0 +1,122 @@
+"""The determinism check of `ttanalyze check`: it names the call that makes two runs differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.support import Cli
+from ttanalyze.verbs.check import zoom
+from ttanalyze.verbs.check.determinism import confidence
+
+Check = Callable[..., Any]
+STEPS = 4
+
+
+@pytest.fixture
+def check(cli: Cli, built: Path, tmp_path: Path) -> Check:
+    """The outcome of the check for a program that varies as its mode says."""
+    program = support.build_program("shim_varies", built)
+
+    def run(mode: str, *options: str) -> Any:
+        out = tmp_path / "out"
+        command = [str(program), mode, str(STEPS), str(tmp_path / "counter")]
+        options = ("--sim", "-q", "--json", "--only", "determinism", "-o", str(out), *options)
+        done = cli("check", *options, "--", *command)
+        (outcome,) = json.loads(done.stdout)["outcomes"]
+        assert done.status == {"found": 1, "clean": 0}.get(outcome["status"], 2)
+        return outcome
+
+    return run
+
+
+def runs(tmp_path: Path) -> int:
+    return int((tmp_path / "counter").read_text())
+
+
+# By mode: kind, certainty, call or kernel, what the summary says, most runs.
+CAUSES = {
+    "seed": ("parameters", "confirmed", "add", "has other parameters: bytes 12 to 15 are 6", 6),
+    "input": ("host input", "confirmed", "cuMemcpyHtoD_v2", "copies other data from the host", 6),
+    "launches": ("launches", "confirmed", "mix", "Only one of two runs makes mix", 4),
+    "order": ("order", "possible", "add", "in any order; runs differ, but not with an epoch", 4),
+    "kernel": ("result", "confirmed", "last", "It varies when it is repeated alone", 6),
+}
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("mode", CAUSES)
+def test_the_call_that_makes_runs_differ_is_named(mode: str, check: Check, tmp_path: Path) -> None:
+    kind, certainty, name, said, most = CAUSES[mode]
+    (finding,) = check(mode)["findings"]
+    assert (finding["kind"], finding["certainty"]) == (kind, certainty)
+    call = finding["call"]
+    assert name in (call["kernel"], call["call"])
+    assert said in finding["summary"]
+    assert any("shim_varies.c" in frame for frame in call["stack"])
+    assert runs(tmp_path) <= most
+    if kind in ("parameters", "host input", "result"):
+        region = 0 if kind == "host input" else 1
+        assert finding["memory"]["region"] == region
+        assert finding["memory"]["count"] > 0
+
+
+@pytest.mark.native
+def test_a_long_window_takes_three_rounds(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program has one epoch, at its end; a window of two launches is small enough."""
+    monkeypatch.setattr(zoom, "EACH", 7)
+    monkeypatch.setattr(zoom, "EPOCHS", 4)
+    (finding,) = check("seed", "--epoch", "sync,@999-999")["findings"]
+    assert (finding["kind"], finding["certainty"]) == ("parameters", "confirmed")
+    assert finding["call"]["kernel"] == "add"
+    assert runs(tmp_path) == 2 + 2 * zoom.ROUNDS
+
+
+@pytest.mark.native
+def test_quick_makes_two_recordings(check: Check, tmp_path: Path) -> None:
+    (finding,) = check("seed", "--quick")["findings"]
+    assert finding["call"]["kernel"] == "add" and finding["certainty"] == "possible"
+    assert runs(tmp_path) == 2
+
+
+@pytest.mark.native
+def test_what_may_vary_can_be_left_out(check: Check) -> None:
+    outcome = check("seed", "--quick", "--ignore", "^region [12]$")
+    assert (outcome["status"], outcome["findings"]) == ("clean", [])
+    (finding,) = check("seed", "--quick", "-f", "--ignore", "^region 2$")["findings"]
+    assert finding["memory"]["name"] == "region 1"
+
+
+@pytest.mark.native
+def test_a_run_that_ends_otherwise_is_found(check: Check) -> None:
+    (finding,) = check("crash")["findings"]
+    assert finding["kind"] == "exit status"
+    assert "status 0 in one run and with signal 6 in another" in finding["summary"]
+
+
+@pytest.mark.native
+def test_more_runs_say_more(check: Check, tmp_path: Path) -> None:
+    outcome = check("clean", "--runs", "6")
+    assert outcome["reason"] == "6 runs agree: less than 60 % of runs differ (95 % confidence)"
+    assert runs(tmp_path) == 6
+    check("clean", "--runs", "6")
+    assert runs(tmp_path) == 6
+    assert not (tmp_path / "out" / "again-5").exists()
+
+
+@pytest.mark.native
+def test_runs_are_repeated_for_a_time(check: Check, tmp_path: Path) -> None:
+    assert check("clean", "--for", "1")["status"] == "clean"
+    assert runs(tmp_path) > 2
+
+
+def test_confidence_is_the_rule_of_three() -> None:
+    assert confidence(1) == "2 runs agree"
+    assert "less than 1 % of runs differ" in confidence(300)

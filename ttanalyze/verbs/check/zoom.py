@@ -1,0 +1,158 @@
+"""Records the program again, with more epochs where two runs first differ, down to one call."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import event_kinds, layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.check import difference
+from ttanalyze.verbs.check.difference import RESULT, Difference, Zoomed
+from ttanalyze.verbs.check.session import PLAIN, Session
+from ttanalyze.verbs.race import Pair
+from ttanalyze.verbs.race.pairs import find as unordered_pairs
+
+ROUNDS = 3  # of two recordings each: enough for 10^7 launches
+EPOCHS = 2048  # of a recording that looks at many launches
+EACH = 8192  # launches with an epoch after each
+TIMES = 20  # that a launch is repeated
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+
+
+def zoom(session: Session, found: Difference) -> Zoomed:
+    """Looks closer until one call is left. Raises Error if a recording fails."""
+    out = Zoomed(found)
+    for number in range(1, ROUNDS + 1):
+        if out.found.divergence is None or (out.found.stretch is not None and out.fine):
+            return out
+        window = _window(out.found)
+        if out.found.divergence.suspect_count <= 1 or (out.fine and window.single):
+            _look(session, out, number)
+            return out
+        finer = _pair(session, number, PLAIN | {"epoch": window.triggers})
+        if finer is not None:
+            out.found, out.agreed, out.fine = finer, False, window.each
+            continue
+        out.agreed = True
+        out.pair = _unordered(out.found)
+        if out.pair is not None:
+            return out
+    return out
+
+
+def _pair(session: Session, number: int, options: dict[str, Any]) -> Difference | None:
+    """The first difference of two recordings with these options."""
+    runs = [session.sound(session.record(f"zoom-{number}{side}", **options)).run for side in "ab"]
+    report = difference.compare(runs[0], runs[1])
+    return None if report is None else difference.first(session, report)
+
+
+# ---- where to look ----
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Numbers of launches, first to last."""
+
+    first: int
+    last: int
+
+    @property
+    def single(self) -> bool:
+        return self.last - self.first <= 1
+
+    @property
+    def each(self) -> bool:
+        """Whether an epoch after each launch is not too many."""
+        return self.last - self.first <= EACH
+
+    @property
+    def triggers(self) -> str:
+        if self.each:
+            return f"launch,memcpy,@{self.first}-{self.last}"
+        step = -(-(self.last - self.first) // EPOCHS)
+        return f"launch:{step},@{self.first}-{self.first + step * EPOCHS}"
+
+
+def _window(found: Difference) -> _Window:
+    """From the last epoch without the difference to the first with it, in both runs."""
+    assert found.divergence is not None
+    d, ends = found.divergence, []
+    for process, equal, epoch in (
+        (found.side(0), d.equal_a, d.epoch_a),
+        (found.side(1), d.equal_b, d.epoch_b),
+    ):
+        seqs = launch_seqs(process)
+        before = 0 if equal is None else int(process.coverage.whole[equal])
+        until = int(process.coverage.some[epoch])
+        ends.append(np.searchsorted(seqs, [before, until], "right"))
+    first, last = np.stack(ends).T
+    return _Window(int(first.min()), int(last.max()))
+
+
+def launch_seqs(process: Process) -> Array:
+    """The calls that the recorder counts as launches, in their order."""
+    columns = process.event_columns("seq", "kind", "result", "flags")
+    launch = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
+    return columns["seq"][launch & (columns["flags"] & CAPTURING == 0)]
+
+
+# ---- what is there ----
+
+
+def _unordered(found: Difference) -> Pair | None:
+    """Two calls that reach the memory and that nothing orders."""
+    assert found.divergence is not None
+    d = found.divergence
+    pairs = unordered_pairs(found.side(0), d.region_a, d.equal_a, d.epoch_a)
+    return pairs[0] if pairs else None
+
+
+def _look(session: Session, out: Zoomed, number: int) -> None:
+    """Records the contents of the memory around the call; repeats a launch that is suspected."""
+    found = out.found
+    assert found.divergence is not None
+    d = found.divergence
+    window = _window(found)
+    suspect = difference.culprit(found)
+    result = suspect is not None and difference.kind_of(found, suspect) == RESULT
+    if suspect is not None and suspect.kind == "launch" and result:
+        numbers = np.searchsorted(launch_seqs(found.side(0)), [suspect.seq_a or 0], "right")
+        window = _Window(int(numbers[0]), int(numbers[0]))
+        options = {"replayable": True, "max_per_kernel": "0", "cpu_callstack": "auto"}
+    else:
+        options = PLAIN | {"contents": "changed", "control": f"regions={d.region_a}"}
+    epoch = f"launch,memcpy,@{window.first}-{window.last}"
+    if "replayable" in options:
+        epoch = f"@{window.first}-{window.last}"
+    try:
+        out.looked = _pair(session, number, options | {"epoch": epoch})
+        if "replayable" in options:
+            out.varies = _varies(session, number)
+    except Error as e:
+        session.say(f"contents of the difference were not recorded: {e}")
+
+
+def _varies(session: Session, number: int) -> bool | None:
+    """Whether the recorded launch gives other results when it is repeated. In a process of its own,
+    as the launch may fail.
+    """
+    run = session.folder / f"zoom-{number}a"
+    command = [sys.executable, "-m", "ttanalyze", "prove", str(run), "--times", str(TIMES)]
+    command += ["--json", "--quiet", *(["--sim"] if session.settings.sim else [])]
+    session.say(f"repeating the launch {TIMES} times")
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, 1):
+        return None
+    statuses = {launch["status"] for launch in json.loads(done.stdout)["launches"]}
+    return "varies" in statuses
