@@ -9,7 +9,7 @@ import pytest
 from tests.check import corpus
 
 CHECKS = ("determinism",)
-MISSED = corpus.GPU_ONLY | {"host_input", "host_address", "set_value", "clock_in_kernel"}
+MISSED = corpus.GPU_ONLY
 SHORT = {"late_seed", "grid"}
 CASES = [
     pytest.param(case, marks=() if case.name in SHORT else pytest.mark.long, id=case.name)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ttanalyze.code.demangle import readable
 from ttanalyze.core.writers import HOW
 from ttanalyze.errors import Error
-from ttanalyze.format import layout, open_run
+from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.verbs.check.findings import CONFIRMED, POSSIBLE, Call, Finding, Memory
@@ -21,6 +24,8 @@ from ttanalyze.verbs.diff.report import Stretch
 from ttanalyze.verbs.race import Pair
 
 HOST_SRC = layout.constant("TT_EVENTF_HOST_SRC")
+# Of copies to the host, and of what is recorded into a graph.
+ELSEWHERE = layout.constant("TT_EVENTF_HOST_DST") | layout.constant("TT_EVENTF_CAPTURING")
 # Kinds of findings, and what each says of a call.
 PARAMETERS, INPUT, RESULT = "parameters", "host input", "result"
 LAUNCHES, ORDER = "launches", "order"
@@ -41,6 +46,24 @@ class Difference:
         """The process of a run, 0 or 1."""
         path = (self.report.a, self.report.b)[which]
         return open_run(Path(path)).process((self.process.process_a, self.process.process_b)[which])
+
+    def window(self, which: int) -> tuple[int, int]:
+        """The calls of a run between which memory parts: seqs, of which the first is excluded."""
+        assert self.divergence is not None
+        d, process = self.divergence, self.side(which)
+        equal, epoch = ((d.equal_a, d.epoch_a), (d.equal_b, d.epoch_b))[which]
+        before = 0 if equal is None else int(process.coverage.whole[equal])
+        return before, int(process.coverage.some[epoch])
+
+    @functools.cached_property
+    def calls(self) -> int:
+        """How many calls of the window, in the run that has more, may write to memory."""
+        counts = []
+        for which in (0, 1):
+            events = self.side(which).events_between(*self.window(which))
+            writes = np.isin(events["kind"], event_kinds.WRITES) & (events["result"] == 0)
+            counts.append(int(np.count_nonzero(writes & (events["flags"] & ELSEWHERE == 0))))
+        return max(counts)
 
 
 @dataclass
@@ -230,7 +253,7 @@ def _of_memory(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
     memory = _memory(zoomed)
     shown = (zoomed.looked or found).report
     command = ["ttanalyze", "diff", shown.a, shown.b]
-    details: dict[str, Any] = {"notes": d.notes, "calls": d.suspect_count}
+    details: dict[str, Any] = {"notes": d.notes, "calls": found.calls}
     if suspect is None:
         summary = f"{memory_text(memory)} differs, but no recorded call wrote to it."
         step = _step(coarse)
@@ -238,7 +261,7 @@ def _of_memory(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
     kind = kind_of(found, suspect)
     side = 0 if suspect.seq_a is not None else 1
     call = call_of(found.side(side), suspect.seq_a or suspect.seq_b or 0)
-    sure = zoomed.varies if kind == RESULT else d.suspect_count == 1
+    sure = zoomed.varies if kind == RESULT else found.calls == 1
     details |= {"parameters_a": suspect.parameters_a, "parameters_b": suspect.parameters_b}
     summary = f"{call_text(call)} {_what(kind, suspect)}; then {memory_text(memory)} differs."
     if zoomed.varies:

@@ -34,7 +34,7 @@ def zoom(session: Session, found: Difference) -> Zoomed:
         if out.found.divergence is None or (out.found.stretch is not None and out.fine):
             return out
         window = _window(out.found)
-        if out.found.divergence.suspect_count <= 1 or (out.fine and window.single):
+        if out.found.calls <= 1 or (out.fine and window.single):
             _look(session, out, number)
             return out
         finer = _pair(session, number, PLAIN | {"epoch": window.triggers})
@@ -84,16 +84,10 @@ class _Window:
 
 def _window(found: Difference) -> _Window:
     """From the last epoch without the difference to the first with it, in both runs."""
-    assert found.divergence is not None
-    d, ends = found.divergence, []
-    for process, equal, epoch in (
-        (found.side(0), d.equal_a, d.epoch_a),
-        (found.side(1), d.equal_b, d.epoch_b),
-    ):
-        seqs = launch_seqs(process)
-        before = 0 if equal is None else int(process.coverage.whole[equal])
-        until = int(process.coverage.some[epoch])
-        ends.append(np.searchsorted(seqs, [before, until], "right"))
+    ends = []
+    for side in (0, 1):
+        seqs = launch_seqs(found.side(side))
+        ends.append(np.searchsorted(seqs, found.window(side), "right"))
     first, last = np.stack(ends).T
     return _Window(int(first.min()), int(last.max()))
 
