@@ -1,7 +1,7 @@
-"""What the GPU did and when, and how long the host waited: timeline.bin.
+"""timeline.bin: the GPU's activities, their times, and the waits of the host.
 
-Of what there may be many millions, little is kept in memory: where the records of each call are,
-and, once it is asked for, when the GPU was at work for it.
+A run may have many millions of activities. Only an index of them stays in memory: the position of
+each call's records and, if asked for, the times of its work.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ LATEST = np.uint64((1 << 63) - 1)  # time
 
 
 class Activities:
-    """Of one process. Records that are given passed their checks, and none is an unused slot."""
+    """The activities of one process. Returned records passed their checks, and none is an
+    unused slot.
+    """
 
     def __init__(self, folder: Folder) -> None:
-        """Looks at the header only."""
+        """Reads the header only."""
         self._file = folder.open("timeline.bin")
 
     def __len__(self) -> int:
@@ -35,22 +37,22 @@ class Activities:
 
     @property
     def there(self) -> bool:
-        """Whether there is any. Looks no further than to the first one."""
+        """Returns whether there is any activity. Stops at the first one."""
         return any(len(records) for records in self.pieces(1 << 9))
 
     # ---- as they lie in the file ----
 
     def pieces(self, size: int = PIECE) -> Iterator[Array]:
-        """tt_activity records as they lie in the file, at most `size` at a time.
+        """Yields tt_activity records in file order, at most `size` at a time.
 
-        The arrays are overwritten when the next is asked for.
+        Each array is valid until the next one.
         """
         for _, records in self._slots(size):
             used = records["check"] != 0
             yield records if used.all() else layout.take(records, used)
 
     def _slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
-        """All slots but holes, and where they begin."""
+        """Yields all slots except holes, and the number of the first."""
         file, at = self._file, 0
         buffer = np.empty(min(size, file.count) if file else 0, layout.ACTIVITY)
         while file and (at := file.skip_hole(at)) < file.count:
@@ -79,7 +81,7 @@ class Activities:
 
     @functools.cached_property
     def _index(self) -> tuple[Array, Array]:
-        """The seq of each record, ascending, and the slot that it is in."""
+        """Returns the seq of each record, ascending, and the slot of each."""
         seqs, slots = [np.empty(0, "u8")], [np.empty(0, "u4")]
         for at, records in self._slots():
             used = np.flatnonzero(records["check"])
@@ -92,17 +94,17 @@ class Activities:
         return seq[order], slot[order]
 
     def between(self, after: int, until: int) -> Array:
-        """tt_activity records of calls with seq in (after, until], by seq and when they began.
+        """Returns tt_activity records of calls with seq in (after, until], by seq and begin.
 
-        After -1 come those first of which the call is not known: their seq is 0.
+        With after = -1 the result begins with records whose call is unknown: their seq is 0.
         """
         return self._taken(*self._rows(after, until))
 
     def by_seq(
         self, size: int = PIECE, after: int = -1, until: int = (1 << 64) - 1
     ) -> Iterator[Array]:
-        """The same in pieces, at most `size` at a time but for what belongs to one call. The calls
-        of one piece are before those of the next.
+        """Yields what `between` returns, about `size` records at a time. All records of a call are
+        in one piece.
         """
         seqs = self._index[0]
         row, last = self._rows(after, until)
@@ -128,8 +130,10 @@ class Activities:
         return np.asarray(records[np.lexsort((records["begin_ns"], records["seq"]))])
 
     def of_calls(self, seqs: Array) -> tuple[Array, Array]:
-        """tt_activity records of calls, whose seqs ascend, by call and when they began; and of
-        each the row of its call in seqs.
+        """Returns the tt_activity records of calls, by call and begin, and for each the index of
+        its call.
+
+        seqs: ascending.
         """
         if not len(seqs):
             return np.empty(0, layout.ACTIVITY), np.empty(0, "i8")
@@ -139,15 +143,17 @@ class Activities:
         return (records, rows) if mine.all() else (records[mine], rows[mine])
 
     def known(self, seqs: Array) -> Array:
-        """Of which calls, by their seqs, in any order, there is any record."""
+        """Returns which calls have any record."""
         return np.asarray(rows_of(self._index[0], seqs) >= 0)
 
     # ---- when the GPU was at work ----
 
     def spans(self, seqs: Array, waits: bool = False) -> tuple[Array, Array, Array]:
-        """For calls by their seqs, in any order: when the GPU began with what they asked for, when
-        it was through with all of it, in nanoseconds (int64), and whether that is known. waits: in
-        the place of that, when the host waited. What the recorder put into graphs does not count.
+        """Returns for each call when its GPU work began, when all of it was finished (both int64
+        nanoseconds), and whether these are known.
+
+        waits: returns the waits of the host instead. Work that the recorder put into graphs does
+        not count.
         """
         known, begins, ends = self._waits if waits else self._work
         rows = rows_of(known, seqs)
@@ -162,7 +168,9 @@ class Activities:
         return self._spans(True)
 
     def _spans(self, waits: bool) -> tuple[Array, Array, Array]:
-        """Seqs, ascending, and for each the first beginning and the last end, and one 0 more."""
+        """Returns ascending seqs with the first begin and the last end of each, followed by
+        one zero.
+        """
         seqs, begins, ends = [], [], []
         for records in self.by_seq():
             meant = (records["flags"] & OWN == 0) & (records["seq"] != 0)
@@ -180,7 +188,9 @@ class Activities:
 
 
 def rows_of(seqs: Array, wanted: Array) -> Array:
-    """Where in seqs, which ascend, each of others is (the first of equal ones); -1 where not."""
+    """Returns the index of each wanted value in ascending seqs (the first of equal ones), -1 if
+    missing.
+    """
     if not len(seqs):
         return np.full(len(wanted), -1, "i8")
     at = np.searchsorted(seqs, wanted)
@@ -189,8 +199,9 @@ def rows_of(seqs: Array, wanted: Array) -> Array:
 
 
 def nodes_of(records: Array) -> tuple[Array, Array]:
-    """Of activities the number of the graph's node, and whether there is any: a number of
-    graphs.bin where stamps timed it, else the driver's own.
+    """Returns the number of the graph node of each activity, and whether it has one.
+
+    The number is that of graphs.bin if a stamp timed the node, else the driver's.
     """
     stamped = (records["flags"] & STAMPED).astype("u8") // np.uint64(STAMPED)
     there = records["node"] != 0

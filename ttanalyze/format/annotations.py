@@ -1,8 +1,7 @@
-"""What the program said of itself through NVTX: ranges, marks, names of threads and streams.
+"""NVTX annotations of the program: ranges, marks, names of threads and streams.
 
-A thread's ranges lie one within the other; the path of one names those around it as well, as
-train/step 3/forward. Ranges that may end in another thread than they began in have no path but
-their message.
+The ranges of a thread are nested. The path of a range has the messages of all enclosing ranges,
+such as train/step 3/forward. The path of a range that may end in another thread is its message.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ RANGE = np.dtype([("begin", "i8"), ("end", "i8"), ("path", "u4"), ("level", "u4"
 
 
 def is_annotation(kinds: Array) -> Array:
-    """Of events by their kinds."""
+    """Returns which kinds of events are annotations."""
     return np.isin(kinds, event_kinds.NVTX)
 
 
 class Annotations:
-    """All of one process. records: the tt_event records, by seq."""
+    """The annotations of one process. records: tt_event records by seq."""
 
     def __init__(self, pieces: Iterable[Array], strings: Strings) -> None:
         """pieces: all tt_event records, in any order."""
@@ -55,12 +54,12 @@ class Annotations:
 
     @functools.cached_property
     def threads(self) -> dict[int, str]:
-        """The last name of each thread that was given one."""
+        """The last name of each named thread."""
         return {int(r["src"]): name for r, name in self._names(THREAD)}
 
     @functools.cached_property
     def streams(self) -> dict[tuple[int, int], str]:
-        """The last name of each stream that was given one, by context and stream."""
+        """The last name of each named stream, by context and stream."""
         return {(int(r["context"]), int(r["stream"])): name for r, name in self._names(STREAM)}
 
     def _names(self, of: int) -> Iterator[tuple[Any, str]]:
@@ -74,11 +73,11 @@ class Annotations:
 
     @functools.cached_property
     def ranges(self) -> Array:
-        """RANGE records of ranges and marks, in the order in which they began."""
+        """RANGE records of ranges and marks, by begin."""
         return self._walked[0]
 
     def path(self, number: int) -> str | None:
-        """The text of a path; None for NO_ID."""
+        """Returns the text of a path, None for NO_ID."""
         if number == NO_ID:
             return None
         if number not in self._texts:
@@ -89,7 +88,9 @@ class Annotations:
         return self._texts[number]
 
     def paths_at(self, threads: Array, seqs: Array) -> Array:
-        """The number of the path that was open in a thread right after a call; NO_ID for none."""
+        """Returns the number of the path that was open in each thread right after a call, NO_ID if
+        none.
+        """
         states = self._walked[1]
         out = np.full(len(seqs), NO_ID, "u4")
         for thread in layout.distinct(threads).tolist() if states else ():
@@ -101,13 +102,13 @@ class Annotations:
         return out
 
     def range_of(self, event: Any) -> str | None:
-        """The path that was open in the thread of a call (a tt_event) right after it."""
+        """Returns the path that was open in the thread of a call (a tt_event) right after it."""
         threads, seqs = np.array([event["thread"]]), np.array([event["seq"]])
         return self.path(int(self.paths_at(threads, seqs)[0]))
 
     @functools.cached_property
     def _walked(self) -> tuple[Array, dict[int, tuple[Array, Array]]]:
-        """The ranges, and of each thread what is the innermost path from one call to the next."""
+        """Returns the ranges, and for each thread the innermost path from one call to the next."""
         stacks: dict[int, _Stack] = {}
         started: dict[int, int] = {}  # ranges that may end anywhere
         made: list[list[int]] = []
@@ -148,7 +149,7 @@ class Annotations:
 
 
 class _Stack:
-    """The open ranges of a thread. seqs, paths: what was the innermost's path from when on."""
+    """The open ranges of a thread. seqs, paths: the innermost path from each seq on."""
 
     def __init__(self, owner: Annotations) -> None:
         self._owner = owner
@@ -169,7 +170,7 @@ class _Stack:
         self._note(seq)
 
     def pop(self, domain: int, seq: int) -> int | None:
-        """Gives which range ends; None where the domain has none that is open."""
+        """Ends the innermost range of a domain and returns it, None if none is open."""
         at = len(self.open) - 1
         while at >= 0 and self.open[at][1] != domain:
             at -= 1
@@ -185,7 +186,7 @@ class _Stack:
 
 
 def payloads(records: Array) -> Array:
-    """The numbers that the program gave along, as float64; NaN where it gave none."""
+    """Returns the payload of each annotation as float64, NaN if it has none."""
     out = np.full(len(records), np.nan)
     kinds = records["grid"][:, 0]
     for kind, dtype in PAYLOADS.items():

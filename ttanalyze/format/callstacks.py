@@ -1,4 +1,4 @@
-"""Call stacks: frames.bin, and what native frames are called."""
+"""frames.bin: call stacks, and the functions and source lines of native frames."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ NATIVE = layout.enum("frame_kind")["TT_FRAME_NATIVE"]
 
 
 def read(folder: Folder) -> Array:
-    """tt_frame records of whole stacks, by stack and depth. Raises FormatError where they are not
-    what docs/format.md says.
+    """Returns the tt_frame records of complete stacks, by stack and depth.
+
+    Raises FormatError if they do not follow docs/format.md.
     """
     file = folder.open("frames.bin")
     if file is None:
@@ -44,9 +45,10 @@ Frame = tuple[str, str, int]  # function, file, line
 
 
 def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int], list[Frame]]:
-    """Function, file and line of native frames, by their members file and address: first of what
-    was inlined there, and last of the function that has the code. Object files that were changed
-    after the recording tell nothing.
+    """Returns function, file and line of native frames, by file and address.
+
+    Inlined functions come first, the function that contains the code last. An object file that
+    changed after the recording is ignored.
     """
     from ttanalyze.code import symbols
 
@@ -75,7 +77,7 @@ def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int
 
 
 def _mask(places: Array, values: Array, count: int) -> Array:
-    """An array of so many bools that has these values at these places, and is False elsewhere."""
+    """Returns a bool array with these values at these places, False elsewhere."""
     out: Array = np.zeros(count, bool)
     out[places] = values
     return out

@@ -1,7 +1,7 @@
-"""When the device read epochs, and which epoch each call that had to wait for one waited for.
+"""The times at which the device read epochs, and the calls that waited for it.
 
-The drain sees that an epoch was read, maybe some time later. A timeline has the kernels that read
-it: those of a context come one after the other, one listing changes for each epoch.
+The drain notices the end of a capture with some delay. A timeline has the capture kernels
+themselves: in a context they run one after the other, and one lists changes for each epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LATEST = np.uint64(1 << 62)  # time: a hostile file may have any
 
 
 class Captures:
-    """Of one process."""
+    """The captures of one process."""
 
     def __init__(self, process: Process) -> None:
         self._epochs = epochs = process.epochs
@@ -44,20 +44,20 @@ class Captures:
 
     @property
     def begins(self) -> Array:
-        """For each epoch when the device began to read it, where a timeline tells; else 0."""
+        """When the device began to read each epoch, 0 without a timeline."""
         return self._times[0]
 
     @property
     def ends(self) -> Array:
-        """For each epoch when the device was through, or, without a timeline, when that was seen;
-        0 where neither is known.
+        """When the device finished each epoch. Without a timeline, when the drain noticed it. 0 if
+        unknown.
         """
         return self._times[1]
 
     @functools.cached_property
     def cuts(self) -> Array:
-        """When each epoch was cut; of those inside graphs, which the device cuts, when it began to
-        read them, or was through.
+        """When each epoch was cut. For epochs inside graphs, when the device began or finished
+        reading.
         """
         read = np.where(self.begins > 0, self.begins, self.ends)
         inside = self._epochs["trigger"] == INSIDE
@@ -72,7 +72,7 @@ class Captures:
         return begins, ends
 
     def _time_apart(self, begins: Array, ends: Array) -> None:
-        """Of epochs that are not inside graphs."""
+        """Fills in the times of epochs that are not inside graphs."""
         epochs = self._epochs
         own = self._kernels(self._activities.between(-1, 0))
         meant = (epochs["trigger"] != INSIDE) & (epochs["flags"] & layout.REFUSED == 0)
@@ -84,7 +84,7 @@ class Captures:
                 self._pair(rows, kernels, begins, ends)
 
     def _time_inside(self, begins: Array, ends: Array) -> None:
-        """Of those inside graphs, whose kernels are among what the launch did."""
+        """Fills in the times of epochs inside graphs, from the activities of the graph launch."""
         rows = np.flatnonzero(self._epochs["trigger"] == INSIDE)
         if not len(rows):
             return
@@ -99,12 +99,12 @@ class Captures:
 
     @staticmethod
     def _kernels(records: Array) -> Array:
-        """Those of the recorder among them, by when they began."""
+        """Returns the capture kernels among activities, by begin."""
         kernels = records[(records["kind"] == LAUNCH) & (records["flags"] & OWN != 0)]
         return np.asarray(kernels[np.argsort(kernels["begin_ns"], kind="stable")])
 
     def _pair(self, rows: Array, kernels: Array, begins: Array, ends: Array) -> None:
-        """Epochs, in order, with the kernels that read them; nothing where those do not fit."""
+        """Matches epochs with capture kernels in order. Does nothing if their numbers differ."""
         names = layout.distinct(kernels["name"])
         reads = [name for name in names.tolist() if self._strings.get(name) not in NO_CAPTURES]
         kernels = kernels[np.isin(kernels["name"], reads)]
@@ -121,13 +121,11 @@ class Captures:
 
     @staticmethod
     def waited(events: Array) -> Array:
-        """Which of some calls made their stream wait for a capture."""
+        """Returns which calls made their stream wait for a capture."""
         return np.asarray(events["flags"] & WAITED != 0)
 
     def waited_for(self, events: Array) -> Array:
-        """The numbers of the epochs that some such calls (tt_event) waited for; -1 where there is
-        none.
-        """
+        """Returns the number of the epoch that each call (tt_event) waited for, -1 if none."""
         out = np.full(len(events), -1, "i8")
         for context in layout.distinct(events["context"]).tolist():
             of = np.flatnonzero(events["context"] == context)
@@ -138,13 +136,13 @@ class Captures:
 
     @functools.cached_property
     def _captured(self) -> dict[int, Array]:
-        """By context, the epochs that were captured."""
+        """The captured epochs of each context."""
         rows = np.flatnonzero(self._epochs["flags"] & layout.REFUSED == 0)
         contexts = self._epochs["context"][rows]
         return {c: rows[contexts == c] for c in layout.distinct(contexts).tolist()}
 
     def _last_before(self, rows: Array, events: Array) -> Array:
-        """Which one of these epochs of a context each call came after; -1: none."""
+        """Returns the last of these epochs of a context before each call, -1 if none."""
         seqs, cut, seen = self._epochs["seq"][rows], self._cut[rows], self._seen[rows]
         made = np.minimum(events["time_ns"], LATEST).astype("i8")
         by_seq = np.searchsorted(np.maximum.accumulate(seqs), events["seq"]) - 1
@@ -164,9 +162,7 @@ class Captures:
         return np.asarray(at)
 
     def regions_of(self, events: Array) -> Array:
-        """The rows of the regions that the capture read which some such calls waited for; -1 where
-        it may have been any.
-        """
+        """Returns the row of the region for which each call waited, -1 if it is unknown."""
         out = np.full(len(events), -1, "i8")
         given = np.flatnonzero(np.isin(events["kind"], event_kinds.LAUNCH) & (events["dst"] != 0))
         order, bases = self._by_base

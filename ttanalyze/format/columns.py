@@ -1,4 +1,4 @@
-"""The columns that tables are made of."""
+"""Helpers that make columns of tables."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ttanalyze.format.process import Process
 
 
 def names_of(texts: Sequence[str]) -> Any:
-    """A categorical of texts, in order of their first appearance."""
+    """Returns texts as a categorical in order of first appearance."""
     numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
 
 
 def categories(codes: Array, names: list[str]) -> Any:
-    """A categorical of different texts by their numbers, -1 for none."""
+    """Returns a categorical of unique names by number; -1 is missing."""
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="object"))
 
 
@@ -50,7 +50,7 @@ def masked(values: Array, mask: Array) -> Any:
 
 
 def named(values: Array, names: list[str]) -> Any:
-    """A categorical of an enumeration whose values were checked."""
+    """Returns a categorical of the values of an enumeration."""
     used = [i for i, name in enumerate(names) if name]
     codes = np.zeros(len(names), "i1")
     codes[used] = np.arange(len(used))
@@ -58,14 +58,14 @@ def named(values: Array, names: list[str]) -> Any:
 
 
 class Texts:
-    """Texts that records of each process give by number, as categories in order of first use."""
+    """The texts of records of several processes as categories in order of first use."""
 
     def __init__(self, text_of: Callable[[Process, int], str | None]) -> None:
         self._text_of = text_of
         self._categories: dict[str, int] = {}
 
     def column(self, processes: Sequence[Process], parts: Sequence[Array]) -> Any:
-        """A categorical of the numbers of each process, one process after the other."""
+        """Returns a categorical of the numbers of each process, one process after the other."""
         codes = [self._codes(p, values) for p, values in zip(processes, parts, strict=True)]
         return categories(concat(codes, "i4"), list(self._categories))
 

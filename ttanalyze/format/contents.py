@@ -1,8 +1,8 @@
-"""A region's contents as of an epoch, put together from the blocks that changed.
+"""Reads the contents of regions in an epoch, from the blocks that changed.
 
-The newest record of each block up to the epoch holds its contents. Records are looked for
-backwards from the epoch, and the search ends once every block is found: at the last full
-epoch at the latest. Memory is bounded by the answer and one epoch's records.
+The newest record of a block up to the epoch has its contents. The search goes back from the epoch
+and ends at the last full epoch at the latest. Memory is bounded by the result and the records of
+one epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_LIMIT = np.uint64((1 << 64) - 1)
 
 
 def check_epoch(process: Process, epoch: int) -> None:
-    """Raises Error where there is no such epoch, or nothing in it."""
+    """Raises Error if the epoch does not exist or has no contents."""
     last = len(process.epochs) - 1
     if not 0 <= epoch <= last:
         have = f"epochs 0 to {last}" if last >= 0 else "no epochs"
@@ -43,7 +43,7 @@ def check_epoch(process: Process, epoch: int) -> None:
 
 
 def next_captured(process: Process, epoch: int, stop: int) -> int | None:
-    """The first of epochs `epoch` to `stop` - 1 that holds anything; None where none does."""
+    """Returns the first of epochs `epoch` to `stop` - 1 with contents, None if there is none."""
     some = process.epochs[epoch:stop]
     empty = (some["flags"] & layout.DROPPED != 0) & (some["digests_count"] == 0)
     there = np.flatnonzero((some["flags"] & layout.REFUSED == 0) & ~empty)
@@ -51,7 +51,7 @@ def next_captured(process: Process, epoch: int, stop: int) -> int | None:
 
 
 def region_row(process: Process, region: int) -> int:
-    """The row of a region in process.regions. Raises Error where there is none."""
+    """Returns the row of a region in process.regions. Raises Error if it does not exist."""
     known = 0 <= region < layout.NO_ID
     row = int(process.regions.rows(np.array([region]))[0]) if known else -1
     if row < 0:
@@ -60,7 +60,9 @@ def region_row(process: Process, region: int) -> int:
 
 
 def captured_row(process: Process, region: int) -> int:
-    """The row of a captured region in process.regions. Raises Error where there is none."""
+    """Returns the row of a captured region in process.regions. Raises Error if it does not
+    exist.
+    """
     row = region_row(process, region)
     if not process.regions.flags[row] & layout.CAPTURED:
         raise Error(f"region {region} is not captured: only its life was recorded")
@@ -68,7 +70,7 @@ def captured_row(process: Process, region: int) -> int:
 
 
 def find_region(process: Process, epoch: int, region: int) -> int:
-    """The row of a region in process.regions. Raises Error where the epoch can't hold it."""
+    """Returns the row of a region in process.regions. Raises Error if the epoch cannot have it."""
     check_epoch(process, epoch)
     row = captured_row(process, region)
     born, died = int(process.regions.born[row]), int(process.regions.died[row])
@@ -87,11 +89,11 @@ def block_records(
     first: int = 0,
     last: int | None = None,
 ) -> Array:
-    """The tt_block record of every block of a region as of an epoch, or of blocks first to
-    last - 1, by block.
+    """Returns the tt_block record of each block of a region in an epoch, or of blocks first to last
+    - 1.
 
-    Raises Error where the contents were never recorded or are lost, and FormatError where
-    the region's digest is not that of its blocks, unless check is False.
+    Raises Error if the contents are gone or never were recorded. Raises FormatError if the digest
+    of the region is not that of its blocks, unless check is False.
     """
     search = _Search(process, epoch, [region], first, last)
     search.run()
@@ -101,8 +103,8 @@ def block_records(
 
 
 def snapshot_all(process: Process, epoch: int) -> tuple[dict[int, Array], list[int]]:
-    """block_records, by id, of the captured regions that live in an epoch; and the ids of those
-    that no epoch up to it has captured.
+    """Returns the block_records of all captured regions that live in an epoch, by id, and the ids
+    of those that no epoch has captured yet.
     """
     search = _search_all(process, epoch)
     known = list(zip(search.regions, search.known.tolist(), strict=True))
@@ -111,8 +113,8 @@ def snapshot_all(process: Process, epoch: int) -> tuple[dict[int, Array], list[i
 
 
 def snapshot_left(process: Process, epoch: int, region: int | None = None) -> tuple[Array, int]:
-    """The block records, in an epoch, of a region or of all that live; and how many blocks there
-    are whose contents were lost.
+    """Returns the block records of a region, or of all live regions, in an epoch, and the number of
+    blocks whose contents are gone.
     """
     search = _search_all(process, epoch, region)
     parts, lost = [np.empty(0, layout.BLOCK)], 0
@@ -143,7 +145,7 @@ def _records_in(process: Process, begin: int, end: int) -> int:
 
 
 class _Search:
-    """The newest records of regions' blocks up to an epoch, found backwards in time."""
+    """A search for the newest records of blocks up to an epoch, back in time."""
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class _Search:
         first: int = 0,
         last: int | None = None,
     ) -> None:
-        """first, last: which blocks of each region are looked for."""
+        """first, last: the blocks of each region to look for."""
         self.process = process
         self.epoch = epoch
         self.regions = regions
@@ -181,7 +183,7 @@ class _Search:
         self._dropped = np.full(len(rows), -1, "i8")  # the last epoch whose contents are lost
 
     def run(self) -> None:
-        """Goes back in time, in batches that grow, until everything is found."""
+        """Goes back in growing batches of epochs until all blocks are found."""
         begin, batch = self.epoch + 1, 1
         while begin > self._begin and not (self.known.all() and (self._epochs >= 0).all()):
             end, begin = begin, max(self._begin, begin - batch)
@@ -191,9 +193,9 @@ class _Search:
             batch *= 2
 
     def _look(self, begin: int, end: int) -> None:
-        """Takes what epochs begin to end - 1 have and those behind them, looked at before, don't.
+        """Takes records of epochs begin to end - 1 for blocks that later epochs do not have.
 
-        Of several values for one place numpy keeps the last, which is the newest.
+        If a place gets several values, numpy keeps the last, which is the newest.
         """
         digests = self.process.digests(begin, end)
         at, which = self._ours(digests)
@@ -214,22 +216,24 @@ class _Search:
         self._epochs[place] = self.process.epoch_of("blocks", begin, end)[at]
 
     def _ours(self, records: Array) -> tuple[Array, Array]:
-        """Which records are of our regions, and the position of the region of each."""
+        """Returns which records belong to our regions, and the index of the region of each."""
         found = np.minimum(np.searchsorted(self._ids, records["region"]), len(self._ids) - 1)
         at = np.flatnonzero(self._ids[found] == records["region"])
         return at, self._order[found[at]]
 
     def whole(self, i: int) -> bool:
-        """Whether all blocks of a region were looked for."""
+        """Returns whether all blocks of a region were looked for."""
         return bool(self._whole[i])
 
     def stale(self, i: int) -> int:
-        """How many blocks of a region were not found, or may have changed since."""
+        """Returns the number of blocks of a region that were not found or may have changed
+        since.
+        """
         epochs = self._epochs[self._starts[i] : self._ends[i]]
         return int(np.count_nonzero(epochs < max(0, int(self._dropped[i]))))
 
     def result(self, i: int, check: bool) -> Array:
-        """The records of one region. Raises Error and FormatError as block_records does."""
+        """Returns the records of one region. Raises Error and FormatError as block_records does."""
         region, of = self.regions[i], slice(self._starts[i], self._ends[i])
         if not self.known[i]:
             raise Error(f"region {region} was not captured up to epoch {self.epoch}")
@@ -256,7 +260,7 @@ class _Search:
 
 
 class DataFiles:
-    """The data files of a process, kept open while they are used in a `with`."""
+    """The data files of a process, kept open for a `with` block."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -271,7 +275,7 @@ class DataFiles:
         self._open.clear()
 
     def get(self, segment: int) -> DataReader:
-        """A data file by its number. Raises Error where it was removed."""
+        """Returns a data file by its number. Raises Error if it was removed."""
         if segment not in self._open:
             if len(self._open) == OPEN_FILES:
                 self._open.pop(next(iter(self._open))).close()
@@ -279,9 +283,9 @@ class DataFiles:
         return self._open[segment]
 
     def read(self, records: Array, out: memoryview, check: bool = True) -> None:
-        """Fills out with the contents of blocks, one behind the other.
+        """Fills out with the contents of consecutive blocks.
 
-        Raises FormatError where contents do not have their digest, unless check is False.
+        Raises FormatError if contents do not have their digest, unless check is False.
         """
         digests = records["digest"].tolist() if check else []
         for segment, offset, begin, end, first, stop in _runs(records):
@@ -293,8 +297,10 @@ class DataFiles:
                     self._refuse(records[first:stop], found)
 
     def pieces(self, records: Array) -> Iterator[tuple[int, memoryview]]:
-        """The contents of blocks one behind the other, each piece with its position; it is good
-        until the next. Raises FormatError where contents do not have their digest.
+        """Yields the contents of consecutive blocks with their positions. Each piece is valid until
+        the next.
+
+        Raises FormatError if contents do not have their digest.
         """
         buffer = np.empty(READ_BLOCKS * BLOCK_SIZE, np.uint8).data
         digests = records["digest"].tolist()
@@ -307,8 +313,8 @@ class DataFiles:
             yield begin, piece
 
     def compare(self, records: Array, data: Array) -> None:
-        """Raises FormatError where contents of blocks, at places BLOCK_SIZE apart in data (uint8),
-        do not have their digests.
+        """Raises FormatError if the contents of blocks, BLOCK_SIZE apart in data (uint8), do not
+        have their digests.
         """
         digest, lengths = xxhash.xxh3_64_intdigest, records["length"].tolist()
         starts = range(0, len(lengths) * BLOCK_SIZE, BLOCK_SIZE)
@@ -325,8 +331,9 @@ class DataFiles:
 
 
 def _runs(records: Array) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """Records whose contents are to be read at once: READ_BLOCKS at most, and only the last one
-    shorter than a block. Gives segment, offset, begin and end in all of the contents, first, stop.
+    """Yields records to read together: segment, offset, begin and end in the contents, first, stop.
+
+    A run has at most READ_BLOCKS records. Only its last block may be short.
     """
     ends = np.append(0, np.cumsum(records["length"], dtype="i8"))
     follows = records["offset"][1:] == records["offset"][:-1] + np.uint64(BLOCK_SIZE)
@@ -342,22 +349,23 @@ def _runs(records: Array) -> Iterator[tuple[int, int, int, int, int, int]]:
 
 
 def _digests(contents: memoryview) -> list[int]:
-    """The digest of each block of them."""
+    """Returns the digest of each block."""
     digest = xxhash.xxh3_64_intdigest
     return [digest(contents[i : i + BLOCK_SIZE]) for i in range(0, len(contents), BLOCK_SIZE)]
 
 
 def read_blocks(process: Process, records: Array, out: Array, check: bool = True) -> None:
-    """DataFiles.read into an array (uint8)."""
+    """Reads blocks into an array (uint8), as DataFiles.read does."""
     with DataFiles(process) as files:
         files.read(records, out.data, check)
 
 
 def visit(process: Process, records: Array, use: Callable[[int, memoryview], None]) -> None:
     """Calls use(position, piece) for all pieces of the contents of blocks, in any order and from
-    several threads: what is used where it was read is still in that processor's cache.
+    several threads.
 
-    Raises what `use` does, and FormatError where contents do not have their digest.
+    A piece is used by the thread that read it, while it is in that processor's cache. Raises what
+    `use` raises, and FormatError if contents do not have their digest.
     """
 
     def work(first: int) -> None:
@@ -386,10 +394,10 @@ def _starts_of(records: Array, at: range) -> list[int]:
 def read(
     process: Process, epoch: int, region: int, start: int = 0, stop: int | None = None
 ) -> Array:
-    """Bytes [start, stop) of a region as of an epoch, as uint8. Every block read is checked.
+    """Returns bytes [start, stop) of a region in an epoch as uint8. Each block is checked.
 
-    Raises Error where the region or the epoch does not exist or its contents are lost, and
-    FormatError where they are damaged.
+    Raises Error if the region or the epoch does not exist or the contents are gone, and FormatError
+    if they are damaged.
     """
     size = int(process.regions.size[find_region(process, epoch, region)])
     stop = size if stop is None else stop

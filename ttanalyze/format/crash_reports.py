@@ -1,4 +1,4 @@
-"""What process.json says of a lost context, or of what ended the process: the work in flight."""
+"""The crash reports in process.json: in-flight work at the end of the process or of a context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERS = ("seq", "submitted_ns", "thread", "stack", "bytes")
 
 
 def check(path: Path, where: str, process: dict[str, Any]) -> None:
-    """Raises FormatError where members of crash reports aren't of the types they must have."""
+    """Raises FormatError if members of crash reports have a wrong type."""
     expect_list(path, where, process, "incidents", dict)
     for i, report in enumerate(process.get("incidents", [])):
         here = f"{where}incidents[{i}]."

@@ -1,6 +1,6 @@
-"""Data files: block contents, plain or compressed.
+"""Data files: the contents of blocks, plain or compressed.
 
-The form of compressed contents is that of docs/format.md, their frames' that of RFC 8878.
+docs/format.md describes compressed contents. Their frames follow RFC 8878 (Zstandard).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PREFIX = 4  # bytes of the size before compressed contents
 
 
 class DataReader(Reader):
-    """An open data file. plain: contents are in it as they were."""
+    """An open data file. plain: its contents are not compressed."""
 
     def __init__(self, path: Path, encoding: int) -> None:
         super().__init__(path)
@@ -27,7 +27,7 @@ class DataReader(Reader):
         return self
 
     def fill(self, offset: int, out: memoryview) -> None:
-        """Fills out with the contents of blocks at places BLOCK_SIZE apart, from offset on."""
+        """Fills out with the contents of blocks that lie BLOCK_SIZE apart, from offset on."""
         if self.plain:
             self.into(offset, out)
             return
@@ -36,9 +36,9 @@ class DataReader(Reader):
             out[at : at + length] = self.contents(offset + at, length)
 
     def contents(self, offset: int, length: int) -> bytes | bytearray | memoryview:
-        """The contents of a block of `length` bytes that begin at offset.
+        """Returns the contents of a block of `length` bytes at an offset.
 
-        Raises FormatError where these are no such contents.
+        Raises FormatError if there are no such contents.
         """
         if self.plain:
             return self.bytes(offset, length)
@@ -63,7 +63,7 @@ class DataReader(Reader):
 
 
 def _zstandard() -> ModuleType:
-    """The library. Raises Error where it is not installed."""
+    """Returns the module zstandard. Raises Error if it is not installed."""
     try:
         import zstandard
     except ImportError:

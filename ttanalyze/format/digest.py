@@ -1,6 +1,6 @@
-"""Digests of many short inputs at once, by the native library that also loads contents.
+"""XXH3 digests of many short inputs at once, by the native library.
 
-Raise Error where the package was not built.
+All functions raise Error if the package was not built.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from ttanalyze.util import libraries
 
 
 def checks_of(records: Array) -> Array:
-    """What `check` of each record has to be, going by its other members: uint64, of tt_event
-    uint32.
-    """
+    """Returns the value that `check` of each record must have: uint64, for tt_event uint32."""
     kind = records.dtype
     assert kind.fields is not None
     check, covered = kind.fields["check"][:2]
@@ -24,15 +22,15 @@ def checks_of(records: Array) -> Array:
 
 
 def wrong_event(slots: Array) -> int | None:
-    """The first of these slots, of those in use, that does not match its check or is no event."""
+    """Returns the first used slot that does not match its check or is no event."""
     at, kinds = ffi.cast("void *", slots.ctypes.data), len(layout.EVENT_KINDS)
     first = int(libraries.toolkit().tt_wrong_event(at, len(slots), kinds))
     return first if first < len(slots) else None
 
 
 def digests_of_words(words: Array) -> Array:
-    """XXH3-64, seed 0, of each uint64 as 8 little-endian bytes, as uint64: what a region of one
-    block has.
+    """Returns XXH3-64 with seed 0 of each uint64 as 8 little-endian bytes: the digest of a region
+    of one block.
     """
     return _digests(words, np.empty(len(words), "u8"), words.itemsize)
 

@@ -1,8 +1,8 @@
-"""What each epoch has seen of the program's calls, and of its memory.
+"""Which calls and which memory each epoch has seen.
 
-Epochs go by their numbers: several may be of one call. Those inside a graph's launch are cut while
-it runs, and have seen a part of what it did; and only the regions that one kernel was given. Others
-may have seen only the regions that calls named.
+Epochs are identified by number, since one call may have several. Epochs inside a graph launch are
+cut while it runs: they have seen a part of its work, and only the regions of one kernel. Other
+epochs may have seen only the regions that calls named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEFORE, GRAPH, INSIDE = (
 
 
 class Recorded(Protocol):
-    """A process, as far as it matters here."""
+    """The members of a process that this module uses."""
 
     epochs: Array
 
@@ -28,9 +28,10 @@ class Recorded(Protocol):
 
 
 class EpochCoverage:
-    """Of the epochs of one process. whole: the seq of the last call all of whose work is in an
-    epoch; some: of the last one of whose work anything is. partial: whether it read some regions
-    only.
+    """The coverage of the epochs of one process.
+
+    whole: the seq of the last call whose work is completely in the epoch. some: the seq of the last
+    call with any work in it. partial: whether the epoch read only some regions.
     """
 
     def __init__(self, process: Recorded) -> None:
@@ -46,7 +47,7 @@ class EpochCoverage:
 
     @staticmethod
     def _ahead(epochs: Array, inside: Array) -> Array:
-        """Which were cut before the launch that they are of, for those inside it."""
+        """Returns which of the epochs inside graphs were cut before their launch."""
         first: dict[tuple[int, int], int] = {}
         for row in np.flatnonzero(inside).tolist():
             first.setdefault((int(epochs["context"][row]), int(epochs["seq"][row])), row)
@@ -57,13 +58,15 @@ class EpochCoverage:
         return out
 
     def before(self, epoch: int, region: int | None = None) -> int | None:
-        """The last epoch before this one, of its context, that was captured and has seen the
-        region; None where there is none.
+        """Returns the last earlier epoch of the same context that has seen the region, None if
+        there is none.
         """
         return self.until(epoch - 1, int(self._process.epochs["context"][epoch]), region)
 
     def until(self, epoch: int, context: int, region: int | None = None) -> int | None:
-        """The same of a context, up to and with an epoch."""
+        """Returns the last epoch of a context up to this one that has seen the region, None if
+        there is none.
+        """
         end, size = epoch + 1, 16
         while end > 0:
             begin = max(0, end - size)

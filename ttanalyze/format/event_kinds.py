@@ -1,7 +1,7 @@
-"""Kinds of events: their numbers by name, and which of them have a property, as format.h says.
+"""The kinds of events by name, and the kinds that have a property, from format.h.
 
-Names by number are layout.EVENT_KINDS. Code that treats several kinds alike takes one of the
-tuples from here, so that a new kind is classified in one place.
+Names by number are layout.EVENT_KINDS. Code that treats several kinds alike uses one of the tuples
+here, so a new kind is classified in one place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
 
 
 def _having(name: str) -> tuple[int, ...]:
-    """The kinds with TT_KIND_NAME, ascending."""
+    """Returns the kinds with the property TT_KIND_NAME, ascending."""
     bit = layout.enum("kind_property")[f"TT_KIND_{name}"]
     properties = layout.enum("event_properties")
     return tuple(

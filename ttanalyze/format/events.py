@@ -1,4 +1,4 @@
-"""The calls of a process: events.bin, checked as it is read."""
+"""events.bin: the calls of a process, checked while they are read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SLOTS = 512  # of events.bin that are known by the seq they span
 
 
 class Events(ProcessInfo):
-    """What a process offers of its calls."""
+    """The part of Process that reads calls."""
 
     _events_good = False  # all of them, and none will be added
 
     @functools.cached_property
     def events(self) -> Array:
-        """tt_event records that are in use, by seq."""
+        """All used tt_event records, by seq."""
         count, as_they_lie = self._survey_events()
         file = self._files["events.bin"]
         if file is not None and as_they_lie:
@@ -35,7 +35,7 @@ class Events(ProcessInfo):
         return out if order is None else layout.take(out, order)
 
     def _survey_events(self) -> tuple[int, bool]:
-        """How many there are, and whether the file begins with just them, by seq."""
+        """The number of used records, and whether the file begins with exactly these, by seq."""
         count, last, as_they_lie = 0, 0, True
         for at, records in self.event_slots():
             used = int(np.count_nonzero(records["kind"]))
@@ -51,7 +51,7 @@ class Events(ProcessInfo):
         return count, as_they_lie
 
     def event_columns(self, *fields: str) -> dict[str, Array]:
-        """Members of the tt_event records that are in use, by seq: an array each."""
+        """The members of all used tt_event records, by seq, one array each."""
         count = self.count_events()
         wanted = dict.fromkeys([*fields, "seq"])
         kinds = {f: layout.EVENT[f] for f in wanted}
@@ -63,20 +63,20 @@ class Events(ProcessInfo):
         return {f: columns[f] if order is None else columns[f][order] for f in fields}
 
     def count_events(self) -> int:
-        """How many there are, however many that is."""
+        """Returns the number of used records."""
         return self._survey_events()[0]
 
     def event_pieces(self, size: int = PIECE) -> Iterator[Array]:
-        """tt_event records that are in use, as they lie in the file, at most `size` at a time.
+        """Yields used tt_event records in file order, at most `size` at a time.
 
-        The arrays are overwritten when the next is asked for.
+        Each array is valid until the next one.
         """
         for _, records in self.event_slots(size):
             used = records["kind"] != 0
             yield records if used.all() else layout.take(records, used)
 
     def _event_rows(self, count: int) -> Iterator[tuple[slice, Array]]:
-        """The first `count` records of event_pieces, and the rows they make."""
+        """Yields the first `count` records of event_pieces with the rows that they fill."""
         row = 0
         for records in self.event_pieces():
             some = records[: count - row]  # a run that goes on has more by now
@@ -84,9 +84,9 @@ class Events(ProcessInfo):
             row += len(some)
 
     def events_between(self, after: int, until: int, most: int | None = None) -> Array:
-        """tt_event records with seq in (after, until], by seq; the first `most` of them.
+        """Returns tt_event records with seq in (after, until], by seq, at most the first `most`.
 
-        Looks at all of events.bin once, and from then on at those parts that have such calls.
+        The first call reads all of events.bin. Later calls read the parts that have such events.
         """
         lows, highs, _ = self._event_spans
         file = self._files["events.bin"]
@@ -115,8 +115,8 @@ class Events(ProcessInfo):
 
     @functools.cached_property
     def _event_spans(self) -> tuple[Array, Array, int]:
-        """The least and the greatest seq of each SLOTS slots; none is in them where they are not
-        used. And how many slots are.
+        """The smallest and the largest seq of each SLOTS slots, empty ranges for unused ones, and
+        the number of used slots.
         """
         file = self._files["events.bin"]
         pieces = -(-file.count // SLOTS) if file else 0
@@ -130,8 +130,8 @@ class Events(ProcessInfo):
         return lows, highs, count
 
     def check_events(self) -> None:
-        """Raises FormatError where calls are missing that the process counted. Looks at all of
-        events.bin once.
+        """Raises FormatError if events.bin has fewer events than the process counted. Reads all of
+        it once.
         """
         wanted = int(self.info.get("counters", {}).get("events", 0))
         count = self._event_spans[2]
@@ -139,9 +139,9 @@ class Events(ProcessInfo):
             raise self.cut_short("events.bin", f"{count:,} of {wanted:,} calls are there")
 
     def events_by_seq(self, size: int = PIECE) -> Iterator[Array]:
-        """tt_event records that are in use, by seq, at most `size` at a time.
+        """Yields used tt_event records by seq, at most `size` at a time.
 
-        The arrays are overwritten when the next is asked for.
+        Each array is valid until the next one.
         """
         count, as_they_lie = self._survey_events()
         file = self._files["events.bin"]
@@ -160,9 +160,10 @@ class Events(ProcessInfo):
             yield file.take(slots[row : row + size])
 
     def event_slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
-        """All slots of events.bin but holes, at most `size` at a time, and where they begin.
+        """Yields all slots of events.bin except holes, at most `size` at a time, and the number of
+        the first.
 
-        Checked; unused ones are of kind 0. The arrays are overwritten when the next is asked for.
+        They are checked; unused slots have kind 0. Each array is valid until the next one.
         """
         file = self._files["events.bin"]
         buffer = np.empty(min(size, file.count) if file else 0, layout.EVENT)
@@ -176,7 +177,7 @@ class Events(ProcessInfo):
         self._events_good = self.status != "running"
 
     def _check_slots(self, file: RecordFile, first: int, records: Array) -> None:
-        """records: the slots from `first` on. Only once, where no more will be written."""
+        """Checks records, the slots from `first` on. Slots of an ended process are checked once."""
         if self._events_good:
             return
         while (i := wrong_event(records)) is not None:
@@ -187,5 +188,5 @@ class Events(ProcessInfo):
 
 
 def _order(seqs: Array) -> Array | None:
-    """What sorts events by seq; None where they are in order."""
+    """Returns the order that sorts events by seq, None if they are sorted."""
     return None if (seqs[1:] >= seqs[:-1]).all() else np.argsort(seqs, kind="stable")

@@ -1,4 +1,4 @@
-"""A manifest as tables: what verify compares a run with."""
+"""Manifests as tables, for comparisons."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from ttanalyze.schemas import document_faults
 
 @dataclass(frozen=True)
 class ExpectedProcess:
-    """One process of a manifest. The epochs' lists have one item per epoch. region, epoch, digest:
-    one row per digest, in the order of the epochs.
+    """One process of a manifest.
+
+    Lists of epochs have one item per epoch. region, epoch, digest: one row per digest, by epoch.
     """
 
     index: int
@@ -35,7 +36,7 @@ class ExpectedProcess:
 
     @property
     def flag_bits(self) -> Array:
-        """The flags of each epoch, as a tt_epoch has them, without names that are not known."""
+        """The flags of each epoch as in a tt_epoch. Unknown names are ignored."""
         known = layout.EPOCH_FLAGS
         sets = {frozenset(them) for them in self.flags}  # of millions, most are the same few
         bits = {them: sum(known.get(name, 0) for name in them) for them in sets}
@@ -43,12 +44,12 @@ class ExpectedProcess:
 
 
 def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
-    """Reads a manifest file. Raises FormatError where it isn't one."""
+    """Reads a manifest. Raises FormatError if the file is none."""
     return parse(read_json(Path(path)), path)
 
 
 def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[ExpectedProcess]:
-    """The processes of a manifest object; path: what errors call it."""
+    """Returns the processes of a parsed manifest. path: its name in errors."""
     if value.get("format") != manifest.HEAD["format"]:
         raise FormatError(path, "format", f"expected {manifest.HEAD['format']!r}")
     check_version(path, "version", value.get("version"))
@@ -66,7 +67,7 @@ def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Expect
 
 
 class _BadError(Exception):
-    """What is said where the schema has nothing against it."""
+    """A fault that the schema does not find."""
 
     def __init__(self, where: str, reason: str) -> None:
         self.where = where
@@ -126,7 +127,9 @@ def _regions(items: list[dict[str, Any]], where: str) -> manifest.Regions:
 
 
 def _types(values: Iterable[Any]) -> set[type]:
-    """Of a million values, one look each: what is wrong with which is asked only then."""
+    """Checks the types of a million values with one look each. Details are found only after a
+    failure.
+    """
     return set(map(type, values))
 
 
@@ -168,7 +171,7 @@ def _good_epochs(epochs: list[dict[str, Any]]) -> bool:
 
 
 def _digests(parts: list[dict[str, Any]], where: str) -> tuple[Array, Array]:
-    """Region ids and digests of all epochs, as arrays."""
+    """Returns region ids and digests of all epochs as arrays."""
     keys = list(chain.from_iterable(parts))
     values = list(chain.from_iterable(part.values() for part in parts))
     names = set(keys)  # of a million keys, most are the same few

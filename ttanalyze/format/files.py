@@ -1,7 +1,7 @@
-"""Reads files of a run directory: headers, records, pieces of data, JSON.
+"""Reads files of a run directory: headers, records, JSON.
 
-Every function raises FormatError for contents that the format does not allow, and Error
-where the operating system refuses. What is mapped is never written to.
+Each function raises FormatError for contents that the format does not allow, and Error if the
+system refuses. Mapped files are read-only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OLDEST = 1  # format version that can be read
 
 
 def check_version(path: Path | str | os.PathLike[str], at: int | str, version: object) -> None:
-    """Raises FormatError, which names file and place, for a version that can't be read."""
+    """Raises FormatError with file and place if a version cannot be read."""
     if not isinstance(version, int):
         raise FormatError(path, at, "no version")
     if version > layout.VERSION:
@@ -62,7 +62,7 @@ def check_version(path: Path | str | os.PathLike[str], at: int | str, version: o
 
 
 class Reader:
-    """An open file, read at given places; close it or use it in a `with`."""
+    """An open file that is read at given offsets. Close it or use it in a `with` block."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -84,7 +84,7 @@ class Reader:
         return os.fstat(self.fd).st_size
 
     def into(self, offset: int, out: memoryview) -> None:
-        """Fills out with the bytes from offset on."""
+        """Fills out with bytes from offset on."""
         done = 0
         while done < len(out):
             with system_errors(self.path):
@@ -94,13 +94,15 @@ class Reader:
             done += n
 
     def bytes(self, offset: int, length: int) -> bytearray:
-        """Exactly these bytes."""
+        """Returns exactly these bytes."""
         out = bytearray(length)
         self.into(offset, memoryview(out))
         return out
 
     def text(self, offset: int, length: int) -> bytearray:
-        """Bytes of text, which has no zeros: a file of absurd size is a hole for the most part."""
+        """Returns bytes of text, which has no zeros. A file of absurd size is mostly a hole, so
+        this stops early.
+        """
         out = bytearray()
         for at in range(offset, offset + length, TEXT_PIECE):
             piece = self.bytes(at, min(TEXT_PIECE, offset + length - at))
@@ -112,9 +114,9 @@ class Reader:
 
 @dataclass
 class ExpectedFile:
-    """What process.json says of a file of a process that has ended.
+    """What process.json says of a file of an ended process.
 
-    size: bytes. check: XXH3-64 of them, None where that is not known. good: it was found right.
+    size: bytes. check: XXH3-64 of the bytes, None if unknown. good: the file was checked.
     """
 
     size: int
@@ -123,11 +125,11 @@ class ExpectedFile:
 
 
 class RecordFile:
-    """A binary file of a run whose header was found good. Offsets count from its beginning.
+    """A binary file of a run with a valid header. Offsets count from the beginning of the file.
 
-    size: bytes when it was looked at; what is appended later is not seen. Holds no descriptor.
-    ending: what it must be, where that is known: its size is compared at once, its bytes before
-    the first of them are read.
+    size: its bytes when it was opened; later records are not seen. ending: what an ended process
+    said of the file. Its size is compared at once, its bytes before the first read. It keeps no
+    descriptor.
     """
 
     def __init__(
@@ -158,8 +160,8 @@ class RecordFile:
         return f"{count:,} records"
 
     def check(self) -> None:
-        """Raises FormatError where these are not the bytes that the process wrote, as far as it
-        said. Reads all of them the first time.
+        """Raises FormatError if the bytes are not those that the process wrote. The first call
+        reads all of them.
         """
         ending = self._ending
         if ending is None or ending.good or ending.check is None:
@@ -177,7 +179,7 @@ class RecordFile:
         ending.good = True
 
     def _check_holes(self, file: Reader) -> None:
-        """A file of absurd size would be read for ever."""
+        """Refuses a file of absurd size, which would take forever to read."""
         end = 0
         while end < self.size:
             try:
@@ -191,7 +193,7 @@ class RecordFile:
                 raise FormatError(self.path, begin, f"a hole of {end - begin:,} bytes")
 
     def _check_header(self, raw: bytes, kind: int, index: int) -> int:
-        """Gives the encoding."""
+        """Checks the header and returns the encoding."""
         if len(raw) < HEADER_SIZE:
             raise FormatError(
                 self.path, len(raw), f"cut short: the header takes {HEADER_SIZE} bytes"
@@ -220,7 +222,7 @@ class RecordFile:
 
     @property
     def count(self) -> int:
-        """Whole records."""
+        """The number of whole records."""
         return (self.size - HEADER_SIZE) // self.dtype.itemsize
 
     @property
@@ -229,19 +231,19 @@ class RecordFile:
         return (self.size - HEADER_SIZE) % self.dtype.itemsize != 0
 
     def read(self, first: int, count: int) -> Array:
-        """Records first to first + count - 1, in memory."""
+        """Reads records first to first + count - 1 into memory."""
         out = np.empty(count, self.dtype)
         self.read_into(first, out)
         return out
 
     def read_into(self, first: int, out: Array) -> None:
-        """Fills out, contiguous, with the records from first on."""
+        """Fills out, a contiguous array, with records from first on."""
         self.check()
         with Reader(self.path) as file:
             file.into(self.offset_of(first), out.view("u1").data)
 
     def take(self, records: Array) -> Array:
-        """Records by their numbers, which are best near one another, in memory."""
+        """Reads records by number into memory. Records near one another are read together."""
         whole = np.dtype((np.void, self.dtype.itemsize))  # which numpy copies as one
         if not len(records):
             return np.empty(0, self.dtype)
@@ -253,7 +255,7 @@ class RecordFile:
         return np.asarray(out.view(self.dtype))
 
     def skip_hole(self, record: int) -> int:
-        """The first record from this one on that may hold anything but zeros."""
+        """Returns the first record from this one on that is not in a hole."""
         with Reader(self.path) as file:
             try:
                 at = os.lseek(file.fd, self.offset_of(record), os.SEEK_DATA)
@@ -262,7 +264,7 @@ class RecordFile:
         return (at - HEADER_SIZE) // self.dtype.itemsize
 
     def map(self) -> Array:
-        """All whole records, mapped read-only."""
+        """Maps all whole records read-only."""
         self.check()
         if not self.count:
             return np.empty(0, self.dtype)
@@ -274,7 +276,7 @@ class RecordFile:
         return np.frombuffer(mapped, self.dtype, self.count, HEADER_SIZE)
 
     def offset_of(self, record: int, field: str | None = None) -> int:
-        """The file offset of a record, or of a field of it."""
+        """Returns the file offset of a record, or of a field of it."""
         within = self.dtype.fields[field][1] if field and self.dtype.fields else 0
         return HEADER_SIZE + int(record) * self.dtype.itemsize + int(within)
 
@@ -291,12 +293,14 @@ class Folder:
     """The record files of a process."""
 
     def __init__(self, path: Path, endings: dict[str, ExpectedFile]) -> None:
-        """endings: by name, of a process that has ended."""
+        """endings: what an ended process said of its files, by name."""
         self.path = path
         self._endings = endings
 
     def open(self, name: str) -> RecordFile | None:
-        """The record file of that name; None where there is none, as after an early kill."""
+        """Opens a record file by name. Returns None if it does not exist, as after an early
+        kill.
+        """
         path, ending = self.path / name, self._endings.get(name)
         if begun(path, self.path / "epochs.bin"):
             return RecordFile(path, *KINDS[name], ending=ending)
@@ -305,7 +309,7 @@ class Folder:
         return None
 
     def check(self) -> None:
-        """Raises FormatError where any file is not as the process wrote it. Reads all of each."""
+        """Raises FormatError if a file is not as the process wrote it. Reads all files."""
         for name in KINDS:
             file = self.open(name)
             if file:
@@ -313,10 +317,10 @@ class Folder:
 
 
 def begun(path: Path, epochs: Path) -> bool:
-    """Whether a file is there and has a header, or must have one.
+    """Returns whether a file exists and has a header, or must have one.
 
-    Of a process killed while it created its files, the last of which is epochs.bin, some are
-    empty or missing.
+    If a process is killed while it creates its files, some are empty or missing. The last one that
+    it creates is epochs.bin.
     """
     try:
         return path.stat().st_size > 0 or (path != epochs and begun(epochs, epochs))
@@ -327,9 +331,10 @@ def begun(path: Path, epochs: Path) -> bool:
 
 
 def read_checked(file: RecordFile) -> Array:
-    """All records, in memory. Raises FormatError at the first that its `check` does not match.
+    """Reads all records into memory. Raises FormatError for the first that does not match its
+    `check`.
 
-    Piece by piece, so that a file of whatever size takes no more memory than its good records.
+    It reads piece by piece, so a file of any size takes no more memory than its valid records.
     """
     pieces = [np.empty(0, file.dtype)]
     for at in range(0, file.count, PIECE):
@@ -340,10 +345,10 @@ def read_checked(file: RecordFile) -> Array:
 
 
 def check_records(file: RecordFile, first: int, records: Array, used: Array | None = None) -> None:
-    """Raises FormatError at the first record that its `check` does not match, of those in use.
+    """Raises FormatError for the first used record that does not match its `check`.
 
-    first: the record of records[0]. One that was written meanwhile may have been read in part, and
-    is read again.
+    first: the number of records[0]. A record that does not match is read once more, because the
+    process may have been writing it.
     """
     bad = checks_of(records) != records["check"]
     for i in np.flatnonzero(bad if used is None else bad & used).tolist():
@@ -353,7 +358,7 @@ def check_records(file: RecordFile, first: int, records: Array, used: Array | No
 
 
 def check_values(file: RecordFile, records: Array, field: str, allowed: list[int]) -> None:
-    """Raises FormatError at the first record whose field has none of the allowed values."""
+    """Raises FormatError for the first record whose field has a value that is not allowed."""
     bad = ~np.isin(records[field], np.array(allowed, records[field].dtype))
     if bad.any():
         i = int(bad.argmax())
@@ -361,13 +366,15 @@ def check_values(file: RecordFile, records: Array, field: str, allowed: list[int
 
 
 def require(file: RecordFile, good: Array, field: str, reason: str, first: int = 0) -> None:
-    """Raises FormatError for the first record that isn't good; first: the record of good[0]."""
+    """Raises FormatError for the first record that is not good. first: the number of the record of
+    good[0].
+    """
     if not good.all():
         raise file.error(first + int(good.argmin()), field, reason)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """Returns the JSON object in a file."""
     with Reader(path) as file:
         text = file.text(0, file.size)
     try:
@@ -381,10 +388,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
-    """Checks the types of those members of a JSON object that are there.
+    """Checks the types of members of a JSON object, if they exist.
 
-    kinds: int, str, bool, list or dict, or a tuple of one of them and None for a member that
-    may be null.
+    kinds: int, str, bool, list or dict, or a tuple of one of them and None for a member that may be
+    null.
     """
     for key, kind in kinds.items():
         item = value.get(key)
@@ -396,7 +403,7 @@ def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
 
 
 def expect_list(path: Path, where: str, value: dict[str, Any], key: str, kind: Any) -> None:
-    """Checks that a member, if it is there, is a list of items of one type."""
+    """Checks that a member, if it exists, is a list of items of one type."""
     items = value.get(key, [])
     if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
         raise FormatError(path, f"{where}{key}", f"expected a list, each item {_named(kind)}")

@@ -1,4 +1,4 @@
-"""Graphs of a run as DataFrames."""
+"""The tables of graphs: graphs, nodes and edges as DataFrames."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame
 
 
 class NodeRegions:
-    """Which regions nodes name, of those that were there at a moment."""
+    """The regions that nodes name, at one moment."""
 
     def __init__(self, process: Process, seq: int) -> None:
         regions = process.regions
@@ -208,7 +208,7 @@ class NodeRegions:
         self._process = process
 
     def by(self, record: Any) -> list[int]:
-        """The ids of the regions that a node reads or writes, or that it gives to a kernel."""
+        """Returns the ids of regions that a node reads, writes or passes to a kernel."""
         kind = model.KINDS[record["kind"]]
         if kind in ("kernel", "mem-op"):
             params = self._process.graphs.data(record)

@@ -1,6 +1,6 @@
-"""Executable graphs: graphs.bin and graphdata.bin, what each graph consisted of at a call.
+"""graphs.bin and graphdata.bin: executable graphs, and their nodes at each call.
 
-A graph changes by calls that update it; each of its states holds from one such call to the next.
+A graph changes by calls that update it. Each of its states holds from one such call to the next.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ STATES = 64  # of a process's graphs that are kept
 class Graphs:
     """The executable graphs of a process, numbered from 0 in order of instantiation.
 
-    made: the tt_graph_record of each graph's making. ended: for each the seq of the call that
-    destroyed it, 0 where none did.
+    made: the tt_graph_record of each graph. ended: the seq of the call that destroyed each, or 0.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -61,8 +60,10 @@ class Graphs:
         return len(self.made)
 
     def changes(self, graph: int) -> Array:
-        """The seqs of the calls that made and changed a graph, ascending: its state N is from
-        call N on. Raises Error where there is no such graph.
+        """Returns the seqs of the calls that made and changed a graph, ascending. State N begins at
+        call N.
+
+        Raises Error if the graph does not exist.
         """
         if not 0 <= graph < len(self.made):
             raise Error(f"no graph {graph} (there are {len(self.made)})")
@@ -72,14 +73,16 @@ class Graphs:
         return self._changes[graph]
 
     def state(self, graph: int, seq: int | None = None) -> int:
-        """The state of a graph that a call finds; by default the last one."""
+        """Returns the number of the state that a call finds, by default the last."""
         changes = self.changes(graph)
         if seq is None:
             return len(changes) - 1
         return max(0, int(np.searchsorted(changes, np.uint64(seq), "right")) - 1)
 
     def numbered(self, graph: int, seq: int | None = None) -> tuple[int, int]:
-        """Calls [first, last) that find the nodes of a graph numbered as this call does."""
+        """Returns the calls [first, last) during which the nodes of a graph have the same numbers
+        as at this call.
+        """
         now = int(self.changes(graph)[self.state(graph, seq)])
         records = self._records[self._rows[graph]]
         whole = records["seq"][np.isin(records["op"], (MADE, REMADE))]
@@ -87,22 +90,27 @@ class Graphs:
         return int(whole[at - 1]), int(whole[at]) if at < len(whole) else 1 << 64
 
     def known(self, graph: int, seq: int | None = None) -> bool:
-        """Whether it is known what the graph consisted of when a call found it."""
+        """Returns whether the nodes of a graph are known at a call."""
         return not self._state_at(graph, seq).head["flags"] & UNREAD
 
     def nodes(self, graph: int, seq: int | None = None) -> Array:
-        """tt_graph_record of a graph's nodes, by number, as a call with this seq finds them, by
-        default as they are in the end; none where what it consists of is not known.
+        """Returns the tt_graph_record of each node, by number, at a call, by default in the last
+        state.
+
+        Returns nothing if the nodes are unknown.
         """
         return self._state_at(graph, seq).nodes
 
     def edges(self, graph: int, seq: int | None = None) -> Array:
-        """tt_graph_edge of all its edges, and of those of graphs inside, as in nodes."""
+        """Returns the tt_graph_edge records of a graph and its child graphs, as nodes() does."""
         return self._state_at(graph, seq).edges
 
     def order(self, graph: int, seq: int | None = None) -> Array:
-        """The numbers of its nodes, each behind those it comes after, and those of a graph inside
-        right behind the node that holds it. Raises FormatError where edges make a circle.
+        """Returns the numbers of nodes in an order in which each comes after those that it waits
+        for.
+
+        Nodes of a child graph come right behind the node that contains it. Raises FormatError if
+        edges form a cycle.
         """
         return self._state_at(graph, seq).order
 
@@ -131,8 +139,10 @@ class Graphs:
         return self._data_file.map() if self._data_file else np.empty(0, "u1")
 
     def data(self, record: Any) -> bytes:
-        """The data of a record: a kernel's parameters as it sees them, the addresses that a memory
-        operation writes to, or edges. Raises FormatError where they are not what was written.
+        """Returns the data of a record: parameters of a kernel, addresses that a memory operation
+        writes to, or edges.
+
+        Raises FormatError if they are not what was written.
         """
         if not record["data_size"]:
             return b""
@@ -146,13 +156,13 @@ class Graphs:
         return out
 
     def error(self, record: Any, reason: str) -> FormatError:
-        """That the data of a record are not what they must be."""
+        """Returns the error for wrong data of a record."""
         graph, data = int(record["graph"]), int(record["data"])
         return FormatError(self._data_path, data, f"data of graph {graph} {reason}")
 
 
 class _State:
-    """What a graph consists of from one change to the next."""
+    """The nodes and edges of a graph from one change to the next."""
 
     def __init__(self, graphs: Graphs, head: Any, nodes: Array) -> None:
         self._graphs = graphs
@@ -190,7 +200,7 @@ class _State:
         return np.array(out, "i8")
 
     def _level(self, numbers: list[int], follows: list[list[int]], waits: list[int]) -> list[int]:
-        """The nodes of one graph in order, the first at the end."""
+        """Returns the nodes of one graph in reverse order."""
         known = [number for number in numbers if not waits[number]]
         for number in known:
             for after in follows[number]:
@@ -203,7 +213,7 @@ class _State:
 
 
 def _read(file: RecordFile) -> Array:
-    """All records but those of a last graph that lacks nodes, checked."""
+    """Returns all checked records, without those of an incomplete last graph."""
     records = read_checked(file)
     check_values(file, records, "op", list(OPS.values()))
     of_nodes = records["op"] == NODE
@@ -229,7 +239,7 @@ def _read(file: RecordFile) -> Array:
 
 
 def _in_sequence(file: RecordFile, records: Array) -> Array:
-    """Checks that a graph's nodes follow it, and that nothing changes that is not there."""
+    """Checks that nodes follow their graph, and that changes name nodes that exist."""
     described = np.zeros(len(records), bool)  # nodes that follow their graph
     for head in np.flatnonzero(np.isin(records["op"], (MADE, REMADE))).tolist():
         count = int(records["node"][head])

@@ -1,11 +1,11 @@
 """How a region changed over the epochs: as a whole, by block, by byte.
 
-A region's digests say in which epochs it changed at all, and only the block records of those are
-looked at; of contents no more is read than the blocks asked for. Memory is bounded by the answer
-and a batch of epochs.
+The digests of a region tell in which epochs it changed, so only the block records of these are
+read, and only the contents of the requested blocks. Memory is bounded by the result and a batch of
+epochs.
 
-An epoch without contents (`dropped`) says that a region changed, and
-not where. The next epoch that lists its blocks makes them known again.
+An epoch without contents (`dropped`) says that a region changed, and not where. The next epoch that
+lists its blocks makes them known again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ BLOCK_CHANGE = _with_epoch(layout.BLOCK, *(layout.BLOCK.names or ()))
 
 
 def region_history(process: Process, region: int, last: int | None = None) -> Array:
-    """REGION_CHANGE rows, one per recorded digest of a region up to epoch `last`; changed: how
-    many of its blocks the epoch lists.
+    """Returns REGION_CHANGE rows, one per recorded digest of a region up to epoch `last`.
+
+    changed: the number of its blocks that the epoch lists.
     """
     row = captured_row(process, region)
     begin, end = int(process.regions.born[row]), int(process.regions.died[row])
@@ -57,8 +58,8 @@ def region_history(process: Process, region: int, last: int | None = None) -> Ar
 def batches(
     process: Process, kind: str, begin: int, end: int, most: int = BATCH_RECORDS
 ) -> Iterator[tuple[int, int]]:
-    """Splits epochs begin to end - 1 into ranges [first, stop) of so many "digests" or "blocks" at
-    most, but for single epochs that have more.
+    """Splits epochs begin to end - 1 into ranges [first, stop) with at most this many "digests" or
+    "blocks". A single epoch may have more.
     """
     while begin < end:
         first = process.epochs[f"{kind}_first"][begin:end]
@@ -69,10 +70,10 @@ def batches(
 
 
 def changes(process: Process, region: int, last: int | None = None) -> Array:
-    """REGION_CHANGE rows of the epochs in which a region changed, its first one included;
-    changed: how many of its blocks did.
+    """Returns REGION_CHANGE rows of the epochs in which a region changed, and of its first epoch.
 
-    What changed in dropped epochs may count once more in the next full one.
+    changed: the number of its blocks that changed. Changes in dropped epochs may count once more in
+    the next full one.
     """
     rows = region_history(process, region, last)
     flags = process.epochs["flags"][rows["epoch"]]
@@ -85,7 +86,7 @@ def changes(process: Process, region: int, last: int | None = None) -> Array:
 
 
 def _changed_blocks(process: Process, region: int, epochs: Array) -> dict[int, int]:
-    """By epoch, how many of the listed blocks are not as they were listed before."""
+    """Returns for each epoch the number of listed blocks with a new digest."""
     counts: dict[int, int] = {}
     digests = np.zeros(0, "u8")
     seen = np.zeros(0, bool)
@@ -104,8 +105,9 @@ def _changed_blocks(process: Process, region: int, epochs: Array) -> dict[int, i
 
 
 def block_history(process: Process, region: int, block: int, last: int | None = None) -> Array:
-    """BLOCK_CHANGE rows: a block's first contents, and those of each epoch up to `last` in which
-    they changed, or came to be known again after a dropped one or removed data files.
+    """Returns BLOCK_CHANGE rows up to epoch `last`: the first contents of a block, and each change.
+
+    After a dropped epoch or removed data files there is a row where the contents are known again.
     """
     return blocks_history(process, region, block, block + 1, last)
 
@@ -113,8 +115,9 @@ def block_history(process: Process, region: int, block: int, last: int | None = 
 def blocks_history(
     process: Process, region: int, first: int, stop: int, last: int | None = None
 ) -> Array:
-    """block_history of blocks first to stop - 1, by epoch and block. Raises Error for blocks that
-    the region doesn't have.
+    """Returns the block_history of blocks first to stop - 1, by epoch and block.
+
+    Raises Error if the region has no such blocks.
     """
     return _blocks_history(process, region, first, stop, region_history(process, region, last))
 
@@ -141,19 +144,23 @@ def _blocks_history(process: Process, region: int, first: int, stop: int, rows: 
 
 
 def _differs(values: Array) -> Array:
-    """Where a value is not the one before; True for the first."""
+    """Returns where a value differs from the one before; True for the first."""
     return np.append(True, values[1:] != values[:-1])[: len(values)]
 
 
 def _lost(process: Process, rows: Array) -> Array:
-    """Of REGION_CHANGE rows, the epochs in which the region changed and the contents are lost."""
+    """Returns the epochs among REGION_CHANGE rows in which the region changed and its contents are
+    gone.
+    """
     dropped = process.epochs["flags"][rows["epoch"]] & layout.DROPPED != 0
     return np.asarray(rows["epoch"][dropped & _differs(rows["digest"])])
 
 
 def _listing(process: Process, rows: Array) -> Array:
-    """Of REGION_CHANGE rows, the epochs that list what changed since the last that did. After a
-    loss all that list anything: what did not change may be known again.
+    """Returns the epochs among REGION_CHANGE rows that list the changes since the last one that
+    did.
+
+    After a loss these are all epochs that list anything, since unchanged blocks may be known again.
     """
     kept = rows[process.epochs["flags"][rows["epoch"]] & layout.DROPPED == 0]
     before = np.searchsorted(_lost(process, rows), kept["epoch"])
@@ -165,12 +172,14 @@ def _listing(process: Process, rows: Array) -> Array:
 
 
 def _there(process: Process, segments: Array) -> Array:
-    """Which data files have not been removed."""
+    """Returns which data files were not removed."""
     return np.isin(segments, list(process.segments))
 
 
 def _listed(process: Process, region: int, epochs: Array) -> Iterator[tuple[Array, Array]]:
-    """The region's tt_block records of these epochs, ascending, in batches; and their epochs."""
+    """Yields the tt_block records of the region in these epochs, ascending, in batches with their
+    epochs.
+    """
     firsts = process.epochs["blocks_first"][epochs].astype("i8")
     ends = firsts + process.epochs["blocks_count"][epochs].astype("i8")
     far = np.flatnonzero(firsts[1:] - ends[:-1] > GAP_RECORDS) + 1
@@ -186,8 +195,10 @@ def _listed(process: Process, region: int, epochs: Array) -> Iterator[tuple[Arra
 
 @dataclass(frozen=True)
 class Version:
-    """Bytes of a region from epoch `first` on. data: None where contents are gone, of epochs first
-    to last: the bytes may have changed in any of them. What follows tells what they are again.
+    """Bytes of a region from epoch `first` on.
+
+    data: None if the contents of epochs first to last are gone; the bytes may have changed in each
+    of them. The next version has them again.
     """
 
     first: int
@@ -203,12 +214,11 @@ def byte_history(
     last: int | None = None,
     progress: Progress = None,
 ) -> list[Version]:
-    """The contents of bytes [start, stop) of a region: those of its first epoch, and those of every
-    epoch up to `last` in which they changed. All blocks read are checked.
+    """Returns the versions of bytes [start, stop) of a region up to epoch `last`. Each block is
+    checked.
 
-    progress: called with the contents looked at and those in all.
-
-    Raises Error for bytes that the region doesn't have, or more than MOST_BYTES of them.
+    Raises Error if the region has no such bytes, or for more than MOST_BYTES of them. progress:
+    called with the finished and the total number of contents.
     """
     size = int(process.regions.size[captured_row(process, region)])
     if not 0 <= start < stop <= size:
@@ -233,7 +243,7 @@ def byte_history(
 
 
 class _Bytes:
-    """Puts the parts of a range of bytes together, epoch after epoch."""
+    """Builds the versions of a range of bytes, epoch by epoch."""
 
     def __init__(self, process: Process, start: int, stop: int) -> None:
         self.versions: list[Version] = []
@@ -246,7 +256,7 @@ class _Bytes:
         self._last: bytes | None = None
 
     def take(self, files: DataFiles, record: Any) -> None:
-        """Blocks have new contents; those of one epoch come one after the other."""
+        """Reads new contents of blocks. The calls for one epoch follow each other."""
         if record["epoch"] != self._epoch:
             self.finish()
         self._epoch = int(record["epoch"])
@@ -267,7 +277,7 @@ class _Bytes:
         return self._seen[place]
 
     def finish(self) -> None:
-        """The epoch has no more blocks."""
+        """Ends the current epoch."""
         if self._epoch is None:
             return
         epoch, self._epoch = self._epoch, None
@@ -282,7 +292,7 @@ class _Bytes:
         self._last = data
 
     def lose(self, epoch: int) -> None:
-        """The region changed in an epoch whose contents are gone."""
+        """Notes a change in an epoch whose contents are gone."""
         self.finish()
         self._parts = dict.fromkeys(self._parts)
         self._gone(epoch)

@@ -1,4 +1,4 @@
-"""Checksums of the kernels of processes, of the module images that a run saved."""
+"""Checksums of the kernels of a run, from the module images that it saved."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LARGEST = 1 << 28  # bytes of an image; the recorder saves much smaller ones onl
 
 
 class Checksums:
-    """Of the kernels of processes, whose images are read when a process is first asked about."""
+    """Checksums of kernels. The images of a process are read at its first use."""
 
     def __init__(self) -> None:
         self._known: dict[int, dict[int, str | None]] = {}
 
     def get(self, process: Process, function: int) -> str | None:
-        """By the number of a kernel; None where its code is not known.
+        """Returns the checksum of a kernel by its number, None if its code is unknown.
 
-        Raises FormatError where an image is not the one that was saved.
+        Raises FormatError if an image is not the one that was saved.
         """
         if process.index not in self._known:
             self._known[process.index] = _of_process(process)
@@ -43,7 +43,7 @@ def _of_process(process: Process) -> dict[int, str | None]:
 
 
 def image_of(process: Process, image: int) -> bytes | None:
-    """A saved image by its digest; None where it was not saved."""
+    """Returns a saved image by its digest, None if it was not saved."""
     try:
         if modules.path_of(process, image).stat().st_size > LARGEST:
             return None

@@ -1,7 +1,6 @@
-"""Names of parts of regions, such as tensors in what an allocator holds: labels.bin.
+"""labels.bin: names of parts of regions, such as tensors in the memory of an allocator.
 
-A part has its name from one epoch on, or from one place in the order of calls on, until another
-takes its place or the region ends.
+A part has its name from an epoch or a call on, until another name replaces it or the region ends.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ KEPT = 256  # states of regions that are remembered
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes [offset, offset + bytes) of a region, and what they are called.
+    """A named part of a region: bytes [offset, offset + bytes).
 
-    start: where they begin in what is called so, which may lie in several regions. type: what its
-    items are, None where that was not said.
+    start: the offset of the part in the named object, which may lie in several regions. type: the
+    type of its items, None if unknown.
     """
 
     region: int
@@ -39,12 +38,12 @@ class Part:
     type: str | None
 
     def within(self, offset: int) -> int:
-        """Where a byte of the region lies in what is called so."""
+        """Returns the offset in the named object of a byte of the region."""
         return self.start + offset - self.offset
 
 
 class Labels:
-    """All names that a process gave. records: tt_label records, in the order of the file."""
+    """The names of one process. records: tt_label records in file order."""
 
     def __init__(self, file: RecordFile | None, regions: Regions, strings: Strings) -> None:
         """Raises FormatError for a record that no recorder can have written."""
@@ -74,8 +73,8 @@ class Labels:
         return len(self.records)
 
     def _until(self, region: int, epoch: int | None, seq: int | None) -> Array:
-        """The records of a region up to an epoch or a place in the order of calls; none where it
-        has died by then.
+        """Returns the records of a region up to an epoch or a call, none if the region is dead by
+        then.
         """
         if self._gone(region, epoch, seq):
             return self.records[:0]
@@ -100,22 +99,24 @@ class Labels:
     def at(
         self, region: int, offset: int, *, epoch: int | None = None, seq: int | None = None
     ) -> Part | None:
-        """What a byte of a region is called in an epoch, or after a call: at the end unless either
-        is given. None where it has no name.
+        """Returns the part that a byte of a region lies in, in an epoch or after a call, None if it
+        has no name.
+
+        Default: at the end of the run.
         """
         if not len(self.records):
             return None
         return self.part_at(region, self.parts(region, epoch=epoch, seq=seq), offset)
 
     def part_at(self, region: int, parts: Array, offset: int) -> Part | None:
-        """Of what parts() gave, the one that a byte lies in."""
+        """Returns the part among the rows of parts() that a byte lies in."""
         at = int(np.searchsorted(parts["offset"], offset, "right")) - 1
         if at < 0 or offset - int(parts["offset"][at]) >= int(parts["bytes"][at]):
             return None
         return self.part(region, parts[at])
 
     def part(self, region: int, row: Array) -> Part:
-        """A row of parts(), with its texts."""
+        """Returns a row of parts() with its texts."""
         name = self._strings.get(int(row["label"]))
         assert name is not None, "a part without a name"
         return Part(
@@ -128,8 +129,10 @@ class Labels:
         )
 
     def parts(self, region: int, *, epoch: int | None = None, seq: int | None = None) -> Array:
-        """The parts of a region that have names then, by offset: offset, bytes, start, and label
-        and type as offsets in strings.bin. They do not overlap.
+        """Returns the named parts of a region, by offset: offset, bytes, start, label, type. They
+        do not overlap.
+
+        label and type are offsets in strings.bin.
         """
         records = self._until(region, epoch, seq)
         key = region, len(records)
@@ -142,16 +145,18 @@ class Labels:
     def all_parts(
         self, *, epoch: int | None = None, seq: int | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Regions that have any names then, and their parts."""
+        """Yields the regions with named parts, and these parts."""
         for region in layout.distinct(self._regions).tolist():
             parts = self.parts(region, epoch=epoch, seq=seq)
             if len(parts):
                 yield region, parts
 
     def named(self, name: str, epoch: int | None = None) -> list[Part]:
-        """The parts that are called so in an epoch, or, unless one is given, in the last in which
-        any is: by region and offset. Several, where it lies in several regions, or where others
-        took a place in its midst.
+        """Returns the parts with a name in an epoch, by region and offset. Default: the last epoch
+        with any.
+
+        There are several if the object lies in several regions, or if other names replaced its
+        middle.
         """
         strings = layout.distinct(self.records["label"]).tolist()
         wanted = [n for n in strings if self._strings.get(n) == name]
@@ -174,7 +179,7 @@ class Labels:
 
 
 def _painted(records: Array) -> Array:
-    """What is left of parts, where later ones took the place of earlier ones: PARTS, by offset."""
+    """Returns what remains of parts when later ones replace earlier ones: PARTS by offset."""
     begins, ends = records["offset"], records["offset"] + records["size"]
     # Of parts in the same place only the last can be left, and in a loop all of them come again.
     order = np.lexsort((ends, begins))

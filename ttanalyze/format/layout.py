@@ -1,7 +1,6 @@
-"""numpy dtypes and names of the format, derived from the C header through cffi.
+"""numpy dtypes, constants and names of the format, from interpose/include/format.h through cffi.
 
-Nothing here is written down twice: sizes, offsets and values come from what the build parsed
-out of interpose/include/format.h.
+Sizes, offsets and values come from the header, so nothing is written down twice.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def constant(name: str) -> int:
-    """The value of a #define of the header."""
+    """Returns the value of a #define of the header."""
     return int(ffi.integer_const(name))
 
 
 @functools.cache
 def enum(name: str) -> dict[str, int]:
-    """Enumerators of `enum tt_NAME`, values ascending."""
+    """Returns the enumerators of `enum tt_NAME` with their values, ascending."""
     members: dict[str, int] = ffi.typeof(f"enum tt_{name}").relements
     return dict(sorted(members.items(), key=lambda item: item[1]))
 
 
 @functools.cache
 def names(name: str, prefix: str) -> list[str]:
-    """User-facing names of an enumeration by value, "" where a value is not used.
+    """Returns the names for users of an enumeration by value, "" for unused values.
 
     TT_TRIGGER_KERNEL_BEFORE with the prefix TT_TRIGGER_ becomes "kernel-before".
     """
@@ -44,7 +43,7 @@ def names(name: str, prefix: str) -> list[str]:
 
 @functools.cache
 def dtype(struct: str, ffi: Any = ffi) -> np.dtype[Any]:
-    """The little-endian numpy dtype of `struct tt_STRUCT`; ffi: what declares it."""
+    """Returns the little-endian numpy dtype of `struct tt_STRUCT`. ffi: declares the struct."""
     fields = ffi.typeof(f"struct tt_{struct}").fields
     described = [(name, _field(field.type)) for name, field in fields]
     out = np.dtype(
@@ -113,33 +112,31 @@ LOOSE = EPOCH_FLAGS["loose"]
 
 
 def reads_some(flags: Array) -> Array:
-    """Which epochs read some regions only, by their flags."""
+    """Returns which epochs read only some regions, from their flags."""
     return np.asarray(flags & (TOUCHED | FULL) == TOUCHED)
 
 
 def blocks_of(size: int) -> int:
-    """Blocks of a region of `size` bytes."""
+    """Returns the number of blocks of a region of `size` bytes."""
     return -(-size // BLOCK_SIZE)
 
 
 def whole(records: Array) -> Array:
-    """Records as items without fields, which numpy copies as one: with them it takes ten times as
-    long.
-    """
+    """Returns records as items without fields. numpy copies these ten times as fast."""
     return records.view((np.void, records.itemsize))
 
 
 def take(records: Array, which: Array | slice) -> Array:
-    """records[which], as fast as `whole` is."""
+    """Returns records[which], with the speed of `whole`."""
     return whole(records)[which].view(records.dtype)
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Records of one kind, one behind the other, of which there is at least one part."""
+    """Returns the concatenation of one or more arrays of records."""
     return np.concatenate([whole(part) for part in parts]).view(parts[0].dtype)
 
 
 def distinct(values: Array) -> Array:
-    """Each value once, ascending. Unlike numpy's own, fast for millions of a few."""
+    """Returns the unique values, ascending. It is faster than numpy for millions of few values."""
     ordered = np.sort(values, kind="stable")  # which merges what is sorted already
     return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]])

@@ -38,7 +38,7 @@ def of_process(process: Process, advance: Callable[[int], None] | None = None) -
 
 
 class Regions(NamedTuple):
-    """What a manifest says about regions, by id; died is NO_EPOCH while one lives."""
+    """The regions in a manifest, by id. died is NO_EPOCH for a live region."""
 
     id: Array
     kind: Array  # these two are of strings, or None
@@ -48,13 +48,13 @@ class Regions(NamedTuple):
     died: Array
 
     def rows(self, ids: Array) -> Regions:
-        """Those with some of the ids."""
+        """Returns the regions with these ids."""
         which = np.searchsorted(self.id, ids)
         return Regions(*(column[which] for column in self))
 
 
 def regions(process: Process) -> Regions:
-    """The captured regions."""
+    """Returns the captured regions."""
     table = process.regions
     rows = np.flatnonzero(table.flags & layout.CAPTURED)
     labels, which = np.unique(table.label[rows], return_inverse=True)
@@ -115,14 +115,14 @@ def _hex(digests: Array) -> list[str]:
 
 
 def epoch_flags(flags: int, removed: bool) -> list[str]:
-    """Names of an epoch's flags; removed: its data file is gone."""
+    """Returns the names of an epoch's flags. removed: its data file is gone."""
     if removed and not flags & layout.REFUSED:
         flags |= layout.DROPPED
     return [name for name, bit in layout.EPOCH_FLAGS.items() if flags & bit]
 
 
 def text(manifest: dict[str, Any]) -> str:
-    """A manifest as the recorder writes it: one line per region and epoch."""
+    """Returns a manifest as the recorder writes it: one line per region and epoch."""
     head = {key: value for key, value in manifest.items() if key != "processes"}
     processes = ",".join(_process_text(process) for process in manifest["processes"])
     return f'{_json(head)[:-1]},"processes":[{processes}]}}'

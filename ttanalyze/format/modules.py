@@ -1,4 +1,4 @@
-"""Modules of a process, and their images as the run saved them."""
+"""The modules of a process and their saved images."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ def _by_id(records: Array, number: int) -> Any:
 
 
 def function(process: Process, number: int) -> Any:
-    """A tt_function by its id; None where there is none."""
+    """Returns a tt_function by its id, None if it does not exist."""
     return _by_id(process.functions, number)
 
 
 def of_kernel(process: Process, number: int) -> Any:
-    """The tt_module of a kernel, by its tt_function.id; None where that is not known."""
+    """Returns the tt_module of a kernel by its tt_function.id, None if it is unknown."""
     record = function(process, number)
     return None if record is None else _by_id(process.modules, int(record["module"]))
 
 
 def by_number(process: Process, number: int) -> Any:
-    """A tt_module by its id; None where there is none."""
+    """Returns a tt_module by its id, None if it does not exist."""
     return _by_id(process.modules, number)
 
 
 def path_of(process: Process, image: int) -> Path:
-    """The file with a saved image, by its digest."""
+    """Returns the path of a saved image by its digest."""
     return process.path / "modules" / f"{image:016x}"
 
 
 def read(process: Process, image: int) -> bytes:
-    """A saved image by its digest. Raises FormatError where the file holds something else, Error
-    where it can't be read.
+    """Returns a saved image by its digest.
+
+    Raises FormatError if the file has other contents, and Error if it cannot be read.
     """
     path = path_of(process, image)
     contents = read_regular(path, LARGEST)
@@ -66,8 +67,9 @@ def read(process: Process, image: int) -> bytes:
 
 
 def image_for(process: Process, module: Any, what: str) -> bytes:
-    """The image of a tt_module, or None, that something is needed of. Raises Error where it was
-    not saved, and why, and as read() does.
+    """Returns the image of a tt_module for a purpose (`what`).
+
+    Raises Error with the reason if it was not saved, and errors as read() does.
     """
     if module is None or not module["image"]:
         why = "nothing" if module is None else layout.MISSING[int(module["missing"])]

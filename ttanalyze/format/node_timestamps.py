@@ -1,9 +1,9 @@
-"""When the GPU ran the nodes of graphs: the driver's numbers of nodes brought together with ours.
+"""The times of graph nodes: matches the driver's numbers of nodes with ours.
 
-The driver numbers the nodes of a graph as they were made, and so do we; but it may leave gaps, and
-numbers graphs inside a graph for themselves. So what a launch did is, by the driver's numbers, in
-the order of the nodes that do work, or in one of few orders where graphs are inside. A match has to
-be exact, in number, kinds and kernels' names, and the only one: otherwise nothing is known.
+The driver numbers nodes in the order in which they were made, as we do. But it may leave gaps, and
+numbers child graphs separately. So the activities of a launch, sorted by the driver's numbers,
+follow the order of the nodes that do work, or one of few orders if there are child graphs. A match
+must be exact in number, kinds and kernel names, and the only one. Otherwise the times are unknown.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ LAUNCHES = 1 << 12  # of a graph, the last ones, that are looked at for a mean
 
 @dataclass(frozen=True)
 class Times:
-    """Of the nodes that a launch ran, by number. begins, ends: of the first and the last time that
-    a node ran; took: nanoseconds, of all times together.
+    """The times of the nodes of a launch, by node number.
+
+    begins, ends: of the first and of the last time that a node ran. took: the sum of all its times
+    in nanoseconds.
     """
 
     nodes: Array
@@ -46,7 +48,7 @@ class Times:
     took: Array
 
     def rows(self, nodes: Array) -> Array:
-        """Where some nodes are in these arrays; -1: nothing is known."""
+        """Returns the index of nodes in these arrays, -1 if their times are unknown."""
         if not len(self.nodes):
             return np.full(len(nodes), -1, "i8")
         at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
@@ -58,7 +60,7 @@ NONE = Times(*(np.empty(0, "i8") for _ in range(4)))
 
 
 class NodeTimes:
-    """Of one process."""
+    """The times of graph nodes of one process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -67,11 +69,11 @@ class NodeTimes:
 
     @property
     def there(self) -> bool:
-        """Whether anything may be known."""
+        """Whether any times may be known."""
         return len(self._graphs) > 0 and self._activities.there
 
     def of(self, graph: int, seq: int) -> Times:
-        """What a launch of a graph, the call with this seq, ran and when."""
+        """Returns the times of the nodes of a graph launch, the call with this seq."""
         if not self.there:
             return NONE
         records = self._activities.between(seq - 1, seq)
@@ -90,9 +92,10 @@ class NodeTimes:
         return Times(nodes[order], since[order], until[order], took[order])
 
     def means(self, graph: int, seq: int | None = None) -> Times:
-        """Of each node how long it took in the mean, over the last LAUNCHES of the launches that
-        found the graph made of these nodes, as the call with this seq did, by default the last
-        ones; and when it ran first and last in these.
+        """Returns the mean time of each node over the last LAUNCHES launches with the same nodes.
+
+        seq: the call whose nodes are meant, by default the last state. begins, ends: of the first
+        and of the last of these launches.
         """
         first, last = self._graphs.numbered(graph, seq)
         launches = self._launches.get(graph, NO_SEQS).tolist() if self.there else []
@@ -122,16 +125,14 @@ class NodeTimes:
     # ---- matching ----
 
     def _nodes(self, graph: int, seq: int, records: Array) -> Array | None:
-        """As _match; of what stamps timed the nodes are known."""
+        """Returns what _match returns. The nodes of stamped activities are known."""
         stamped = records["flags"] & STAMPED != 0
         if stamped.all():
             return nodes_of(records)[0].astype("i8")
         return None if stamped.any() else self._match(graph, seq, records)
 
     def _match(self, graph: int, seq: int, records: Array) -> Array | None:
-        """The numbers of the nodes that these are the activities of, one for each, by the driver's
-        numbers.
-        """
+        """Returns the number of the node of each activity, from the driver's numbers."""
         what = np.stack([records[name].astype("u8") for name in ("node", "kind", "name")])
         key = graph, self._graphs.state(graph, seq), what.tobytes()
         if key not in self._matches:
@@ -173,7 +174,7 @@ class NodeTimes:
 
 
 def _working(nodes: Array) -> Array:
-    """The numbers of the nodes that do work, but for those that are switched off, or in such."""
+    """Returns the numbers of the nodes that do work, without disabled ones."""
     off = nodes["flags"] & graphs.DISABLED != 0
     for number in np.flatnonzero(nodes["parent"] != NO_ID).tolist():  # the holder is before it
         off[number] |= off[nodes["parent"][number]]
@@ -181,8 +182,10 @@ def _working(nodes: Array) -> Array:
 
 
 def _orders(nodes: Array, working: Array) -> Iterator[Array]:
-    """Orders in which the driver may have numbered nodes: graphs inside at the places of the nodes
-    that hold them, or behind or before the graph that they are in, or level by level.
+    """Yields the orders in which the driver may have numbered nodes.
+
+    A child graph comes at the place of the node that contains it, behind or before its parent
+    graph, or level by level.
     """
     yield working
     parents, branches = nodes["parent"], nodes["branch"]

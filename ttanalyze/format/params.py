@@ -1,4 +1,4 @@
-"""params.bin: parameters of launches, and what else records refer to there."""
+"""params.bin: parameters of launches, and other data that records refer to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = constant("TT_PIECE_HEAD")  # bytes before each piece: its check
 
 
 class Params:
-    """Of one process. file: None where there is none."""
+    """The params.bin of one process. file: None if it does not exist."""
 
     def __init__(self, folder: Path, file: RecordFile | None) -> None:
         self.path = folder / "params.bin"
@@ -28,8 +28,10 @@ class Params:
         return self._file.map() if self._file else np.empty(0, "u1")
 
     def piece(self, place: int, size: int, what: str) -> bytes:
-        """So many bytes that a record says begin at this place, b"" where that is 0. what: what
-        they are. Raises FormatError where they do not lie in the file or do not match their check.
+        """Returns `size` bytes at a place, b"" if the place is 0.
+
+        Raises FormatError if they are not in the file or do not match their check. what: their name
+        in errors.
         """
         if not place:
             return b""

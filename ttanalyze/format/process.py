@@ -1,7 +1,7 @@
-"""One recorded process: its files, opened when they are needed and checked as they are used.
+"""Process: the files of one recorded process, opened and checked when they are used.
 
-Invariant: an array or span that a method here gives has passed every check that
-docs/format.md asks of a reader, so that what builds on it needs none of its own.
+Invariant: each array that a method returns has passed every check that docs/format.md asks of a
+reader.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ CONTROL = KIND["control"]
 
 
 class Process(Events, Spans):
-    """RUN/pN. index: N. info: its process.json, {} where the process did not come to write one.
+    """The folder pN of a run.
 
-    epochs: the committed tt_epoch records, whose position is their number.
+    index: N. info: its process.json, {} if it does not exist. epochs: the committed tt_epoch
+    records by number.
     """
 
     def __init__(self, folder: Path, index: int) -> None:
-        """Looks at the headers and at epochs.bin, at nothing else."""
+        """Reads the headers and epochs.bin."""
         self.path = folder
         self.index = index
         self.info = self._read_info()
@@ -94,7 +95,7 @@ class Process(Events, Spans):
         return info
 
     def _find_segments(self) -> dict[int, RecordFile]:
-        """The data files that are there, by number, without one that never came to use."""
+        """Returns the data files by number, without unused ones."""
         found = {}
         needed = set(layout.distinct(self.epochs["segment"]).tolist())
         with system_errors(self.path):
@@ -121,13 +122,13 @@ class Process(Events, Spans):
 
     @functools.cached_property
     def labels(self) -> Labels:
-        """The names of parts of regions, where the program gave any."""
+        """The names of parts of regions."""
         return Labels(self._files["labels.bin"], self.regions, self.strings)
 
     # ---- the rest ----
 
     def data(self, segment: int) -> DataReader:
-        """A data file, to be closed by the caller. Raises Error where it was removed."""
+        """Opens a data file; the caller closes it. Raises Error if it was removed."""
         path = self.path / data_name(segment)
         try:
             if segment in self.segments:
@@ -138,22 +139,24 @@ class Process(Events, Spans):
 
     @property
     def oldest_segment(self) -> int:
-        """The first data file that is still there; behind all epochs where none is."""
+        """The number of the first data file that still exists, beyond all epochs if there is
+        none.
+        """
         return min(self.segments, default=1 << 32)
 
     @functools.cached_property
     def annotations(self) -> Annotations:
-        """What the program said of itself through NVTX. Looks at all of events.bin once, unless it
-        is known that there is nothing.
-        """
+        """The NVTX annotations. Reads all of events.bin once, unless the process counted none."""
         counted = self.info.get("counters", {}).get("annotations")
         nothing = counted == 0 and self.status != "running"
         return Annotations(() if nothing else self.event_pieces(), self.strings)
 
     @functools.cached_property
     def controls(self) -> tuple[Array, Array]:
-        """The seqs at which settings of the recording changed, ascending, and strings of what was
-        set from there on. Looks at all of events.bin once.
+        """The seqs at which tt_control changed settings, ascending, and the string of the settings
+        from then on.
+
+        Reads all of events.bin once.
         """
         found = [records[records["kind"] == CONTROL] for records in self.event_pieces()]
         records = np.sort(np.concatenate([np.empty(0, layout.EVENT), *found]), order="seq")
@@ -161,17 +164,17 @@ class Process(Events, Spans):
 
     @functools.cached_property
     def activities(self) -> Activities:
-        """What the GPU did for calls, and when."""
+        """The activities of the GPU and the waits of the host."""
         return Activities(self._folder)
 
     @functools.cached_property
     def coverage(self) -> EpochCoverage:
-        """What epochs have seen of calls and memory."""
+        """The calls and the memory that each epoch has seen."""
         return EpochCoverage(self)
 
     @functools.cached_property
     def unread(self) -> Unread:
-        """What epochs left out."""
+        """The regions that each epoch left out."""
         of = self.regions
         count = len(self.epochs)
         return find_unread(
@@ -183,22 +186,22 @@ class Process(Events, Spans):
 
     @functools.cached_property
     def captures(self) -> Captures:
-        """When the device read epochs, and what waited for it."""
+        """The times of captures, and the calls that waited for them."""
         return Captures(self)
 
     @functools.cached_property
     def graphs(self) -> Graphs:
-        """The executable graphs that were made, and what they consisted of."""
+        """The executable graphs."""
         return Graphs(self._folder)
 
     @functools.cached_property
     def node_times(self) -> NodeTimes:
-        """When the GPU ran the nodes of graphs."""
+        """The times of graph nodes."""
         return NodeTimes(self)
 
     @functools.cached_property
     def functions(self) -> Array:
-        """tt_function records, by id."""
+        """tt_function records by id."""
         file = self._folder.open("functions.bin")
         if file is None:
             return np.empty(0, layout.FUNCTION)
@@ -212,7 +215,7 @@ class Process(Events, Spans):
 
     @functools.cached_property
     def modules(self) -> Array:
-        """tt_module records, by id."""
+        """tt_module records by id."""
         file = self._folder.open("modules.bin")
         if file is None:
             return np.empty(0, layout.MODULE)
@@ -220,29 +223,30 @@ class Process(Events, Spans):
 
     @functools.cached_property
     def launches(self) -> Array:
-        """tt_launch records, by seq: launches that were recorded so that they can be run again."""
+        """tt_launch records by seq: the replayable launches."""
         return replayable.read(self._folder)
 
     @functools.cached_property
     def kept(self) -> replayable.ParamRecords:
-        """What was in force for launches, and how modules were loaded."""
+        """The settings of replayable launches and of loaded modules."""
         return replayable.ParamRecords(self._params)
 
     @functools.cached_property
     def frames(self) -> Array:
-        """tt_frame records of whole stacks, by stack and depth."""
+        """tt_frame records of complete stacks, by stack and depth."""
         return callstacks.read(self._folder)
 
     def stack(self, number: int) -> list[callstacks.Frame]:
-        """Function, file and line of the frames of a call stack, the innermost first; [] where
-        there is no such stack. Functions that the compiler inlined have frames of their own, and
-        say so. Of native frames the function may be a place in the object file, and the file may
-        be that one, with line 0.
+        """Returns function, file and line of each frame of a call stack, the innermost first.
+
+        It is [] if the stack does not exist. Inlined functions have frames of their own, which say
+        so. The function of a native frame may be an offset in its object file, with that file and
+        line 0.
         """
         return [frame for _, frame in self.stack_frames(number)]
 
     def stack_frames(self, number: int) -> list[tuple[int, callstacks.Frame]]:
-        """The same, each with its kind."""
+        """Returns the frames of `stack`, each with its kind."""
         first, last = np.searchsorted(self.frames["stack"], [number, number + 1])
         return [
             (int(record["kind"]), frame)
@@ -261,16 +265,16 @@ class Process(Events, Spans):
         return callstacks.native(self.path, self.frames, self.strings)
 
     def call(self, index: int) -> str | None:
-        """The name of a driver call by its index in records; None where there was none."""
+        """Returns the name of a driver call by its index in records, None if there was no call."""
         calls: list[str] = self.info.get("calls", [])
         if index < len(calls):
             return calls[index]
         return None if index in (layout.NO_CALL, layout.NO_ID) else f"call {index}"
 
     def kernel(self, function: int) -> str | None:
-        """The mangled name of a kernel by its function; None where there was none.
+        """Returns the mangled name of a kernel by the id of its function, None for NO_ID.
 
-        A launch may be recorded just before its function is.
+        In a running process the record of the function may follow that of its launch.
         """
         if function == layout.NO_ID:
             return None
@@ -280,21 +284,24 @@ class Process(Events, Spans):
         return self.strings.get(int(self.functions["name"][at]))
 
     def params(self, event: Any) -> bytes:
-        """The parameters of a launch (a tt_event) as its kernel sees them, b"" where they were
-        not recorded. Raises FormatError where they are not in params.bin as they were.
+        """Returns the parameters of a launch (a tt_event) as bytes, b"" if they were not recorded.
+
+        Raises FormatError if params.bin does not have them.
         """
         what = f"the parameters of launch {int(event['seq'])}"
         return self._params.piece(int(event["params"]), int(event["params_size"]), what)
 
     def check_files(self) -> None:
-        """Raises FormatError where a record file is not as the process said in the end. Reads all
-        of each.
+        """Raises FormatError if a record file is not as the process said at its end. Reads all of
+        each.
         """
         self._folder.check()
 
     @property
     def torn(self) -> bool:
-        """Whether files end in what no epoch committed: the process was killed, or still runs."""
+        """Whether files end in records that no epoch committed: the process was killed or
+        still runs.
+        """
         if self._epochs_file is not None and self._epochs_file.torn:
             return True
         for kind in ("digests", "blocks"):

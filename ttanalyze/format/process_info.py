@@ -1,4 +1,4 @@
-"""The members of process.json, and of the processes in run.json."""
+"""process.json, and the processes in run.json."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ttanalyze.format.files import ExpectedFile, RecordFile, expect, expect_list
 
 
 class ProcessInfo:
-    """What a process said of itself. info: its process.json. path: its folder."""
+    """The contents of process.json. path: the folder of the process."""
 
     path: Path
     info: dict[str, Any]
     _files: dict[str, RecordFile | None]
 
     def cut_short(self, name: str, what: str) -> FormatError:
-        """The error for a file that lacks records at its end."""
+        """Returns the error for a file that lacks records at its end."""
         file = self._files.get(name)
         end = 0 if file is None else file.offset_of(file.count)
         return FormatError(self.path / name, end, f"cut short: {what}")
 
     @property
     def status(self) -> str:
-        """running, complete, failed or signal, as the process last said."""
+        """ "running", "complete", "failed" or "signal", as the process said last."""
         return str(self.info.get("status", "running"))
 
     @property
     def failure(self) -> str | None:
-        """Why the recording ended before the process did; None where it did not, or still runs."""
+        """Why the recording ended before the process did, None if it did not."""
         if self.status == "running" or self.status in statuses.WITH_THE_PROCESS:
             return None
         reason = self.info.get("reason") or "no reason given"
@@ -39,7 +39,7 @@ class ProcessInfo:
 
     @property
     def digests_only(self) -> str | None:
-        """Since when epochs have no contents, and why; None where they all may have some."""
+        """Since when epochs have no contents, and why. None if all may have some."""
         only = self.info.get("digests_only")
         if not only:
             return None
@@ -49,22 +49,22 @@ class ProcessInfo:
 
     @property
     def without_contents(self) -> bool:
-        """Whether no contents were stored, as was asked for."""
+        """Whether contents were not stored, by an option."""
         return bool(self.info.get("options", {}).get("TT_CONTENTS") == "none")
 
     @property
     def without_events(self) -> bool:
-        """Whether no calls were recorded, as was asked for."""
+        """Whether calls were not recorded, by an option."""
         return bool(self.info.get("options", {}).get("TT_EVENTS") == "0")
 
     @property
     def ended(self) -> bool:
-        """Whether the process came to say how its files end."""
+        """Whether the process wrote how its files end."""
         return bool(self.info.get("files"))
 
 
 def endings(info: dict[str, Any]) -> dict[str, ExpectedFile]:
-    """How files end, by name, as process.json says, which passed its checks."""
+    """Returns size and check of each file by name, from a checked process.json."""
     return {
         name: ExpectedFile(file["size"], int(file["check"], 16) if file.get("check") else None)
         for name, file in info.get("files", {}).items()
@@ -72,7 +72,7 @@ def endings(info: dict[str, Any]) -> dict[str, ExpectedFile]:
 
 
 def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
-    """Raises FormatError where a process object's members aren't of the types they must have."""
+    """Raises FormatError if members of a process object have a wrong type."""
     expect(path, where, info, process=int, pid=int, cwd=str, status=str, driver_version=int)
     expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
     expect(path, where, info, deterministic=bool, ended_ns=(int, None), reason=(str, None))

@@ -1,9 +1,8 @@
-"""Region digests computed anew from the stored contents, epoch after epoch.
+"""Computes region digests from the stored contents, epoch by epoch.
 
-Every stored content is read and hashed once, however many epochs refer to it, and a region's
-digest is computed again only where one of its blocks changed. Works through the run in
-batches of epochs; memory is bounded by a batch, 8 bytes per block of every region, and 16 bytes
-per stored content.
+Each stored content is read and hashed once, and the digest of a region is computed again only if
+one of its blocks changed. Memory is bounded by a batch of epochs, 8 bytes per block of every
+region, and 16 bytes per stored content.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Damage:
-    """A block whose stored contents do not have the digest that was recorded for them."""
+    """A block whose stored contents do not have their recorded digest."""
 
     epoch: int
     region: int
@@ -40,7 +39,7 @@ class Damage:
 
 
 class Changes(NamedTuple):
-    """Regions' digests from epochs on, one row each. known: whether there is one."""
+    """Digests of regions from epochs on, one row each. known: whether there is one."""
 
     region: Array
     epoch: Array
@@ -50,9 +49,9 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What epochs begin to end - 1 come to. One row per recorded region digest.
+    """The digests of epochs begin to end - 1, one row per recorded region digest.
 
-    digest: computed from the stored contents where `stored`, else as recorded.
+    digest: computed from the stored contents if `stored`, else as recorded.
     """
 
     begin: int
@@ -66,17 +65,16 @@ class Batch:
 
 
 class Contents:
-    """The digests of a segment's contents, by place: where they are and how long.
+    """The digests of the contents in a segment, by place (offset and length).
 
-    Kept as sorted runs, each longer than the next, so that neither a look-up nor what is added
-    takes longer for all that there is already.
+    They are kept as sorted runs, each longer than the next, so look-ups and insertions stay fast.
     """
 
     def __init__(self) -> None:
         self.runs: list[tuple[Array, Array]] = []
 
     def find(self, places: Array) -> tuple[Array, Array]:
-        """For each place the digest, and whether it is known."""
+        """Returns the digest at each place, and whether it is known."""
         digests, known = np.zeros(len(places), "u8"), np.zeros(len(places), bool)
         for keys, values in self.runs:
             at = np.searchsorted(keys, places)
@@ -87,7 +85,7 @@ class Contents:
         return digests, known
 
     def add(self, places: Array, digests: Array) -> None:
-        """Places ascending, at least one, none of them known."""
+        """Adds digests at new, ascending places; there is at least one."""
         while self.runs and len(self.runs[-1][0]) <= len(places):
             keys, values = self.runs.pop()
             places, digests = np.concatenate([keys, places]), np.concatenate([values, digests])
@@ -97,7 +95,7 @@ class Contents:
 
 
 class Recompute:
-    """The pass over one process's epochs first to last, of all regions or of those wanted."""
+    """The pass over epochs first to last of one process, for all or some regions."""
 
     def __init__(self, process: Process, first: int, last: int, wanted: Array | None) -> None:
         self.process = process
@@ -112,7 +110,9 @@ class Recompute:
         self._digests: dict[int, int] = {}
 
     def batches(self, progress: Callable[[int], None] | None = None) -> Iterator[Batch]:
-        """In order. Those before `first` only lead up to it. progress gets the epochs done."""
+        """Yields batches in order. Those before `first` only prepare it. progress: called with the
+        number of finished epochs.
+        """
         at = restart(self.process, self.first)
         while at <= self.last:
             end = self._batch_end(at)
@@ -122,7 +122,9 @@ class Recompute:
             at = end
 
     def _batch_end(self, at: int) -> int:
-        """Up to BATCH_BLOCKS records, at least one epoch, [.., first) by itself."""
+        """Returns the end of a batch: at least one epoch, at most BATCH_BLOCKS records, not across
+        `first`.
+        """
         epochs = self.process.epochs
         limit = min(self.last + 1 if at >= self.first else self.first, at + BATCH_EPOCHS)
         ends = epochs["blocks_first"][at:limit] + epochs["blocks_count"][at:limit]
@@ -154,7 +156,7 @@ class Recompute:
         )
 
     def _wanted(self, kind: str, begin: int, end: int) -> tuple[Array, Array]:
-        """The records of these epochs that are wanted, and the epoch of each."""
+        """Returns the wanted records of these epochs, and the epoch of each."""
         get = self.process.digests if kind == "digests" else self.process.blocks
         records, epochs = get(begin, end), self.process.epoch_of(kind, begin, end)
         if self.wanted is None:
@@ -165,7 +167,9 @@ class Recompute:
     # ---- contents ----
 
     def _hash(self, blocks: Array) -> tuple[Array, Array]:
-        """The digest of each record's stored contents, and whether they are still there."""
+        """Returns the digest of the stored contents of each record, and whether they still
+        exist.
+        """
         found = blocks["digest"].copy()
         there = np.isin(blocks["segment"], list(self.process.segments))
         rows = np.flatnonzero(there)
@@ -189,7 +193,7 @@ class Recompute:
         return found, there
 
     def _read(self, segment: int, places: Array) -> Array:
-        """The digests of contents, places ascending; neighbours are read together."""
+        """Returns the digests of contents at ascending places. Neighbours are read together."""
         place = places.astype("i8")
         offsets = place >> 17
         ends = np.maximum.accumulate(offsets + (place & 0x1FFFF))
@@ -232,7 +236,7 @@ class Recompute:
         found: Array,
         there: Array,
     ) -> Changes:
-        """Where regions' digests may have changed."""
+        """Returns the rows at which digests of regions may have changed."""
         regions = self.process.regions
         rows = regions.rows(blocks["region"])
         place = (block_epochs - np.uint32(begin)).astype("u8") * np.uint64(len(regions))
@@ -284,7 +288,7 @@ class Recompute:
         return Changes(region, epoch, values, known)
 
     def _take(self, region: int, block: Array, digest: Array) -> None:
-        """A region's blocks have new digests."""
+        """Takes new digests of a region's blocks."""
         state = self._states.get(region)
         if state is None:
             row = self.process.regions.rows(np.array([region]))
@@ -297,12 +301,14 @@ class Recompute:
             self._digests[region] = xxhash.xxh3_64_intdigest(state.data)
 
     def _forget(self, region: int) -> None:
-        """Contents changed that are not stored: unknown until all blocks are listed again."""
+        """Forgets a region whose new contents are not stored, until all its blocks are listed
+        again.
+        """
         self._states.pop(region, None)
         self._digests.pop(region, None)
 
     def _forget_dead(self, end: int) -> None:
-        """No later epoch has them; without this, each batch would take longer than the last."""
+        """Drops dead regions. Otherwise each batch would take longer than the last."""
         known = np.fromiter(self._digests, "u4", len(self._digests))
         rows = self.process.regions.rows(known)
         for region in known[self.process.regions.died[rows] <= end].tolist():
@@ -310,7 +316,9 @@ class Recompute:
 
 
 def restart(process: Process, epoch: int) -> int:
-    """Where to begin for the state at `epoch`: the earliest of the contexts' last full epochs."""
+    """Returns the epoch to begin at for the state at `epoch`: the earliest of the last full epochs
+    of the contexts.
+    """
     epochs = process.epochs[: epoch + 1]
     contexts = epochs["context"]
     unusable = layout.DROPPED | layout.REFUSED
@@ -323,7 +331,7 @@ def restart(process: Process, epoch: int) -> int:
 
 
 def _digests_of(found: Array, starts: Array, stops: Array) -> Array:
-    """The digests of regions whose blocks have found[start:stop]."""
+    """Returns the digests of regions whose blocks have found[start:stop]."""
     words = digests_of_words(found[starts])
     several = np.flatnonzero(stops - starts > 1)
     raw = found.astype("<u8").tobytes()  # whose pieces are mostly small: views would cost more
@@ -334,7 +342,9 @@ def _digests_of(found: Array, starts: Array, stops: Array) -> Array:
 
 
 def _repeated(row: Array, block: Array, place: Array, digest: Array) -> Array:
-    """Records whose block had the same digest in its record before; place: ascends by epoch."""
+    """Returns the records whose block had the same digest in its previous record. place: ascends by
+    epoch.
+    """
     order = np.lexsort((place, block, row))
     same = np.zeros(len(order), bool)
     now, before = order[1:], order[:-1]
@@ -346,7 +356,8 @@ def _repeated(row: Array, block: Array, place: Array, digest: Array) -> Array:
 def _carried_on(
     begin: int, digests: Array, epochs: Array, changes: Changes, before: dict[int, int]
 ) -> tuple[Array, Array]:
-    """For each digest record, the last digest computed of its region, and whether there is one.
+    """Returns for each digest record the last computed digest of its region, and whether there is
+    one.
 
     epochs: of the records. before: the digests that were known when the batch began.
     """

@@ -1,4 +1,4 @@
-"""The lives of regions, put together from their births, deaths and labels."""
+"""The lives of regions, from their births, deaths and labels in regions.bin."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ttanalyze.format.layout import Array
 
 
 class Regions:
-    """One row per region, ids ascending.
+    """The regions of a process, one row each, by id.
 
-    birth: the tt_region records of birth; id, size, flags: their members. born, died: the epochs
-    [born, died) it may appear in, died NO_EPOCH while it lives; death_seq, death_ns, death_call:
-    of the call that ended it. label: a string offset or NO_ID. blocks: how many it has.
+    birth: the tt_region records of birth. id, size, flags: their members. born, died: the region
+    may appear in the epochs [born, died); died is NO_EPOCH while it lives. death_seq, death_ns,
+    death_call: of the call that freed it. label: an offset in strings.bin or NO_ID. blocks: the
+    number of its blocks.
     """
 
     def __init__(self, file: RecordFile | None, records: Array) -> None:
@@ -49,7 +50,7 @@ class Regions:
 
     @functools.cached_property
     def changes(self) -> Array:
-        """Births and deaths by their calls, of one call deaths first: seq, birth, row."""
+        """Births and deaths by call: seq, birth, row. Deaths of a call come first."""
         died = np.flatnonzero(self.death_seq)
         out = np.zeros(len(self) + len(died), [("seq", "u8"), ("birth", "?"), ("row", "i8")])
         out["seq"] = np.concatenate([self.birth["seq"], self.death_seq[died]])
@@ -67,7 +68,7 @@ class Regions:
         _refuse(file, np.isin(np.arange(len(records)), again), "id", "born a second time")
 
     def _rows_of(self, file: RecordFile, records: Array, op: int) -> tuple[Array, Array]:
-        """The records with this op, and the rows of their regions."""
+        """Returns the records with this op, and the rows of their regions."""
         at = np.flatnonzero(records["op"] == op)
         rows = self.rows(records["id"][at])
         if (rows < 0).any():
@@ -90,7 +91,7 @@ class Regions:
         self.death_call[rows] = records["call"][at]
 
     def rows(self, ids: Array) -> Array:
-        """Row numbers of region ids, -1 where there is no such region."""
+        """Returns the row of each region id, -1 if it does not exist."""
         if not len(self.id):
             return np.full(len(ids), -1, "i8")
         rows = np.minimum(np.searchsorted(self.id, ids), len(self.id) - 1).astype("i8")

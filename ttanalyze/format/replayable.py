@@ -1,4 +1,4 @@
-"""Launches that were recorded so that they can be run again, and what was in force for them."""
+"""Replayable launches and the settings that applied to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ttanalyze.format.params import HEAD, UNIT, Params
 
 
 def read(folder: Folder) -> Array:
-    """The tt_launch records of a process, by seq; none where there are none."""
+    """Returns the tt_launch records of a process by seq."""
     file = folder.open("launches.bin")
     if file is None:
         return np.empty(0, layout.LAUNCH)
@@ -28,7 +28,7 @@ def read(folder: Folder) -> Array:
 
 
 def last_of_each(file: RecordFile, records: Array) -> Array:
-    """tt_module records by id, of each the last one in the order of the file."""
+    """Returns the last tt_module record of each id, by id."""
     check_values(file, records, "kind", list(layout.enum("module_kind").values()))
     check_values(file, records, "missing", list(layout.enum("missing").values()))
     order = np.argsort(records["id"], kind="stable")
@@ -38,23 +38,23 @@ def last_of_each(file: RecordFile, records: Array) -> Array:
 
 
 class ParamRecords:
-    """What records of launches and modules refer to in params.bin."""
+    """Records in params.bin that launches and modules refer to."""
 
     def __init__(self, params: Params) -> None:
         self._params = params
 
     def settings(self, record: Any) -> Array:
-        """The tt_setting records of a launch (tt_launch) or of a module's loading (tt_module)."""
+        """Returns the tt_setting records of a launch (tt_launch) or a module (tt_module)."""
         out = self._records(record["settings"], record["setting_count"], layout.SETTING)
         return self._known(record["settings"], out, "what", "setting_kind")
 
     def attributes(self, record: Any) -> Array:
-        """The attributes that the program gave a launch: tt_launch_attribute records."""
+        """Returns the attributes of a launch: tt_launch_attribute records."""
         place, count = record["attributes"], record["attribute_count"]
         return self._records(place, count, layout.LAUNCH_ATTRIBUTE)
 
     def views(self, record: Any) -> Array:
-        """Textures and surfaces that a launch may use: tt_view records."""
+        """Returns the textures and surfaces that a launch may use: tt_view records."""
         out = self._records(record["views"], record["view_count"], layout.VIEW)
         return self._known(record["views"], out, "kind", "view_kind")
 

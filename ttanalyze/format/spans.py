@@ -1,4 +1,4 @@
-"""The digests and blocks of epochs: digests.bin and blocks.bin, checked as they are read."""
+"""digests.bin and blocks.bin: the digests and blocks of epochs, checked while they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
 
 class Spans(ProcessInfo):
-    """What a process offers of the records that epochs span."""
+    """The part of Process that reads digests and blocks."""
 
     epochs: Array
     segments: dict[int, RecordFile]
@@ -27,12 +27,12 @@ class Spans(ProcessInfo):
 
     @functools.cached_property
     def regions(self) -> Regions:
-        """Every region, by id."""
+        """All regions by id."""
         file = self._files["regions.bin"]
         return Regions(file, read_checked(file) if file else np.empty(0, layout.REGION))
 
     def _check_spans(self, file: RecordFile, epochs: Array, kind: str) -> None:
-        """Spans follow one another without gaps and end within their file."""
+        """Checks that spans have no gaps and end within their file."""
         first, count = epochs[f"{kind}_first"], epochs[f"{kind}_count"]
         spanned = self._files[f"{kind}.bin"]
         room = np.uint64(spanned.count if spanned else 0)
@@ -60,24 +60,28 @@ class Spans(ProcessInfo):
         return file.map() if file else np.empty(0, layout.BLOCK)
 
     def release(self) -> None:
-        """Unmaps what was mapped; it is mapped again when it is asked for."""
+        """Unmaps the files. They are mapped again at their next use."""
         for name in ("_digest_records", "_block_records"):
             self.__dict__.pop(name, None)
 
     def span_bounds(self, kind: str, first: int, last: int) -> tuple[int, int]:
-        """Record indices [begin, end) of the "digests" or "blocks" of epochs first to last - 1."""
+        """Returns the record indices [begin, end) of the "digests" or "blocks" of epochs first to
+        last - 1.
+        """
         if first >= last:
             return 0, 0
         begin, end = self.epochs[first], self.epochs[last - 1]
         return int(begin[f"{kind}_first"]), int(end[f"{kind}_first"]) + int(end[f"{kind}_count"])
 
     def epoch_of(self, kind: str, first: int, last: int) -> Array:
-        """For each record of span_bounds(kind, first, last): the epoch it belongs to."""
+        """Returns the epoch of each record of span_bounds(kind, first, last)."""
         counts = self.epochs[f"{kind}_count"][first:last].astype("i8")
         return np.repeat(np.arange(first, last, dtype="u4"), counts)
 
     def digests(self, first: int, last: int) -> Array:
-        """tt_digest records of epochs first to last - 1, checked. One contiguous array."""
+        """Returns the checked tt_digest records of epochs first to last - 1 as one contiguous
+        array.
+        """
         begin, end = self.span_bounds("digests", first, last)
         records = self._digest_records[begin:end]
         if not self._digests_good[first:last].all():
@@ -86,7 +90,9 @@ class Spans(ProcessInfo):
         return records
 
     def blocks(self, first: int, last: int) -> Array:
-        """tt_block records of epochs first to last - 1, checked. One contiguous array."""
+        """Returns the checked tt_block records of epochs first to last - 1 as one contiguous
+        array.
+        """
         begin, end = self.span_bounds("blocks", first, last)
         records = self._block_records[begin:end]
         if not self._blocks_good[first:last].all():
@@ -126,7 +132,7 @@ class Spans(ProcessInfo):
         self._check_places(file, begin, records, self.epochs["segment"][epochs])
 
     def _check_sums(self, kind: str, first: int, last: int, records: Array) -> None:
-        """Each epoch's span is the one that its record was made for."""
+        """Checks the span of each epoch against the checksum in the epoch's record."""
         raw = np.ascontiguousarray(records).view("u1").data
         begin, _ = self.span_bounds(kind, first, last)
         for i in np.flatnonzero(self.epochs[f"{kind}_count"][first:last]).tolist():
@@ -138,7 +144,9 @@ class Spans(ProcessInfo):
                 raise self._span_file(kind).error(int(epoch[f"{kind}_first"]), None, reason)
 
     def _check_regions(self, file: RecordFile, begin: int, records: Array, epochs: Array) -> Array:
-        """All records are of captured regions in their lives; gives the regions' rows."""
+        """Checks that all records belong to live captured regions, and returns the rows of
+        these.
+        """
         regions = self.regions
         rows = regions.rows(records["region"])
         require(file, rows >= 0, "region", "no such region", begin)
@@ -151,7 +159,7 @@ class Spans(ProcessInfo):
     def _check_once(
         self, file: RecordFile, begin: int, epochs: Array, rows: Array, sub: Array | int = 0
     ) -> None:
-        """No two records agree in epoch, region and sub, which is below 2**32."""
+        """Checks that no two records agree in epoch, region and sub, which is below 2**32."""
         group = (epochs - epochs[0]).astype("u8") * np.uint64(len(self.regions)) + rows.astype("u8")
         if group.max() >= 1 << 32:
             group = np.unique(group, return_inverse=True)[1].astype("u8")
@@ -165,8 +173,10 @@ class Spans(ProcessInfo):
             raise file.error(begin + at, None, "listed twice in one epoch")
 
     def _check_places(self, file: RecordFile, begin: int, records: Array, bases: Array) -> None:
-        """Contents lie within the epoch's data files; of a segment that was removed nothing can be
-        said. bases: each record's epoch's segment, whose first file stays as long as the others.
+        """Checks that contents lie within the data files of their epoch, unless the segment was
+        removed.
+
+        bases: the segment of each record's epoch, whose first file stays as long as the others.
         """
         offsets, lengths = records["offset"], records["length"].astype("u8")
         # Below its base a file's number wraps around.
@@ -190,7 +200,7 @@ class Spans(ProcessInfo):
     def _require_in(
         file: RecordFile, good: Array, segments: Array, field: str, reason: str, begin: int
     ) -> None:
-        """require, with the name of the first bad one's data file in the reason."""
+        """Does what `require` does, with the name of the first bad data file in the reason."""
         if not good.all():
             name = data_name(int(segments[good.argmin()]))
             require(file, good, field, reason.format(name), begin)

@@ -1,4 +1,4 @@
-"""How the recording of a process ended: `status` of process.json."""
+"""How the recording of a process ended: the values of `status` in process.json."""
 
 from __future__ import annotations
 

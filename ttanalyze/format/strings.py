@@ -1,4 +1,4 @@
-"""strings.bin: texts by the offset that records give."""
+"""strings.bin: texts by offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = constant("TT_TEXT_HEAD")  # bytes before a text: its length and its check
 
 
 class Strings:
-    """Texts of one process, each read once. A file that grows is followed."""
+    """The texts of one process. Each is read once. The file may grow meanwhile."""
 
     def __init__(self, folder: Folder) -> None:
         self.path = folder.path / "strings.bin"
@@ -20,7 +20,9 @@ class Strings:
         self._known: dict[int, str] = {}
 
     def get(self, offset: int) -> str | None:
-        """The text at an offset; None for "no text". Raises FormatError where none begins there."""
+        """Returns the text at an offset, None for "no text". Raises FormatError if no text begins
+        there.
+        """
         offset = int(offset)  # columns give fixed-size numbers, which wrap
         if offset == NO_ID:
             return None

@@ -1,7 +1,7 @@
-"""Tables of a run as DataFrames. Every one has a `process` column: N of RUN/pN.
+"""The tables of a run as DataFrames. Each has a column `process`: N of RUN/pN.
 
-Times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes, addresses are the driver's. A text
-that was not recorded is missing; numbers that may be missing are of the nullable Int64.
+Times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes, addresses are the driver's. Texts that
+were not recorded are missing values. Numbers that may be missing have the dtype Int64.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.Data
 
 
 class EventTable:
-    """Makes DataFrames of events, piece by piece, whose categories go on from one to the next."""
+    """Makes DataFrames of events in pieces with shared categories."""
 
     def __init__(self) -> None:
         self._texts = {"call": Texts(Process.call), "kernel": Texts(Process.kernel)}
@@ -175,9 +175,7 @@ class EventTable:
     def frame(
         self, processes: Sequence[Process], records: Sequence[Any], columns: Sequence[str] = ()
     ) -> pd.DataFrame:
-        """The columns, as in events, of some tt_event records of each process, or of arrays by
-        their members.
-        """
+        """Returns columns of tt_event records of each process, or of arrays by member."""
         wanted = columns or list(EVENT_FIELDS)
         made = {c: self._column(c, processes, records) for c in wanted}
         return pd.DataFrame(made, copy=False)
@@ -237,8 +235,9 @@ def activities(processes: Sequence[Process]) -> pd.DataFrame:
 
 
 class ActivityTable:
-    """Makes DataFrames of activities, piece by piece, whose categories go on from one to the next.
-    What an activity does not say of its kernel and stream is looked up in its call.
+    """Makes DataFrames of activities in pieces with shared categories.
+
+    The kernel and the stream of an activity come from its call if its record lacks them.
     """
 
     def __init__(self) -> None:
@@ -250,7 +249,7 @@ class ActivityTable:
         records: Sequence[Array],
         columns: Sequence[str] = ACTIVITY_COLUMNS,
     ) -> pd.DataFrame:
-        """The columns, as in activities, of some tt_activity records of each process, by seq."""
+        """Returns columns of tt_activity records of each process, by seq."""
         made = {c: self._column(c, processes, records) for c in columns}
         return pd.DataFrame(made)
 
@@ -291,7 +290,7 @@ def _kernel_of(process: Process, number: int) -> str | None:
 
 
 def _kernels_of(process: Process, records: Array) -> Array:
-    """Numbers for _kernel_of."""
+    """Returns the numbers that _kernel_of takes."""
     names = records["name"].astype("i8")
     unsaid = (records["kind"] == LAUNCH) & (records["name"] == layout.NO_ID)
     if unsaid.any():
@@ -302,7 +301,7 @@ def _kernels_of(process: Process, records: Array) -> Array:
 
 
 def _streams_of(process: Process, records: Array) -> Array:
-    """0 where none is known."""
+    """Returns the stream of each activity, 0 if unknown."""
     streams = records["stream"].copy()
     unsaid = (streams == 0) & (records["seq"] != 0)
     if unsaid.any():
@@ -312,7 +311,7 @@ def _streams_of(process: Process, records: Array) -> Array:
 
 
 def _calls_of(process: Process, records: Array) -> tuple[Array, Array]:
-    """Calls, one at least, and of each activity, by seq, the row of its call, or -1."""
+    """Returns calls, at least one, and the row of each activity's call or -1."""
     first, last = int(records["seq"][0]), int(records["seq"][-1])
     calls = process.events_between(max(first - 1, 0), last)
     return np.append(calls, np.zeros(1, layout.EVENT)), rows_of(calls["seq"], records["seq"])
@@ -372,7 +371,7 @@ def ranges(processes: Sequence[Process]) -> pd.DataFrame:
 
 
 def annotation_path(process: Process, number: int) -> str | None:
-    """The text of one of Annotations' paths."""
+    """Returns the text of a path of Annotations."""
     return process.annotations.path(number)
 
 
@@ -421,8 +420,10 @@ def functions(processes: Sequence[Process]) -> pd.DataFrame:
 
 
 def checksums(processes: Sequence[Process]) -> Any:
-    """A column for functions(): a checksum of each kernel's code, 16 hexadecimal digits; missing
-    where the code was not saved or can't be read. Reads the images of modules.
+    """Returns the checksum of each kernel of functions(): 16 hexadecimal digits, missing if its
+    code is unknown.
+
+    Reads the images of modules.
     """
     return texts_of(processes, [p.functions["id"] for p in processes], Checksums().get)
 
@@ -480,8 +481,9 @@ def labels(processes: Sequence[Process]) -> pd.DataFrame:
 
 
 def tensors(process: Process, *, epoch: int | None = None, seq: int | None = None) -> pd.DataFrame:
-    """What parts of captured memory are called in an epoch, or after a call: the columns of labels
-    but for epoch and seq. By region and offset.
+    """Returns the named parts of captured memory in an epoch or after a call, by region and offset.
+
+    The columns are those of labels, without epoch and seq.
     """
     found = [np.empty(0, layout.LABEL)]
     for region, parts in process.labels.all_parts(epoch=epoch, seq=seq):

@@ -1,8 +1,8 @@
-"""Which regions epochs left out.
+"""The regions that epochs left out.
 
-An epoch that is flagged `touched`, or was cut inside a graph, read only some regions, and lists
-each that it read. What a region holds in an epoch that left it out is what it held when it was read
-last: kernels may have written to it since, through pointers in memory.
+An epoch with the flag `touched`, or inside a graph, reads only some regions and lists these. For a
+region that it left out, the contents of the last epoch that read it apply. Kernels may have changed
+the region since, through pointers in memory.
 """
 
 from __future__ import annotations
@@ -21,35 +21,37 @@ EPOCH_MASK = np.uint64(0xFFFFFFFF)
 
 
 def keys_of(region: Array, epoch: Array) -> Array:
-    """region << 32 | epoch, which sorts by region and then by epoch."""
+    """Returns region << 32 | epoch, which sorts by region and then by epoch."""
     return np.asarray((region.astype("u8") << EPOCH_BITS) | epoch.astype("u8"))
 
 
 @dataclass(frozen=True)
 class Unread:
-    """Epochs [begin, end) that left a region out, as keys of the region, ascending."""
+    """Ranges of epochs [begin, end) that left a region out, as ascending keys of region and
+    epoch.
+    """
 
     begin: Array
     end: Array
 
     @staticmethod
     def none() -> Unread:
-        """Every epoch read everything."""
+        """Returns an object for epochs that read everything."""
         return Unread(np.empty(0, "u8"), np.empty(0, "u8"))
 
     def holds(self, keys: Array) -> Array:
-        """Whether the epoch of each key left its region out."""
+        """Returns whether the epoch of each key left out the region."""
         row = np.searchsorted(self.begin, keys, "right") - 1
         out: Array = row >= 0
         out[out] = keys[out] < self.end[row[out]]
         return out
 
     def left_out(self, region: int, epoch: int) -> bool:
-        """Whether an epoch left a region out."""
+        """Returns whether an epoch left out a region."""
         return bool(self.holds(keys_of(np.array([region]), np.array([epoch])))[0])
 
     def count(self, first: int, last: int, region: int | None = None) -> int:
-        """How often epochs first to last left a region out, or any."""
+        """Returns how often epochs first to last left out a region, or any region."""
         begin, end = self.begin & EPOCH_MASK, np.minimum(self.end & EPOCH_MASK, np.uint64(last + 1))
         begin = np.maximum(begin, np.uint64(first))
         counted = begin < end
@@ -58,7 +60,7 @@ class Unread:
         return int((end[counted] - begin[counted]).sum())
 
     def joined(self, other: Unread) -> Unread:
-        """What either left out."""
+        """Returns what either of two objects left out."""
         begin, end = (
             np.concatenate([one, two])
             for one, two in ((self.begin, other.begin), (self.end, other.end))
@@ -76,8 +78,10 @@ def find_unread(
     regions: tuple[Array, Array, Array, Array],
     digests: Callable[[], tuple[Array, Array]],
 ) -> Unread:
-    """What the epochs of a process left out. flags, context: by epoch. regions: id, born, died and
-    context of each. digests: gives region and epoch of all; it is asked only where that matters.
+    """Returns what the epochs of a process left out.
+
+    flags, context: by epoch. regions: id, born, died and context of each. digests: returns region
+    and epoch of all digests; it is called only if needed.
     """
     usable = flags & (layout.REFUSED | layout.DROPPED) == 0
     partial = usable & layout.reads_some(flags)
