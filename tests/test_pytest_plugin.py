@@ -459,3 +459,53 @@ def test_installing_is_enough() -> None:
     )
     for option in ("--tt-verify", "--tt-update", "--tt-sim", "--tt-epoch=WHEN", "--tt-keep=DIR"):
         assert option in done.stdout
+
+
+# ---- checks ----
+
+
+def test_each_test_runs_under_checks(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import time
+        import pytest
+        from gpu import fill
+
+        def test_clean():
+            assert fill(1, 2) == 2
+
+        def test_varies():
+            fill(1, time.time_ns() % 1000003)
+
+        def test_fails():
+            assert fill(1) == 2
+
+        def test_without_gpu(tmp_path):
+            pass
+
+        @pytest.mark.skip(reason="not today")
+        def test_skipped():
+            pass
+        """
+    )
+    result = run(suite, "--tt-check", "--tt-check-only", "determinism", "--tt-keep", "kept")
+    result.assert_outcomes(passed=2, failed=2, skipped=1)
+    said = message(result)
+    assert "each test runs alone under check, on the simulator" in said
+    assert "confirmed: fill" in said and "has other parameters: bytes 8 to 11" in said
+    assert "the test itself fails in a run under check" in said
+    assert (suite.path / "kept" / "test_varies" / "check" / "plain" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--tt-check-only", "x"), "--tt-check-only x: unknown check 'x'"),
+        (("--tt-verify",), "--tt-check cannot be combined"),
+    ],
+)
+def test_what_pytest_refuses(suite: pytest.Pytester, options: tuple[str, ...], why: str) -> None:
+    suite.makepyfile("def test_nothing(): pass")
+    result = run(suite, "--tt-check", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert why in result.stderr.str() + message(result)

@@ -34,7 +34,16 @@ NAME = "gpu_determinism"
 RECORDED = {"deterministic": True, "params": True, "cpu_callstack": "auto"}
 CHILD = "import ttanalyze.pytest_plugin as p; raise SystemExit(p.child())"
 # What must not be the same in the process of a test as in ours.
-OFF = ("tt_verify", "tt_update", "lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip")
+OFF = (
+    "tt_verify",
+    "tt_update",
+    "tt_check",
+    "lf",
+    "failedfirst",
+    "newfirst",
+    "stepwise",
+    "stepwise_skip",
+)
 CHILD_OPTIONS: dict[str, Any] = {
     **dict.fromkeys((*OFF, "usepdb", "trace"), False),
     **dict.fromkeys(("numprocesses", "xmlpath", "deselect", "pastebin", "log_file")),
@@ -58,6 +67,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="the same, and write the golden manifests that later runs are compared with",
     )
+    group.addoption(
+        "--tt-check",
+        action="store_true",
+        help="run each test alone under ttanalyze check; fail where a check finds a fault",
+    )
+    group.addoption(
+        "--tt-check-only", metavar="CHECKS", help="with --tt-check: these checks, by commas"
+    )
     group.addoption("--tt-sim", action="store_true", help="record on the simulator, without a GPU")
     group.addoption(
         "--tt-epoch",
@@ -75,21 +92,30 @@ def pytest_configure(config: pytest.Config) -> None:
         "memory whenever it runs",
     )
 
+    if config.option.tt_check and _wanted(config):
+        raise pytest.UsageError("--tt-check cannot be combined with --tt-verify or --tt-update")
+
 
 def _wanted(config: pytest.Config) -> bool:
     return bool(config.option.tt_verify or config.option.tt_update)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
+    where = "on the simulator" if config.option.tt_sim else "on the GPU"
+    if config.option.tt_check:
+        return f"ttanalyze: each test runs alone under check, {where}"
     if not _wanted(config):
         return None
-    where = "on the simulator" if config.option.tt_sim else "on the GPU"
     return f"ttanalyze: tests marked {NAME} run twice, {where}"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Replaces the tests that are to be recorded."""
+    if config.option.tt_check:
+        from ttanalyze.integrations.pytest_check import replace_tests
+
+        replace_tests(config, items)
     if not _wanted(config):
         return
     for i, item in enumerate(items):
@@ -132,7 +158,7 @@ def _recording() -> Recording:
     return Recording(hasattr(ctypes.CDLL(None), "tt_epoch"))
 
 
-class _DifferentError(Exception):
+class DifferentError(Exception):
     """Why a test fails, in words that are shown as they are."""
 
 
@@ -151,24 +177,29 @@ class RecordedItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from ttanalyze.errors import Error
 
-        if isinstance(excinfo.value, (_DifferentError, Error)):
+        if isinstance(excinfo.value, (DifferentError, Error)):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def runtest(self) -> None:
-        keep = self.config.option.tt_keep
-        with contextlib.ExitStack() as stack:
-            if keep:
-                folder = self.config.invocation_params.dir / keep / self._file_name()
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True)
-            else:
-                made = tempfile.TemporaryDirectory(prefix="ttanalyze-pytest-")
-                folder = Path(stack.enter_context(made))
+        with self._folder() as folder:
             first = self._run(folder / "first", "its first run")
             second = self._run(folder / "second", "its second run")
             self._compare(first, second, "two runs of the test leave different GPU memory", folder)
             self._golden(first, folder)
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """An empty folder for runs, which --tt-keep keeps."""
+        keep = self.config.option.tt_keep
+        if not keep:
+            with tempfile.TemporaryDirectory(prefix="ttanalyze-pytest-") as name:
+                yield Path(name)
+            return
+        folder = self.config.invocation_params.dir / keep / self._file_name()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        yield folder
 
     # ---- running ----
 
@@ -197,19 +228,19 @@ class RecordedItem(pytest.Item):
             raise KeyboardInterrupt
         self._judge(reports, done.returncode, which)
         if not (out / "run.json").exists() and not (out / "p0").exists():
-            raise _DifferentError("nothing was recorded: the test made no CUDA context current")
+            raise DifferentError("nothing was recorded: the test made no CUDA context current")
         return out
 
     def _judge(self, reports: list[dict[str, Any]], status: int, which: str) -> None:
         for report in reports:
             if report["outcome"] == "failed" or report["xfailed"]:
                 head = f"the test itself fails in {which} ({report['when']})"
-                raise _DifferentError(f"{head}:\n\n{report['text']}")
+                raise DifferentError(f"{head}:\n\n{report['text']}")
             if report["outcome"] == "skipped":
                 pytest.skip(report["text"])
         if status:
             ending = f"signal {-status}" if status < 0 else f"status {status}"
-            raise _DifferentError(f"the test's process ended with {ending}, in {which}")
+            raise DifferentError(f"the test's process ended with {ending}, in {which}")
 
     def _order(self, scratch: Path, told: Path) -> dict[str, Any]:
         """What the process of a test must know."""
@@ -232,6 +263,12 @@ class RecordedItem(pytest.Item):
             "told": str(told),
         }
 
+    def _epoch(self) -> str:
+        """When epochs are cut."""
+        marker = self.get_closest_marker(NAME)
+        chosen = marker.kwargs.get("epoch") if marker else None
+        return str(chosen or self.config.option.tt_epoch)
+
     @contextlib.contextmanager
     def _environment(self, out: Path) -> Iterator[dict[str, str]]:
         """The environment of a process that is recorded."""
@@ -243,9 +280,7 @@ class RecordedItem(pytest.Item):
         sim = self.config.option.tt_sim
         if not sim and not driver_loads():
             raise Error("no GPU driver (libcuda.so.1) here; add --tt-sim for the simulator")
-        marker = self.get_closest_marker(NAME)
-        chosen = marker.kwargs.get("epoch") if marker else None
-        given = {"epoch": chosen or self.config.option.tt_epoch, **RECORDED}
+        given = {"epoch": self._epoch(), **RECORDED}
         simulator = str(libraries.simulator()) if sim else None
         with contextlib.ExitStack() as stack:
             environment = launch_environment(
@@ -271,7 +306,7 @@ class RecordedItem(pytest.Item):
             hint = f"The runs are in {folder}; examine them with ttanalyze diff or ttanalyze tui."
         else:
             hint = "To examine the runs, keep them with --tt-keep DIR."
-        raise _DifferentError(f"{what}\n\n{diff_text(report)}\n\n{hint}")
+        raise DifferentError(f"{what}\n\n{diff_text(report)}\n\n{hint}")
 
     def _golden(self, run: Path, folder: Path) -> None:
         """Compares with the golden manifest, or writes it."""
