@@ -30,6 +30,7 @@ from ttanalyze.core.event_columns import (
     waits,
 )
 from ttanalyze.format import event_kinds, graph_tables, layout, tables
+from ttanalyze.format.activity_table import ACTIVITY_COLUMNS, ActivityTable
 from ttanalyze.format.columns import Texts, categories, string_of
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.history import batches
@@ -225,7 +226,7 @@ def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
 
 @dataclass
 class _ActivityPiece:
-    table: tables.ActivityTable
+    table: ActivityTable
     process: Process
     records: Array
 
@@ -254,7 +255,7 @@ def _as_in_the_source(kernels: Any, short: bool) -> Any:
 def _activities(
     run: Run, columns: Sequence[str], ordered: bool, progress: Progress
 ) -> Iterator[Piece]:
-    common = tables.ActivityTable()
+    common = ActivityTable()
     total, done = sum(len(p.activities) for p in run.processes) if progress else 0, 0
     for process in run.processes:
         for records in process.activities.by_seq(PIECE):
@@ -409,7 +410,7 @@ TABLES = {
         ("process", "seq"),
     ),
     "activities": _table(
-        " ".join(tables.ACTIVITY_COLUMNS),
+        " ".join(ACTIVITY_COLUMNS),
         KERNEL,
         "seq kind short context stream bytes begin_ns gpu_time wait_time",
         _activities,
