@@ -47,7 +47,7 @@ def two_sequences(random: np.random.Generator) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_as_much_corresponds_as_can(seed: int) -> None:
+def test_alignment_is_longest(seed: int) -> None:
     random = np.random.default_rng(seed)
     for _ in range(300):
         a, b = two_sequences(random)
@@ -62,7 +62,7 @@ def test_as_much_corresponds_as_can(seed: int) -> None:
     [(0, 1000, 8, 6), (0, 3, 8, 6), (0, 0, 8, 6), (30, 0, 16, 12), (0, 0, 2, 1)],
     ids=["few edits", "up to three", "never exact", "small boxes", "narrow window"],
 )
-def test_the_ways_for_long_sequences_are_right_too(
+def test_long_sequence_algorithms_are_correct(
     monkeypatch: pytest.MonkeyPatch, cells: int, edits: int, window: int, kept: int
 ) -> None:
     monkeypatch.setattr(aligning, "CELLS", cells)
@@ -83,7 +83,7 @@ def test_the_ways_for_long_sequences_are_right_too(
     assert exact == 600 or edits < 1000
 
 
-def test_nothing_and_nothing_in_common() -> None:
+def test_empty_and_disjoint_sequences() -> None:
     none, some = np.empty(0, "i8"), np.arange(5)
     for a, b in [(none, none), (none, some), (some, none), (some, some + 10)]:
         found = align((a, b))
@@ -91,7 +91,7 @@ def test_nothing_and_nothing_in_common() -> None:
         assert found.exact
 
 
-def test_a_further_level_fills_the_gaps() -> None:
+def test_next_level_fills_gaps() -> None:
     """Items that are only alike correspond between those that are the same."""
     a = np.array([1, 20, 3, 40, 5, 6])
     b = np.array([1, 21, 3, 5, 60, 6])

@@ -90,13 +90,15 @@ def test_ranges_have_paths_levels_and_times(talker: Talker, run_path: Path) -> N
         (0, 5, None),
     ],
 )
-def test_payloads(kind: int, bits: int, number: Any, talker: Talker, run_path: Path) -> None:
+def test_ranges_have_payloads(
+    kind: int, bits: int, number: Any, talker: Talker, run_path: Path
+) -> None:
     talker.say("mark", "m", bytes=bits, grid=[kind, 0, 0])
     talker.close()
     assert ranges_of(run_path, "payload") == [[number]]
 
 
-def test_a_pop_is_of_its_domain(talker: Talker, run_path: Path) -> None:
+def test_pop_ends_a_range_of_its_own_domain(talker: Talker, run_path: Path) -> None:
     w = talker
     for name, domain in (("a", None), ("b", "D"), ("c", "E"), ("d", "D")):
         w.say("range-push", name, domain)
@@ -115,7 +117,7 @@ def test_a_pop_is_of_its_domain(talker: Talker, run_path: Path) -> None:
     assert found == [["a/b/c"], ["a/b"], ["a/b"], ["b"], [None]]
 
 
-def test_ends_without_a_beginning_are_left_out(talker: Talker, run_path: Path) -> None:
+def test_range_ends_without_a_start_are_ignored(talker: Talker, run_path: Path) -> None:
     w = talker
     w.say("range-pop", "before")
     w.say("range-end", "before", src=4)
@@ -125,14 +127,14 @@ def test_ends_without_a_beginning_are_left_out(talker: Talker, run_path: Path) -
     assert ranges_of(run_path, "path", "end_seq") == [["a", None]]
 
 
-def test_a_run_without_annotations(small: Writer, run_path: Path) -> None:
+def test_run_without_annotations_has_empty_tables(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert len(run.ranges) == 0
     assert query(run, Query(fields=["seq", "range", "annotation", "domain"]))["range"].isna().all()
     assert run.processes[0].annotations.threads == {}
 
 
-def test_names(talker: Talker, run_path: Path) -> None:
+def test_streams_and_threads_have_names(talker: Talker, run_path: Path) -> None:
     w = talker
     w.say("name", "old", src=4711, dst=1)
     w.say("name", "loader", src=4712, dst=1)
@@ -161,7 +163,7 @@ def by_hand(process: Any) -> Iterator[tuple[int, str | None]]:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("piece", [7, 1 << 18])
-def test_ranges_of_calls_are_those_of_a_walk(
+def test_ranges_of_calls_equal_a_linear_scan(
     seed: int, piece: int, talker: Talker, run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ttanalyze.core.run_tables.PIECE", piece)
@@ -206,7 +208,7 @@ def test_columns_of_annotations(talker: Talker, run_path: Path, cli: Cli) -> Non
     assert [row["path"] for row in json.loads(table.stdout)] == ["step"]
 
 
-def test_the_time_until_the_next_call_has_ranges_in_it(talker: Talker, run_path: Path) -> None:
+def test_time_until_the_next_call_is_assigned_to_ranges(talker: Talker, run_path: Path) -> None:
     w = talker
     w.event("launch", "cuLaunchKernel", id=0)
     w.say("range-push", "a")
@@ -217,7 +219,7 @@ def test_the_time_until_the_next_call_has_ranges_in_it(talker: Talker, run_path:
 
 
 @pytest.mark.parametrize("what", ["id", "dst"])
-def test_a_message_that_is_not_there(what: str, talker: Talker, run_path: Path, cli: Cli) -> None:
+def test_missing_message_is_an_error(what: str, talker: Talker, run_path: Path, cli: Cli) -> None:
     members: dict[str, Any] = {"dst": NO_ID, what: 77777}
     talker.event("mark", **members)
     talker.close()
@@ -229,7 +231,7 @@ def test_a_message_that_is_not_there(what: str, talker: Talker, run_path: Path, 
         )
 
 
-def test_of_two_processes(run_path: Path) -> None:
+def test_annotations_of_two_processes(run_path: Path) -> None:
     first, second = Talker(run_path), Talker(run_path, 1)
     for w, name in ((first, "a"), (second, "b")):
         w.say("range-push", name)
@@ -241,7 +243,7 @@ def test_of_two_processes(run_path: Path) -> None:
     assert nulls(found) == [[0, "a"], [1, "b"]]
 
 
-def test_calls_on_a_screen(talker: Talker, run_path: Path) -> None:
+def test_browser_shows_ranges_of_calls(talker: Talker, run_path: Path) -> None:
     w = talker
     w.born(0, b"x" * 100)
     w.say("range-push", "step 7 (last)")
@@ -254,7 +256,7 @@ def test_calls_on_a_screen(talker: Talker, run_path: Path) -> None:
     assert shown.epoch_label(0) == "nvtx step 7 (last)"
 
 
-def test_diff_says_in_which_range(run_path: Path, tmp_path: Path, cli: Cli) -> None:
+def test_diff_names_the_range(run_path: Path, tmp_path: Path, cli: Cli) -> None:
     for path, value in ((run_path, b"1"), (tmp_path / "other", b"2")):
         w = Talker(path)
         w.born(0, b"x" * 100)
@@ -283,7 +285,7 @@ def shown(seen: traces.Seen, lane: str) -> list[tuple[str, str, int, int]]:
 
 
 @pytest.mark.parametrize("form", ["chrome", "perfetto"])
-def test_ranges_have_lanes(form: str, talker: Talker, run_path: Path) -> None:
+def test_trace_draws_ranges_in_lanes(form: str, talker: Talker, run_path: Path) -> None:
     w = talker
     w.say("name", "boss", src=4711, dst=1)
     w.say("name", "loads", stream=17, dst=2)
@@ -316,7 +318,7 @@ def test_ranges_have_lanes(form: str, talker: Talker, run_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["chrome", "perfetto"])
-def test_a_window_cuts_ranges_off(form: str, talker: Talker, run_path: Path) -> None:
+def test_trace_window_truncates_ranges(form: str, talker: Talker, run_path: Path) -> None:
     w = talker
     w.say("range-push", "train")
     for step in range(3):
@@ -333,7 +335,7 @@ def test_a_window_cuts_ranges_off(form: str, talker: Talker, run_path: Path) -> 
     assert (ranges[0].begin, ranges[0].end) == (cuts[0], cuts[1])
 
 
-def test_many_ranges_that_overlap(talker: Talker, run_path: Path) -> None:
+def test_many_overlapping_ranges(talker: Talker, run_path: Path) -> None:
     w = talker
     random = np.random.default_rng(5)
     going: list[int] = []
@@ -350,7 +352,7 @@ def test_many_ranges_that_overlap(talker: Talker, run_path: Path) -> None:
 
 @pytest.mark.native
 @pytest.mark.parametrize("form", ["chrome", "perfetto"])
-def test_ranges_of_a_recorded_program(form: str, built: Path, run_path: Path) -> None:
+def test_recorded_program_has_its_ranges(form: str, built: Path, run_path: Path) -> None:
     program = str(support.build_program("shim_nvtx", built))
     words = "push:train cuda thread:3 { use name:worker%d times:20 { push:step%d launch domain:D "
     words += "push:in mark:m pop domain: pop start:s end } }"
@@ -364,7 +366,7 @@ def test_ranges_of_a_recorded_program(form: str, built: Path, run_path: Path) ->
 
 
 @pytest.mark.native
-def test_info_counts_them(built: Path, run_path: Path, cli: Cli) -> None:
+def test_info_counts_annotations(built: Path, run_path: Path, cli: Cli) -> None:
     program = str(support.build_program("shim_nvtx", built))
     words = ["cuda", "push:a", "launch", "pop", "mark:m"]
     done = record([program, *words], support.simulator_environment(), run_path, "--quiet")

@@ -76,7 +76,7 @@ def test_the_page_is_made_from_the_results(results: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_a_part_measured_later_joins_the_others(results: Path, tmp_path: Path) -> None:
+def test_later_measurements_are_added_to_the_results(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     shutil.copy(results, out)
     before = report.read(out)["parts"]
@@ -90,7 +90,7 @@ def test_a_part_measured_later_joins_the_others(results: Path, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_a_part_that_fails_does_not_keep_the_others_back(results: Path, tmp_path: Path) -> None:
+def test_failing_part_does_not_stop_the_others(results: Path, tmp_path: Path) -> None:
     assert results.exists(), "so the programs are built"
     out = tmp_path / "results.json"
     environment = support.bare_environment(PATH=str(tmp_path))  # no gcc, no dd
@@ -111,7 +111,7 @@ def test_unknown_parts_and_files_are_refused(tmp_path: Path) -> None:
         assert done.status == 2 and len(done.stderr.splitlines()) == 1 and name in done.stderr
 
 
-def test_verdicts() -> None:
+def test_results_get_verdicts() -> None:
     rate, cost = (next(t for t in figures.TARGETS if t.name == n) for n in ("snapshot", "delta"))
     assert figures.verdict(rate, Figure("snapshot", 0.9), True) == REACHED
     assert figures.verdict(rate, Figure("snapshot", 0.89), True) == MISSED
@@ -123,7 +123,7 @@ def test_verdicts() -> None:
     )
 
 
-def test_figures_of_the_kernels_are_ratios_to_their_peers() -> None:
+def test_kernel_figures_are_ratios_to_reference_kernels() -> None:
     """From what bench/kernels.cu prints, which runs on GPUs only."""
     ours = {
         "digest_TBps": 4.5,
@@ -161,7 +161,7 @@ def test_whether_the_drain_kept_up_is_read_from_the_run() -> None:
     assert not said["kept_up"] and said["backlog"] > 40 << 20
 
 
-def test_plots_hold_their_points() -> None:
+def test_plots_contain_all_points() -> None:
     points = [(10.0**n, 3.0 * 10.0**n) for n in range(3, 8)]
     svg = plot.line_plot("A <title>", "launches", "time", {"one": points}, True, True)
     root = ElementTree.fromstring(svg)
@@ -174,7 +174,7 @@ def test_plots_hold_their_points() -> None:
     assert "A <title>" in words and "10M" in words and "1 ms" in words
 
 
-def test_a_plot_of_nothing_but_zeroes_is_drawn() -> None:
+def test_plot_of_zeros_is_drawn() -> None:
     for log in (False, True):
         svg = plot.line_plot("t", "x", "y", {"none": [(0.0, 0.0)]}, log, log)
         root = ElementTree.fromstring(svg)

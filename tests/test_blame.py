@@ -56,7 +56,7 @@ def story(path: Path) -> Writer:
 # ---- histories ----
 
 
-def test_the_history_of_an_item(cli: Cli, run_path: Path) -> None:
+def test_blame_lists_the_history_of_an_item(cli: Cli, run_path: Path) -> None:
     story(run_path)
     outcome = cli("blame", run_path, "--region", "weights", "--element", 2, "--dtype", "f32")
     assert outcome.status == 0
@@ -83,7 +83,9 @@ def test_the_history_of_an_item(cli: Cli, run_path: Path) -> None:
         ["-r", "0", "--element", "2"],
     ],
 )
-def test_ways_to_name_a_place(cli: Cli, run_path: Path, place: list[str]) -> None:
+def test_locations_can_be_given_in_several_forms(
+    cli: Cli, run_path: Path, place: list[str]
+) -> None:
     story(run_path)
     found = json.loads(cli("blame", run_path, *place, "--dtype", "f32", "--json").stdout)
     assert (found["region"], found["label"], found["offset"]) == (0, "weights", 8)
@@ -95,7 +97,7 @@ def test_ways_to_name_a_place(cli: Cli, run_path: Path, place: list[str]) -> Non
     assert [c["since"] for c in found["changes"]] == [None, 0, 2]
 
 
-def test_bytes_and_several_items(cli: Cli, run_path: Path) -> None:
+def test_history_of_bytes_and_several_items(cli: Cli, run_path: Path) -> None:
     story(run_path)
     plain = cli("blame", run_path, "-r", "0", "--offset", "8", "--count", "4").stdout
     assert "region 0 'weights', byte 0x8 to 0xb: 3 versions" in plain
@@ -108,7 +110,7 @@ def test_bytes_and_several_items(cli: Cli, run_path: Path) -> None:
     assert "region 0 'weights', 2 f32 items from byte 7: 3 versions" in odd.stdout
 
 
-def test_up_to_an_epoch_and_from_one_on(cli: Cli, run_path: Path) -> None:
+def test_history_is_limited_to_epochs(cli: Cli, run_path: Path) -> None:
     story(run_path)
 
     def epochs(*options: str) -> list[int]:
@@ -126,7 +128,7 @@ def test_up_to_an_epoch_and_from_one_on(cli: Cli, run_path: Path) -> None:
     assert "before these (--limit 0 shows all)" in limited
 
 
-def test_a_whole_region(cli: Cli, run_path: Path) -> None:
+def test_history_of_a_whole_region(cli: Cli, run_path: Path) -> None:
     story(run_path)
     out = cli("blame", run_path, "-r", "weights").stdout
     entries = [line for line in out.splitlines() if line.startswith("epoch")]
@@ -140,7 +142,7 @@ def test_a_whole_region(cli: Cli, run_path: Path) -> None:
     assert "1 version in epochs 0 to 4" in quiet
 
 
-def test_copies_that_miss_the_place_are_no_suspects(cli: Cli, run_path: Path) -> None:
+def test_copies_to_other_offsets_are_no_suspects(cli: Cli, run_path: Path) -> None:
     """Of the copy to offset 4096 the first bytes know nothing, and the other way round."""
     story(run_path)
     command = ("blame", run_path, "-r", "0", "--dtype", "f32", "--json", "--element")
@@ -153,7 +155,7 @@ def test_copies_that_miss_the_place_are_no_suspects(cli: Cli, run_path: Path) ->
     assert "no recorded call can have written it" in shown
 
 
-def test_an_epoch_before_a_kernel_has_not_seen_it(cli: Cli, run_path: Path) -> None:
+def test_epoch_before_a_launch_excludes_the_launch(cli: Cli, run_path: Path) -> None:
     """Its record has the seq of the launch, whose work is in the next epoch."""
     w = Writer(run_path)
     w.function(0, "step")
@@ -177,7 +179,7 @@ def test_an_epoch_before_a_kernel_has_not_seen_it(cli: Cli, run_path: Path) -> N
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_version_of_random_places(run_path: Path, seed: int) -> None:
+def test_history_of_random_locations_is_complete(run_path: Path, seed: int) -> None:
     w = busy_run(run_path, seed)
     process = tt.open(run_path).process(0)
     random = np.random.default_rng(seed)
@@ -197,7 +199,7 @@ def test_every_version_of_random_places(run_path: Path, seed: int) -> None:
             assert blame(target, (10, 30), most=0).count == sum(10 <= e <= 30 for e, _ in wanted)
 
 
-def test_lost_contents_are_said_to_be(cli: Cli, run_path: Path) -> None:
+def test_lost_contents_are_reported(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"a" * 100)
     for number, value in enumerate("abcde"):
@@ -219,7 +221,7 @@ def test_lost_contents_are_said_to_be(cli: Cli, run_path: Path) -> None:
     assert found["changes"][2]["after"] is None
 
 
-def test_contents_that_are_known_again(cli: Cli, run_path: Path) -> None:
+def test_contents_after_a_loss_are_found_again(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(2 * BLOCK_SIZE))
     w.epoch("sync", "full")
@@ -236,9 +238,7 @@ def test_contents_that_are_known_again(cli: Cli, run_path: Path) -> None:
     ]
 
 
-def test_contents_that_did_not_change_after_a_loss_are_known_again(
-    cli: Cli, run_path: Path
-) -> None:
+def test_unchanged_contents_after_a_loss_are_found_again(cli: Cli, run_path: Path) -> None:
     """An epoch tells what one block is after it, and the next full one what the other is."""
     w = Writer(run_path)
     w.born(0, bytes(2 * BLOCK_SIZE))
@@ -254,7 +254,7 @@ def test_contents_that_did_not_change_after_a_loss_are_known_again(
     ]
 
 
-def test_contents_are_known_again_after_removed_data_files(cli: Cli, run_path: Path) -> None:
+def test_contents_after_removed_data_files_are_found_again(cli: Cli, run_path: Path) -> None:
     """Nothing changed in the full epochs, which lists anew what is in removed files otherwise."""
     w = Writer(run_path, segments=True)
     w.born(0, bytes(2 * BLOCK_SIZE), context=1)
@@ -278,7 +278,7 @@ def test_contents_are_known_again_after_removed_data_files(cli: Cli, run_path: P
     assert same == [gone, "epoch 3  sync full: 00 (first contents)"]
 
 
-def test_without_recorded_calls(cli: Cli, run_path: Path) -> None:
+def test_history_without_recorded_calls(cli: Cli, run_path: Path) -> None:
     w = story(run_path)
     path = w.path / "events.bin"
     path.write_bytes(path.read_bytes()[: layout.HEADER_SIZE])
@@ -327,7 +327,7 @@ def test_conditions_on_integers_are_exact(name: str, operator: str, number: str)
     assert not any(wanted) or operator == "!="
 
 
-def test_conditions_on_floats() -> None:
+def test_conditions_on_floats_are_exact() -> None:
     kind = parse("f32")
     raw = np.array([0.1, -0.0, np.nan, np.inf, 3, -np.inf], "f4").view("u1")
 
@@ -366,7 +366,7 @@ def test_conditions_on_floats() -> None:
         ("==1e99999", "f32", "is not a number"),
     ],
 )
-def test_no_conditions(text: str, dtype: str, reason: str) -> None:
+def test_invalid_conditions_are_refused(text: str, dtype: str, reason: str) -> None:
     with pytest.raises(Error, match=re.escape(reason)):
         Condition.parse(text, parse(dtype))
 
@@ -397,7 +397,7 @@ def test_no_conditions(text: str, dtype: str, reason: str) -> None:
     ],
 )
 @pytest.mark.parametrize("batch", [1 << 18, 1])
-def test_watching(
+def test_watch_finds_the_first_epoch_that_meets_a_condition(
     cli: Cli,
     run_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -423,7 +423,7 @@ def test_watching(
 
 
 @pytest.mark.parametrize("most", [4, 1 << 20])
-def test_watching_a_part_piece_by_piece(
+def test_watch_in_pieces_finds_the_first_epoch(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """The first epoch counts, whichever piece it is in, and all items of that epoch."""
@@ -467,7 +467,7 @@ def test_watching_a_part_piece_by_piece(
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 1024])
-def test_watching_many_blocks_at_a_time(
+def test_watch_reads_many_blocks_at_once(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(search, "AT_ONCE", at_once)
@@ -490,7 +490,7 @@ def test_watching_many_blocks_at_a_time(
     assert all(done <= total == 3 for done, total in told)
 
 
-def test_copies_that_miss_the_items_that_were_found_are_no_suspects(run_path: Path) -> None:
+def test_copies_beside_the_found_items_are_no_suspects(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(256))
     w.epoch("sync", "full")
@@ -507,7 +507,7 @@ def test_copies_that_miss_the_items_that_were_found_are_no_suspects(run_path: Pa
     assert [call.seq for call in seen.hits[0].suspects.listed] == [hit]
 
 
-def test_a_sighting_says_what_and_who(cli: Cli, run_path: Path) -> None:
+def test_watch_result_names_values_and_suspects(cli: Cli, run_path: Path) -> None:
     story(run_path)
     out = cli("blame", run_path, "-r", "weights", "--dtype", "f32", "--watch", "nan").stdout
     assert out.splitlines() == [
@@ -533,7 +533,7 @@ def brute(w: Writer, region: int | None, value: float) -> tuple[int, int] | None
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("segments", [False, True])
-def test_watching_finds_what_looking_everywhere_does(
+def test_watch_equals_a_full_scan(
     run_path: Path, seed: int, segments: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "BATCH_RECORDS", 4)
@@ -565,7 +565,7 @@ def test_watching_finds_what_looking_everywhere_does(
                 assert (found and (found.epoch, found.hit_count)) == wanted
 
 
-def test_what_is_clean_is_read_once(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_blocks_are_read_once(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Full epochs list everything again, which costs nothing again."""
     w = Writer(run_path)
     w.born(0, bytes(4 * BLOCK_SIZE))
@@ -603,7 +603,7 @@ def test_removed_and_lost_contents_are_counted(cli: Cli, run_path: Path) -> None
     assert (part.status, "not checked: the contents are gone" in part.stdout) == (1, True)
 
 
-def test_a_place_that_is_all_of_its_region_has_values(cli: Cli, run_path: Path) -> None:
+def test_whole_region_location_has_values(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, f32(1), label="loss")
     w.born(1, b"a", label="flag")
@@ -661,7 +661,7 @@ def changing(path: Path) -> None:
         (None, "4-4", "of epochs 4 to 4 nothing was captured"),
     ],
 )
-def test_what_is_there_is_found_in_the_next_epoch_that_holds_it(
+def test_value_is_found_in_the_next_epoch_with_contents(
     cli: Cli, run_path: Path, place: list[str], region: str | None, epochs: str, epoch: int | str
 ) -> None:
     changing(run_path)
@@ -673,7 +673,7 @@ def test_what_is_there_is_found_in_the_next_epoch_that_holds_it(
         assert json.loads(outcome.stdout)["found"]["epoch"] == epoch
 
 
-def test_where_contents_are_lost_the_rest_is_looked_at(cli: Cli, run_path: Path) -> None:
+def test_watch_skips_lost_contents_only(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"a" * 100)
     w.born(1, b"b" * 100)
@@ -689,7 +689,9 @@ def test_where_contents_are_lost_the_rest_is_looked_at(cli: Cli, run_path: Path)
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_change_behind_the_last_whole_item_is_told(cli: Cli, run_path: Path, named: bool) -> None:
+def test_change_after_the_last_whole_item_is_reported(
+    cli: Cli, run_path: Path, named: bool
+) -> None:
     w = Writer(run_path)
     w.born(0, bytes(7))
     w.name(0, 0, 7, "seven", "f32")
@@ -735,7 +737,9 @@ def test_a_change_behind_the_last_whole_item_is_told(cli: Cli, run_path: Path, n
         (["--watch", "==0", "--count", "3"], "--count: needs --region or --address"),
     ],
 )
-def test_errors(cli: Cli, small: Writer, run_path: Path, options: list[str], reason: str) -> None:
+def test_invalid_arguments_are_errors(
+    cli: Cli, small: Writer, run_path: Path, options: list[str], reason: str
+) -> None:
     outcome = cli("blame", run_path, *options)
     assert outcome.status == 2
     assert outcome.stdout == ""
@@ -743,7 +747,7 @@ def test_errors(cli: Cli, small: Writer, run_path: Path, options: list[str], rea
     assert outcome.stderr.count("\n") == 1
 
 
-def test_labels_and_addresses_that_are_not_alone(cli: Cli, run_path: Path) -> None:
+def test_ambiguous_labels_and_addresses(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     for region in range(3):
         w.born(region, bytes(8), label="twin")
@@ -759,7 +763,9 @@ def test_labels_and_addresses_that_are_not_alone(cli: Cli, run_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["blocks.bin", "digests.bin", "data-00000.bin"])
-def test_damage_is_one_line(cli: Cli, small: Writer, run_path: Path, name: str) -> None:
+def test_damaged_run_gives_a_one_line_error(
+    cli: Cli, small: Writer, run_path: Path, name: str
+) -> None:
     path = small.path / name
     raw = bytearray(path.read_bytes())
     raw[layout.HEADER_SIZE + 3] ^= 1
@@ -778,7 +784,7 @@ def test_damage_is_one_line(cli: Cli, small: Writer, run_path: Path, name: str) 
 # ---- real runs ----
 
 
-def test_who_trained_the_weights(cli: Cli, built: Path, run_path: Path) -> None:
+def test_blame_names_the_training_kernels(cli: Cli, built: Path, run_path: Path) -> None:
     """Every step's change of a weight is blamed on the kernels that are given its region."""
     command = support.command("example-training", built)
     environment = support.recording(support.simulator_environment(), run_path, params="1")
@@ -798,7 +804,7 @@ def test_who_trained_the_weights(cli: Cli, built: Path, run_path: Path) -> None:
     assert cli("blame", run_path, "--dtype", "f32", "--watch", "nan").status == 1
 
 
-def test_when_memory_was_scribbled_over(cli: Cli, built: Path, run_path: Path) -> None:
+def test_blame_names_the_out_of_bounds_write(cli: Cli, built: Path, run_path: Path) -> None:
     """The example that writes past the end of its own buffer: who wrote into the one behind."""
     command = support.command("example-scribble", built)
     environment = support.recording(
@@ -815,7 +821,9 @@ def test_when_memory_was_scribbled_over(cli: Cli, built: Path, run_path: Path) -
         assert found["count"] == len(distinct)
 
 
-def test_the_guides_run(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guide_examples_run(
+    run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its examples of histories and of memory as numbers."""
     story(run_path)
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ def where(said: dict[str, Any]) -> tuple[int, dict[int, list[int]]] | None:
     return said["found"]["epoch"], hits
 
 
-def test_random_bits_are_no_numbers(cli: Cli, run_path: Path) -> None:
+def test_random_bits_are_not_taken_for_numbers(cli: Cli, run_path: Path) -> None:
     """A generator's table has a NaN in every 256 words; the weights get theirs in epoch 3."""
     w = Writer(run_path)
     random = np.random.default_rng(3)
@@ -66,7 +66,7 @@ def test_random_bits_are_no_numbers(cli: Cli, run_path: Path) -> None:
     assert json.loads(large.stdout)["found"] is None
 
 
-def test_a_nan_that_was_there_did_not_appear(cli: Cli, run_path: Path) -> None:
+def test_existing_nan_is_not_reported_as_new(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, ordinary(1))
     w.write(0, 400, NAN)
@@ -92,7 +92,7 @@ def test_a_nan_that_was_there_did_not_appear(cli: Cli, run_path: Path) -> None:
     assert where(found(cli, run_path, "-r", "0", "-e", "1-")) == (1, {0: [100]})
 
 
-def test_a_young_region_may_be_born_with_one(cli: Cli, run_path: Path) -> None:
+def test_new_region_may_start_with_nan(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, ordinary(1))
     w.epoch("sync", "full")
@@ -103,7 +103,7 @@ def test_a_young_region_may_be_born_with_one(cli: Cli, run_path: Path) -> None:
     assert where(found(cli, run_path)) == (2, {1: [0]})
 
 
-def test_numbers_that_grew_beyond_bounds_were_numbers(cli: Cli, run_path: Path) -> None:
+def test_overflowed_numbers_count_as_numbers(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, ordinary(1))
     w.epoch("sync", "full")
@@ -114,7 +114,7 @@ def test_numbers_that_grew_beyond_bounds_were_numbers(cli: Cli, run_path: Path) 
     assert where(found(cli, run_path)) == (1, {0: [2]})
 
 
-def test_zeros_and_nan_alone_count(cli: Cli, run_path: Path) -> None:
+def test_nan_among_zeros_is_found(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(BLOCK_SIZE))
     w.epoch("sync", "full")
@@ -124,7 +124,7 @@ def test_zeros_and_nan_alone_count(cli: Cli, run_path: Path) -> None:
     assert where(found(cli, run_path)) == (1, {0: [1, 2, 3]})
 
 
-def test_named_tensors_are_what_they_were_called(cli: Cli, run_path: Path) -> None:
+def test_tensor_names_decide_the_type(cli: Cli, run_path: Path) -> None:
     """Of one block: random bits that are f32 by name, and numbers that are i32 by name."""
     w = Writer(run_path)
     random = np.random.default_rng(1)
@@ -146,7 +146,7 @@ def test_named_tensors_are_what_they_were_called(cli: Cli, run_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", [n for n in TYPES if TYPES[n].kind in ("float", "complex")])
-def test_what_looks_like_numbers(name: str) -> None:
+def test_plausible_numbers_are_recognised(name: str) -> None:
     kind = parse(name)
     random = np.random.default_rng(7)
     every = np.ones(256, bool)

@@ -83,7 +83,7 @@ def test_waits_end_with_the_kernels_of_the_capture(
         monkeypatch.setattr(calls, "PIECE", 2)
 
 
-def test_waits_end_when_the_capture_was_seen_to(
+def test_waits_end_when_the_capture_was_seen_finished(
     run_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting_run(run_path, False)
@@ -109,7 +109,7 @@ def test_waits_name_the_region(run_path: Path, form: str) -> None:
     assert "label" not in held[5] and "region" not in held[7]
 
 
-def test_columns(run_path: Path) -> None:
+def test_capture_wait_columns(run_path: Path) -> None:
     waiting_run(run_path, False)
     run = tt.open(run_path)
     rows = query(run, Query(filter="waited >= 0", fields=["seq", "waited", "waited_region"]))
@@ -127,14 +127,14 @@ def test_columns(run_path: Path) -> None:
         (False, "waits    4 calls had to wait for a capture\n"),
     ],
 )
-def test_info(cli: Cli, run_path: Path, timeline: bool, line: str) -> None:
+def test_info_shows_capture_waits(cli: Cli, run_path: Path, timeline: bool, line: str) -> None:
     waiting_run(run_path, timeline)
     assert line in info_text(info(tt.open(run_path)))
     said = json.loads(cli("info", run_path, "--json").stdout)["processes"][0]["capture_waits"]
     assert said == {"count": 4, "time_ns": 153_000 if timeline else None}
 
 
-def test_the_last_epoch_before_a_call(run_path: Path) -> None:
+def test_last_epoch_before_a_call_is_found(run_path: Path) -> None:
     """Refused ones and those of other contexts don't count, nor what was cut after the call."""
     w = Writer(run_path)
     w.function(0, KERNEL)
@@ -160,7 +160,7 @@ def test_the_last_epoch_before_a_call(run_path: Path) -> None:
     ]
 
 
-def test_an_epoch_that_was_cut_while_the_call_began(run_path: Path) -> None:
+def test_epoch_cut_during_a_call(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(64))
     w.epoch(seq=1, captured_ns=1500, done_ns=1600)
@@ -172,7 +172,7 @@ def test_an_epoch_that_was_cut_while_the_call_began(run_path: Path) -> None:
     assert rows["waited"].tolist() == [1]
 
 
-def test_without_times_the_order_counts(run_path: Path) -> None:
+def test_order_decides_without_times(run_path: Path) -> None:
     """As in deterministic runs."""
     w = Writer(run_path)
     w.born(0, bytes(64))
@@ -187,7 +187,7 @@ def test_without_times_the_order_counts(run_path: Path) -> None:
     assert not waits(seen.of("stream"))
 
 
-def test_a_region_that_came_later_at_the_same_place(run_path: Path) -> None:
+def test_later_region_at_the_same_address(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(64))
     w.epoch(seq=1, captured_ns=1500, done_ns=1600)
@@ -199,7 +199,7 @@ def test_a_region_that_came_later_at_the_same_place(run_path: Path) -> None:
     assert rows["waited_region"].isna().tolist() == [False, True]
 
 
-def test_kernels_that_do_not_fit_their_epochs_tell_nothing(run_path: Path) -> None:
+def test_mismatched_capture_kernels_are_ignored(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(64))
     for seq in (1, 2):
@@ -211,7 +211,7 @@ def test_kernels_that_do_not_fit_their_epochs_tell_nothing(run_path: Path) -> No
     assert captures.begins.tolist() == [0, 0] and captures.ends.tolist() == [1700, 2700]
 
 
-def test_two_runs_that_waited_differently_are_the_same(tmp_path: Path) -> None:
+def test_different_waits_are_no_difference(tmp_path: Path) -> None:
     for name, flags in (("a", WAITED), ("b", 0)):
         w = Writer(tmp_path / name)
         w.function(0, KERNEL)
@@ -226,7 +226,7 @@ def test_two_runs_that_waited_differently_are_the_same(tmp_path: Path) -> None:
     assert [len(pair.launches.stretches) for pair in found.processes if pair.launches] in ([], [0])
 
 
-def test_what_a_launch_waited_for_is_not_what_it_writes(run_path: Path) -> None:
+def test_waited_regions_are_not_possible_writes(run_path: Path) -> None:
     found = {}
     for flags in (0, WAITED):
         w = Writer(run_path / str(flags))
@@ -246,7 +246,7 @@ def test_what_a_launch_waited_for_is_not_what_it_writes(run_path: Path) -> None:
 @pytest.mark.native
 @pytest.mark.parametrize("timeline", ["cupti", "events", "off"])
 @pytest.mark.parametrize("regions", ["touched", "all"])
-def test_recorded_waits(
+def test_waits_of_a_recorded_program(
     built: Path, tmp_path: Path, form: str, timeline: str, regions: str
 ) -> None:
     path = tmp_path / "run"

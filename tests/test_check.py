@@ -46,7 +46,7 @@ def report(outcome: Outcome) -> Any:
 
 
 @pytest.mark.native
-def test_a_program_that_does_the_same_is_clean(
+def test_deterministic_program_is_clean(
     check: Check, varies: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     outcome = check(varies("clean"))
@@ -59,7 +59,7 @@ def test_a_program_that_does_the_same_is_clean(
 
 
 @pytest.mark.native
-def test_a_second_call_repeats_no_recording(
+def test_second_call_reuses_recordings(
     check: Check, varies: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     command = varies("clean")
@@ -107,7 +107,7 @@ def test_a_program_without_gpu_work_is_not_covered(check: Check) -> None:
 
 
 @pytest.mark.native
-def test_before_restores_what_the_program_needs(
+def test_before_command_restores_program_input(
     check: Check, varies: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     restore = ("--before", f"rm -f {tmp_path / 'counter'}")
@@ -117,9 +117,7 @@ def test_before_restores_what_the_program_needs(
 
 
 @pytest.mark.native
-def test_an_interrupted_check_says_so_and_resumes(
-    varies: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_interrupted_check_resumes(varies: Callable[..., list[str]], tmp_path: Path) -> None:
     """The second run hangs until SIGTERM; the next call makes only this recording again."""
     command = ["check", "--sim", "-q", "-o", str(tmp_path / "out"), "--", *varies("hang")]
     environment = support.bare_environment(**support.sanitizer_runtimes())
@@ -142,7 +140,7 @@ def test_an_interrupted_check_says_so_and_resumes(
     assert (tmp_path / "counter").read_text() == "1\n"
 
 
-def test_exit_statuses() -> None:
+def test_check_exit_statuses() -> None:
     def status(*statuses: str, strict: bool = False, interrupted: bool = False) -> int:
         outcomes = [findings.Outcome("x", one) for one in statuses]
         told = findings.CheckReport([], "", outcomes, 0, interrupted, 0)
@@ -181,7 +179,7 @@ def _members(value: Any, path: str = "") -> Any:
 
 
 @pytest.mark.native
-def test_sarif_has_what_the_standard_requires(
+def test_sarif_has_required_properties(
     check: Check, varies: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     log = tmp_path / "log.sarif"
@@ -212,7 +210,7 @@ def test_sarif_has_what_the_standard_requires(
         (("-o", "/", "--", "true"), "/ exists; choose another folder"),
     ],
 )
-def test_what_cannot_be_checked(
+def test_invalid_arguments_are_errors(
     options: tuple[str, ...], why: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

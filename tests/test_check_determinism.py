@@ -51,7 +51,7 @@ CAUSES = {
 
 @pytest.mark.native
 @pytest.mark.parametrize("mode", CAUSES)
-def test_the_call_that_makes_runs_differ_is_named(mode: str, check: Check, tmp_path: Path) -> None:
+def test_first_differing_call_is_named(mode: str, check: Check, tmp_path: Path) -> None:
     kind, certainty, name, said, most = CAUSES[mode]
     (finding,) = check(mode)["findings"]
     assert (finding["kind"], finding["certainty"]) == (kind, certainty)
@@ -80,14 +80,14 @@ def test_a_long_window_takes_three_rounds(
 
 
 @pytest.mark.native
-def test_quick_makes_two_recordings(check: Check, tmp_path: Path) -> None:
+def test_quick_check_makes_two_recordings(check: Check, tmp_path: Path) -> None:
     (finding,) = check("seed", "--quick")["findings"]
     assert finding["call"]["kernel"] == "add" and finding["certainty"] == "possible"
     assert runs(tmp_path) == 2
 
 
 @pytest.mark.native
-def test_what_may_vary_can_be_left_out(check: Check) -> None:
+def test_ignored_regions_do_not_count(check: Check) -> None:
     outcome = check("seed", "--quick", "--ignore", "^region [12]$")
     assert (outcome["status"], outcome["findings"]) == ("clean", [])
     (finding,) = check("seed", "--quick", "-f", "--ignore", "^region 2$")["findings"]
@@ -95,14 +95,14 @@ def test_what_may_vary_can_be_left_out(check: Check) -> None:
 
 
 @pytest.mark.native
-def test_a_run_that_ends_otherwise_is_found(check: Check) -> None:
+def test_different_exit_status_is_found(check: Check) -> None:
     (finding,) = check("crash")["findings"]
     assert finding["kind"] == "exit status"
     assert "status 0 in one run and with signal 6 in another" in finding["summary"]
 
 
 @pytest.mark.native
-def test_more_runs_say_more(check: Check, tmp_path: Path) -> None:
+def test_more_runs_raise_confidence(check: Check, tmp_path: Path) -> None:
     outcome = check("clean", "--runs", "6")
     assert outcome["reason"] == "6 runs agree: less than 60 % of runs differ (95 % confidence)"
     assert runs(tmp_path) == 6
@@ -112,11 +112,11 @@ def test_more_runs_say_more(check: Check, tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_runs_are_repeated_for_a_time(check: Check, tmp_path: Path) -> None:
+def test_runs_repeat_until_the_time_limit(check: Check, tmp_path: Path) -> None:
     assert check("clean", "--for", "1")["status"] == "clean"
     assert runs(tmp_path) > 2
 
 
-def test_confidence_is_the_rule_of_three() -> None:
+def test_confidence_follows_the_rule_of_three() -> None:
     assert confidence(1) == "2 runs agree"
     assert "less than 1 % of runs differ" in confidence(300)

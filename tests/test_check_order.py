@@ -192,12 +192,12 @@ def check_inside(made: Made, found: list[Unordered], seed: int) -> None:
         assert pairs <= wanted.keys() and bool(pairs) == bool(wanted), (seed, seq)
 
 
-def test_what_is_found_is_what_a_model_says(tmp_path: Path) -> None:
+def test_findings_equal_a_model(tmp_path: Path) -> None:
     assert sum(check(tmp_path / str(seed), seed) for seed in FEW) > 200
 
 
 @pytest.mark.long
-def test_what_is_found_in_many_programs_is_what_a_model_says(tmp_path: Path) -> None:
+def test_findings_of_many_programs_equal_a_model(tmp_path: Path) -> None:
     for seed in MANY:
         check(tmp_path / str(seed), seed)
 
@@ -219,13 +219,13 @@ def recorded(built: Path, run: Path, how: str) -> list[Unordered]:
 
 @pytest.mark.native
 @pytest.mark.parametrize("how", ORDERS)
-def test_calls_with_an_order_are_not_found(built: Path, tmp_path: Path, how: str) -> None:
+def test_ordered_calls_are_not_reported(built: Path, tmp_path: Path, how: str) -> None:
     assert not recorded(built, tmp_path / "run", how)
 
 
 @pytest.mark.native
 @pytest.mark.parametrize("how", NOTHING)
-def test_calls_without_an_order_are_found(built: Path, tmp_path: Path, how: str) -> None:
+def test_unordered_calls_are_reported(built: Path, tmp_path: Path, how: str) -> None:
     found = recorded(built, tmp_path / "run", how)
     modes = {frozenset((p.first.access.mode, p.second.access.mode)) for p in found}
     assert frozenset((READS, WRITES)) in modes or how == "free", found
@@ -233,7 +233,7 @@ def test_calls_without_an_order_are_found(built: Path, tmp_path: Path, how: str)
 
 
 @pytest.mark.native
-def test_only_queries_that_say_yes_are_recorded(built: Path, tmp_path: Path) -> None:
+def test_only_successful_queries_are_recorded(built: Path, tmp_path: Path) -> None:
     recorded(built, tmp_path / "run", "event-query")
     events = tt.open(tmp_path / "run").events
     assert events.query("kind == 'query'")["call"].tolist() == ["cuEventQuery"]
@@ -266,6 +266,6 @@ LOADS = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [s+8]; ld.param.u64 %rd3, [z
         ("prefetch.global.L2 [%rd1];", {}),
     ],
 )
-def test_what_a_kernel_does_through_its_parameters(code: str, uses: dict[int, int]) -> None:
+def test_accesses_through_kernel_parameters(code: str, uses: dict[int, int]) -> None:
     text = f"{HEAD}{PARAMS}\n{{\n{LOADS}\n{code}\nret;\n}}\n".encode()
     assert pointer_uses(text, ["k", "other"]) == [uses, None]

@@ -103,7 +103,9 @@ def test_errors_are_one_line_and_status_2(
 
 
 @pytest.mark.parametrize("verb", ["info", "verify", "manifest", "query", "memory"])
-def test_a_damaged_run_is_one_line(cli: Cli, small: Writer, run_path: Path, verb: str) -> None:
+def test_damaged_run_gives_a_one_line_error(
+    cli: Cli, small: Writer, run_path: Path, verb: str
+) -> None:
     path = small.path / "epochs.bin"
     raw = bytearray(path.read_bytes())
     raw[64 + 160 + 20] ^= 1
@@ -114,7 +116,7 @@ def test_a_damaged_run_is_one_line(cli: Cli, small: Writer, run_path: Path, verb
     )
 
 
-def test_a_damaged_manifest_of_the_run_is_one_line(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_damaged_manifest_gives_a_one_line_error(cli: Cli, small: Writer, run_path: Path) -> None:
     path = run_path / "manifest.json"
     assert cli("manifest", run_path, "-o", path).status == 0
     whole = path.read_text()
@@ -132,7 +134,7 @@ def test_a_damaged_manifest_of_the_run_is_one_line(cli: Cli, small: Writer, run_
         assert outcome.stderr.count("\n") == 1
 
 
-def test_names_from_files_can_not_act_on_the_terminal(cli: Cli, run_path: Path) -> None:
+def test_escape_sequences_in_names_are_not_printed(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"abc", label="\x1b]0;owned\x07")
     w.epoch("sync", "full")
@@ -143,7 +145,7 @@ def test_names_from_files_can_not_act_on_the_terminal(cli: Cli, run_path: Path) 
         assert outcome.status in (0, 1)
 
 
-def test_a_traceback_is_never_seen(tmp_path: Path) -> None:
+def test_no_traceback_is_printed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.json")
     outcome = support.ttanalyze("info", tmp_path)
     assert outcome.status == 2
@@ -151,7 +153,7 @@ def test_a_traceback_is_never_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["verifying", "writing"])
-def test_an_interrupt_is_130_and_leaves_no_half_file(
+def test_interrupt_exits_130_and_leaves_no_partial_file(
     small: Writer, run_path: Path, tmp_path: Path, when: str
 ) -> None:
     """Interrupted in the midst of something long, which a call that waits stands for."""
@@ -182,7 +184,7 @@ def test_an_interrupt_is_130_and_leaves_no_half_file(
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
-def test_an_interrupt_before_it_begins_is_no_traceback(tmp_path: Path) -> None:
+def test_interrupt_during_import_prints_no_traceback(tmp_path: Path) -> None:
     """While modules are imported: here the first one of the command line, which waits."""
     (tmp_path / "typer.py").write_text("import time; print('ready', flush=True); time.sleep(60)\n")
     with subprocess.Popen(
@@ -231,7 +233,7 @@ ELSEWHERE = [
     + [(words, *case) for words in ([], ["info", "RUN"], ["query", "RUN"]) for case in NOWHERE]
     + [(["info", "RUN"], *case) for case in ELSEWHERE],
 )
-def test_standard_streams_that_can_not_be_used(
+def test_closed_standard_streams(
     small: Writer,
     run_path: Path,
     arguments: list[str],
@@ -252,13 +254,13 @@ def test_standard_streams_that_can_not_be_used(
     assert done.returncode == (status if arguments else 2)
 
 
-def test_an_error_that_can_not_be_told_is_still_an_error(tmp_path: Path) -> None:
+def test_unprintable_error_sets_the_exit_status(tmp_path: Path) -> None:
     for redirection in ("2>&-", "2>/dev/full"):
         command = f"{sys.executable} -m ttanalyze info {tmp_path} {redirection}"
         assert subprocess.run(["bash", "-c", command], cwd=support.ROOT).returncode == 2
 
 
-def test_a_reader_that_goes_away_in_the_middle(run_path: Path) -> None:
+def test_closed_pipe_ends_output_quietly(run_path: Path) -> None:
     w = Writer(run_path)
     for region in range(3000):
         w.born(region, b"x")
@@ -297,7 +299,7 @@ def test_help_lists_the_verbs(cli: Cli) -> None:
     assert cli("--version") == Outcome(f"ttanalyze {tt.__version__}\n", "", 0)
 
 
-def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+def test_heavy_modules_are_imported_late() -> None:
     program = "import sys, ttanalyze.cli; print(*sys.modules)"
     began = sum(os.times()[:4])
     done = subprocess.run(
@@ -310,7 +312,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
 # ---- what is printed ----
 
 
-def test_info_fits_on_one_screen_and_says_it_all(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_info_fits_on_one_screen(cli: Cli, small: Writer, run_path: Path) -> None:
     text = cli("info", run_path).stdout
     lines = text.splitlines()
     assert len(lines) <= 24
@@ -352,7 +354,7 @@ def test_info_of_many_processes_and_warnings(cli: Cli, run_path: Path) -> None:
     assert "more warnings" in text
 
 
-def test_info_of_what_did_not_end_well(cli: Cli, tmp_path: Path) -> None:
+def test_info_of_unfinished_recordings(cli: Cli, tmp_path: Path) -> None:
     """It goes by the files where the process did not come to say how much there is."""
     killed = Writer(tmp_path / "killed")
     killed.born(0, b"abc")
@@ -383,7 +385,7 @@ def test_info_of_what_did_not_end_well(cli: Cli, tmp_path: Path) -> None:
     assert "pid 1000, recording stopped early: disk full\n" in cli("info", failed.run).stdout
 
 
-def test_verify_of_a_recording_that_failed(cli: Cli, tmp_path: Path) -> None:
+def test_verify_of_a_failed_recording(cli: Cli, tmp_path: Path) -> None:
     """Neither the same nor different, whether something was recorded or nothing."""
     w = Writer(tmp_path / "run")
     w.close("failed", reason="disk full")
@@ -417,7 +419,7 @@ def test_verify_says_how_to_see_the_bytes(cli: Cli, tmp_path: Path) -> None:
     assert "1 differs, at offset 0\n" in outcome.stdout
 
 
-def test_info_of_an_early_kill(cli: Cli, run_path: Path) -> None:
+def test_info_of_a_process_killed_early(cli: Cli, run_path: Path) -> None:
     (run_path / "p0").mkdir(parents=True)
     outcome = cli("info", run_path)
     assert outcome.status == 0
@@ -435,7 +437,7 @@ def test_manifest_on_the_screen_and_in_a_file(
     assert cli("verify", run_path, "--manifest", path).status == 0
 
 
-def test_what_is_written_to_keeps_its_kind(
+def test_output_links_and_devices_are_kept(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path
 ) -> None:
     """A link stays a link, and a device a device; a file is replaced as a whole."""
@@ -454,14 +456,16 @@ def test_what_is_written_to_keeps_its_kind(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file.json", "link.json", "null", "run"]
 
 
-def test_verify_says_same(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_verify_reports_equal_runs(cli: Cli, small: Writer, run_path: Path) -> None:
     outcome = cli("verify", run_path)
     assert outcome.status == 0
     assert outcome.stdout.startswith(f"same: {run_path} and the digests recorded in {run_path}\n")
     assert "13 region-epochs compared (5 epochs, 4 regions)" in outcome.stdout
 
 
-def test_verify_says_where(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
+def test_verify_reports_the_location(
+    cli: Cli, small: Writer, run_path: Path, tmp_path: Path
+) -> None:
     report = tmp_path / "report.json"
     arguments = ["verify", run_path, "--tamper", "0,0,70001", "--continue", "--out", report]
     outcome = cli(*arguments)
@@ -563,7 +567,7 @@ sys.exit(cli.run_command(sys.argv[1:]))
     [("verify", "verifying"), ("manifest", "reading digests"), ("doctor", "checking")],
 )
 @pytest.mark.parametrize("to", ["terminal", "file"])
-def test_progress_shows(
+def test_progress_is_shown(
     small: Writer, run_path: Path, tmp_path: Path, verb: str, word: str, to: str
 ) -> None:
     """Where something takes a while, on stderr: a bar on a terminal, lines in a log."""
@@ -623,7 +627,7 @@ def test_doctor_names_what_is_missing_and_what_to_do(
     assert outcome.stdout.endswith("\nnot ready to record\n")
 
 
-def test_doctor_where_nothing_may_be_written(
+def test_doctor_without_a_writable_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -632,7 +636,7 @@ def test_doctor_where_nothing_may_be_written(
     assert check.advice
 
 
-def test_doctor_finds_the_simulator_fit() -> None:
+def test_doctor_accepts_the_simulator() -> None:
     outcome = support.ttanalyze("doctor", "--json")
     diagnosis = json.loads(outcome.stdout)
     assert outcome.status == 0, outcome.stdout
@@ -662,7 +666,7 @@ def test_shim_prints_a_library(cli: Cli) -> None:
     assert Path(outcome.stdout.strip()).read_bytes()[:4] == b"\x7fELF"
 
 
-def test_options_are_named_outright_where_they_are_what_they_take() -> None:
+def test_option_names_are_not_taken_from_metavars() -> None:
     """Some versions of typer take `--table TABLE`, not spelled out, for an option --TABLE."""
     folder = support.ROOT / "ttanalyze" / "cli"
     sources = "".join(path.read_text() for path in folder.glob("*.py"))

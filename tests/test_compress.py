@@ -50,7 +50,7 @@ def zeros(run: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [{}, {"deterministic": "1"}, {"ring_bytes": "2M"}])
-def test_every_byte_is_where_it_was(options: dict[str, str], built: Path, run: Path) -> None:
+def test_contents_are_restored_exactly(options: dict[str, str], built: Path, run: Path) -> None:
     """Noise, which does not get smaller, and the same a second time, which is not stored again."""
     command = [str(support.build_program("shim_large", built))]
     bare = support.run(command, SIM)
@@ -61,7 +61,7 @@ def test_every_byte_is_where_it_was(options: dict[str, str], built: Path, run: P
         assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
 
 
-def test_what_repeats_takes_little_room(zeros: Path) -> None:
+def test_repeated_data_is_stored_compactly(zeros: Path) -> None:
     opened = tt.open(zeros)
     assert set(opened.read(0, 0).tolist()) == {7}
     assert set(opened.read(1, 0).tolist()) == {0}
@@ -71,13 +71,13 @@ def test_what_repeats_takes_little_room(zeros: Path) -> None:
     assert opened.processes[0].info["options"]["TT_COMPRESS"] == "1"
 
 
-def test_the_same_manifest_as_without(zeros: Path, tmp_path: Path) -> None:
+def test_compression_does_not_change_the_manifest(zeros: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     support.run([sys.executable, "-c", ZEROS], support.recording(SIM, plain))
     assert tt.verify.verify(tt.open(zeros), plain / "manifest.json", against=tt.open(plain)).same
 
 
-def test_without_the_library_contents_are_stored_as_they_are(run: Path, tmp_path: Path) -> None:
+def test_missing_zstd_stores_contents_uncompressed(run: Path, tmp_path: Path) -> None:
     """A file that is no library stands in its place."""
     (tmp_path / "libzstd.so.1").write_text("")
     environment = support.recording(SIM, run, compress="3")
@@ -93,7 +93,7 @@ def test_without_the_library_contents_are_stored_as_they_are(run: Path, tmp_path
 
 
 @pytest.mark.parametrize("level", ["20", "-1", "fast", "1.5"])
-def test_levels_that_there_are_not(level: str, built: Path, run: Path) -> None:
+def test_invalid_levels_are_refused(level: str, built: Path, run: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM)
     recorded = support.run(command, support.recording(SIM, run, compress=level))
@@ -116,7 +116,9 @@ def test_levels_that_there_are_not(level: str, built: Path, run: Path) -> None:
         (9, b"\x42", "not a zstd frame"),
     ],
 )
-def test_damaged_contents(zeros: Path, at: int, value: bytes, reason: str) -> None:
+def test_damaged_compressed_contents_are_an_error(
+    zeros: Path, at: int, value: bytes, reason: str
+) -> None:
     path = zeros / "p0" / "data-00000.bin"
     raw = bytearray(path.read_bytes())
     raw[FIRST + at : FIRST + at + len(value)] = value
@@ -129,7 +131,7 @@ def test_damaged_contents(zeros: Path, at: int, value: bytes, reason: str) -> No
         tt.open(zeros).read(0, 0)
 
 
-def test_a_byte_of_a_frame_that_differs_is_never_taken_for_contents(zeros: Path) -> None:
+def test_changed_byte_in_a_frame_never_passes_as_contents(zeros: Path) -> None:
     """Whichever byte it is: an error, or contents that do not have their digest."""
     path = zeros / "p0" / "data-00000.bin"
     good = path.read_bytes()
@@ -144,7 +146,7 @@ def test_a_byte_of_a_frame_that_differs_is_never_taken_for_contents(zeros: Path)
         assert outcomes <= {True}
 
 
-def test_an_unknown_encoding(zeros: Path) -> None:
+def test_unknown_encoding_is_an_error(zeros: Path) -> None:
     path = zeros / "p0" / "data-00000.bin"
     raw = bytearray(path.read_bytes())
     raw[28:32] = (2).to_bytes(4, "little")
@@ -154,7 +156,7 @@ def test_an_unknown_encoding(zeros: Path) -> None:
     assert outcome.stderr == f"ttanalyze: {path}: offset 28: unknown encoding 2\n"
 
 
-def test_the_reader_says_what_it_lacks(zeros: Path) -> None:
+def test_missing_zstandard_package_is_named(zeros: Path) -> None:
     """Where the package that reads frames is not installed."""
     program = (
         "import sys; sys.modules['zstandard'] = None\n"

@@ -34,7 +34,7 @@ def told(run: Path, *more: str | Path) -> tuple[int, dict[str, object]]:
 
 
 @pytest.mark.parametrize("kind", WORK)
-def test_digests_are_those_of_a_run_with_contents(kind: str, built: Path, tmp_path: Path) -> None:
+def test_digests_do_not_depend_on_contents(kind: str, built: Path, tmp_path: Path) -> None:
     name, options = WORK[kind]
     command = support.command(name, built)
     bare = support.run(command, SIM)
@@ -62,7 +62,7 @@ def test_digests_are_those_of_a_run_with_contents(kind: str, built: Path, tmp_pa
     assert outcome.stdout.startswith("same: ")
 
 
-def test_a_difference_is_found_by_digests(built: Path, tmp_path: Path) -> None:
+def test_digests_show_a_difference(built: Path, tmp_path: Path) -> None:
     """The same epoch and region as with contents; only the values are not known."""
     command = support.command("example-training", built)
     found = {}
@@ -79,7 +79,7 @@ def test_a_difference_is_found_by_digests(built: Path, tmp_path: Path) -> None:
     assert found["none"] == found["changed"]
 
 
-def test_contents_that_were_not_stored(built: Path, tmp_path: Path) -> None:
+def test_missing_contents_are_explained(built: Path, tmp_path: Path) -> None:
     """What needs them says why they are missing; info counts no loss."""
     record(support.command("example-training", built), SIM, tmp_path / "run", "--contents", "none")
     opened = tt.open(tmp_path / "run")
@@ -105,7 +105,7 @@ def test_each_epoch_is_a_snapshot(built: Path, tmp_path: Path) -> None:
         (["--contents", "some"], "none, changed or all"),
     ],
 )
-def test_options_that_exclude_each_other(options: list[str], reason: str, tmp_path: Path) -> None:
+def test_conflicting_options_are_refused(options: list[str], reason: str, tmp_path: Path) -> None:
     outcome = support.ttanalyze("record", "--sim", "-o", tmp_path / "run", *options, "--", "true")
     assert outcome.status == 2
     assert reason in outcome.stderr

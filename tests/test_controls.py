@@ -31,12 +31,12 @@ def run(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_each_replay_as_it_was_asked_for(run: Path) -> None:
+def test_controls_apply_to_each_graph_launch(run: Path) -> None:
     check_controls(run)
 
 
 @pytest.mark.large
-def test_kernels_that_were_stamped_are_in_a_trace(run: Path, tmp_path: Path) -> None:
+def test_trace_has_stamped_kernels(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     assert support.ttanalyze("trace", str(run), "-o", str(out)).status == 0
     events = json.loads(out.read_text())["traceEvents"]
@@ -48,14 +48,14 @@ def test_kernels_that_were_stamped_are_in_a_trace(run: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.large
-def test_kernels_that_were_stamped_have_times_in_events(run: Path) -> None:
+def test_events_have_times_of_stamped_kernels(run: Path) -> None:
     out = support.ttanalyze("events", str(run))
     kernels = [r for r in map(json.loads, out.stdout.splitlines()) if r.get("graph") is not None]
     timed = [r for r in kernels if r.get("gpu_begin_ns") is not None and "kernel_name" in r]
     assert {r["kernel_name"] for r in timed} == {"add", "mix"}
 
 
-def test_a_setting_to_begin_with(command: list[str], tmp_path: Path) -> None:
+def test_initial_setting_applies(command: list[str], tmp_path: Path) -> None:
     """The program turns on what is off at first; what it names is taken with what was there."""
     run = tmp_path / "run"
     options = {**OPTIONS, "control": "points=off;stamps=off;regions=touched"}
@@ -73,7 +73,7 @@ def test_a_setting_to_begin_with(command: list[str], tmp_path: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
-def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -> None:
+def test_long_blocked_graph_launches(command: list[str], tmp_path: Path) -> None:
     """Their epochs are called off, and it goes on with a snapshot once they are through."""
     run, said = tmp_path / "run", tmp_path / "said"
     recorded = support.recording(SIM, run, **OPTIONS, stall_ms="800")
@@ -105,7 +105,7 @@ def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -
         ("what=1", "'what=1': expected points=on|off"),
     ],
 )
-def test_what_can_not_be_understood(given: str, reason: str) -> None:
+def test_invalid_controls_are_reported(given: str, reason: str) -> None:
     refused = support.ttanalyze("record", "--sim", "--control", given, "--", "true")
     assert refused.status == 2
     assert reason in refused.stderr
@@ -133,7 +133,7 @@ if hasattr(recorder, "tt_epoch"):
 
 
 @pytest.mark.large
-def test_from_python(tmp_path: Path) -> None:
+def test_python_controls(tmp_path: Path) -> None:
     """What can't be understood is said, and changes nothing; unrecorded, nothing happens. Memory
     counts by the names of its parts.
     """

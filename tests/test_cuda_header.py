@@ -52,7 +52,7 @@ def abi(include: Path, where: Path) -> str:
     return "".join(out)
 
 
-def test_values_layouts_and_names(tmp_path: Path) -> None:
+def test_values_layouts_and_names_equal_the_toolkit(tmp_path: Path) -> None:
     ours = abi(OURS, tmp_path)
     assert ours.splitlines() == EXPECTED.read_text().splitlines()
     include = toolkit_include()
@@ -60,7 +60,7 @@ def test_values_layouts_and_names(tmp_path: Path) -> None:
         assert ours.splitlines() == abi(include, tmp_path).splitlines()
 
 
-def test_signatures_agree(tmp_path: Path) -> None:
+def test_signatures_equal_the_toolkit(tmp_path: Path) -> None:
     """Our prototypes redeclare the toolkit's (elsewhere: our own) without a conflict."""
     header = (OURS / "cuda.h").read_text()
     prototypes = re.findall(r"^(?:CUresult cu|TT_PT[SD][ZS]\(cu)[^;]*;", header, re.M)
@@ -77,7 +77,7 @@ def test_signatures_agree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("language", ["c", "c++"])
-def test_compiles_without_warnings(flags: list[str], language: str, tmp_path: Path) -> None:
+def test_header_compiles_without_warnings(flags: list[str], language: str, tmp_path: Path) -> None:
     source = tmp_path / "includes.c"
     source.write_text("#include <cuda.h>\nint main(void) { return (int)cuInit(0); }\n")
     subprocess.run(

@@ -142,7 +142,7 @@ def test_not_a_regular_file(folder: Path, run_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_a_flipped_byte_in_a_checked_record(folder: Path, run_path: Path, name: str) -> None:
+def test_flipped_byte_in_a_checked_record(folder: Path, run_path: Path, name: str) -> None:
     size = KINDS[name][1].itemsize
     raw = (folder / name).read_bytes()
     assert len(raw) >= 64 + size
@@ -153,7 +153,7 @@ def test_a_flipped_byte_in_a_checked_record(folder: Path, run_path: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["digests.bin", "blocks.bin"])
-def test_a_flipped_byte_in_a_span(folder: Path, run_path: Path, name: str) -> None:
+def test_flipped_byte_in_a_span(folder: Path, run_path: Path, name: str) -> None:
     raw = (folder / name).read_bytes()
     for at in range(64, len(raw), 13):
         patched(folder / name, at, bytes([raw[at] ^ 1]))
@@ -205,7 +205,7 @@ def test_absurd_regions(
     refuses(run_path, "regions.bin" if reason else "bin", reason)
 
 
-def test_a_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
+def test_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
     w = small_run(run_path)
     raw = (w.path / "regions.bin").read_bytes()
     death = next(
@@ -301,7 +301,7 @@ def test_absurd_digests(folder: Path, run_path: Path, field: str, value: int, re
     refuses(run_path, "digests.bin", reason)
 
 
-def test_a_wrong_digest_with_a_right_check(folder: Path, run_path: Path) -> None:
+def test_wrong_digest_with_a_correct_checksum(folder: Path, run_path: Path) -> None:
     """Contents that do not give the recorded digest are not handed out."""
     rundir.edit(folder / "digests.bin", 0, digest=12345)
     reseal_span(folder, "digests", 0)
@@ -344,7 +344,7 @@ def said(small: Writer) -> list[Any] | str:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["events.bin", "timeline.bin", "params.bin", "strings.bin"])
-def test_a_flipped_bit_anywhere(small: Writer, name: str) -> None:
+def test_flipped_bit_anywhere(small: Writer, name: str) -> None:
     """Such as one that makes a used slot look like an unused one, or the other way round."""
     path, dtype, source = small.path / name, KINDS[name][1], random.Random(name)
     end = path.stat().st_size
@@ -376,9 +376,7 @@ def test_absurd_strings(folder: Path, run_path: Path, data: bytes, reason: str) 
     refuses(run_path, "strings.bin", reason)
 
 
-def test_a_name_far_behind_the_end_is_one_line(
-    small: Writer, run_path: Path, cli: support.Cli
-) -> None:
+def test_name_offset_past_the_end_of_file(small: Writer, run_path: Path, cli: support.Cli) -> None:
     rundir.edit(small.path / "functions.bin", 0, name=1 << 31)
     rundir.reseal_records(small.path / "functions.bin")
     small.close("running")
@@ -389,25 +387,25 @@ def test_a_name_far_behind_the_end_is_one_line(
     )
 
 
-def test_a_missing_string_table(folder: Path, run_path: Path) -> None:
+def test_missing_string_table(folder: Path, run_path: Path) -> None:
     (folder / "strings.bin").unlink()
     refuses(run_path, "strings.bin", "the file is missing")
 
 
-def test_two_records_of_one_id(folder: Path, run_path: Path) -> None:
+def test_duplicate_ids(folder: Path, run_path: Path) -> None:
     raw = (folder / "functions.bin").read_bytes()
     (folder / "functions.bin").write_bytes(raw + raw[64:128])
     refuses(run_path, "functions.bin", "a second record with id 0")
 
 
-def test_an_unknown_kind_of_module(folder: Path, run_path: Path) -> None:
+def test_unknown_module_kind(folder: Path, run_path: Path) -> None:
     rundir.edit(folder / "modules.bin", 0, kind=44)
     rundir.reseal_records(folder / "modules.bin")
     refuses(run_path, "modules.bin", "unknown kind 44")
 
 
 @pytest.mark.parametrize("name", ["digests.bin", "blocks.bin", "regions.bin"])
-def test_a_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str) -> None:
+def test_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(tt.FormatError):
         use_all(run_path)
@@ -492,7 +490,9 @@ HUGE = 1 << 42  # bytes, all but the first of them a hole
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", [*USED_BY_ALL, "strings.bin", "process.json", "../run.json"])
-def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, name: str) -> None:
+def test_terabyte_file_is_refused_without_reading_it(
+    folder: Path, run_path: Path, name: str
+) -> None:
     """Without as much memory: what is not right in it is found where it begins."""
     path = folder / name
     size = path.stat().st_size
@@ -516,7 +516,7 @@ def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, na
 
 
 @pytest.mark.parametrize("name", ["digests.bin", "blocks.bin", "data-00000.bin"])
-def test_terabytes_behind_what_was_committed_do_not_matter(
+def test_terabytes_after_the_committed_end_are_ignored(
     folder: Path, run_path: Path, name: str
 ) -> None:
     with (folder / name).open("r+b") as f:
@@ -524,7 +524,7 @@ def test_terabytes_behind_what_was_committed_do_not_matter(
     assert limited(run_path) == ""
 
 
-def test_terabytes_of_unused_event_slots_are_passed_over(folder: Path, run_path: Path) -> None:
+def test_terabytes_of_unused_event_slots_are_skipped(folder: Path, run_path: Path) -> None:
     seqs = tt.open(run_path).events["seq"].tolist()
     with (folder / "events.bin").open("r+b") as f:
         last = f.read()[-128:]
@@ -560,7 +560,7 @@ def limited(run: Path) -> str:
     ("size", "region"),
     [(1 << 63, 0), ((1 << 64) - 1, 0), (1 << 52, 1)],
 )
-def test_a_region_of_absurd_size(folder: Path, run_path: Path, size: int, region: int) -> None:
+def test_region_of_absurd_size(folder: Path, run_path: Path, size: int, region: int) -> None:
     rundir.edit(folder / "regions.bin", region, size=size)
     rundir.reseal_records(folder / "regions.bin")
     message = limited(run_path)
@@ -685,7 +685,7 @@ def error_of(path: Path, writer: Writer | None) -> str | None:
         (0, {"type": 1 << 20}, "no string begins here"),
     ],
 )
-def test_names_that_make_no_sense(
+def test_invalid_names(
     small: Writer, run_path: Path, index: int, members: dict[str, int], reason: str
 ) -> None:
     path = run_path / "p0" / "labels.bin"
@@ -719,7 +719,7 @@ def test_names_that_make_no_sense(
         (8, {"seq": 1 << 63}, "not the number of a call"),
     ],
 )
-def test_graphs_that_make_no_sense(
+def test_invalid_graphs(
     small: Writer, run_path: Path, index: int, members: dict[str, int], reason: str
 ) -> None:
     path = run_path / "p0" / "graphs.bin"
@@ -728,7 +728,7 @@ def test_graphs_that_make_no_sense(
     refuses(run_path, "graphs.bin", reason)
 
 
-def test_a_graph_that_was_destroyed_does_not_change(small: Writer, run_path: Path) -> None:
+def test_destroyed_graph_does_not_change(small: Writer, run_path: Path) -> None:
     small.node(1, 0, small.seq, "empty")
     refuses(run_path, "graphs.bin", "a graph that was destroyed")
 
@@ -742,7 +742,7 @@ def test_a_graph_that_was_destroyed_does_not_change(small: Writer, run_path: Pat
         ([(0, 0)], "data of graph 2 are edges that form a cycle"),
     ],
 )
-def test_edges_that_make_no_sense(
+def test_invalid_edges(
     small: Writer, run_path: Path, edges: list[tuple[int, int]], reason: str
 ) -> None:
     inside = {"kind": "empty", "parent": 1}
@@ -750,7 +750,7 @@ def test_edges_that_make_no_sense(
     refuses(run_path, "graphdata.bin", reason)
 
 
-def test_data_of_graphs_that_were_changed_or_cut_off(small: Writer, run_path: Path) -> None:
+def test_changed_or_truncated_graph_data(small: Writer, run_path: Path) -> None:
     path = run_path / "p0" / "graphdata.bin"
     raw = path.read_bytes()
     for at in range(64, len(raw), 7):
@@ -761,7 +761,7 @@ def test_data_of_graphs_that_were_changed_or_cut_off(small: Writer, run_path: Pa
     refuses(run_path, "graphdata.bin", "do not lie in the file")
 
 
-def test_a_last_graph_without_all_its_nodes(small: Writer, run_path: Path) -> None:
+def test_last_graph_may_lack_nodes(small: Writer, run_path: Path) -> None:
     """As of a process that was killed meanwhile."""
     small.graph([{"kind": "empty"}, {"kind": "empty"}], [], small.seq)
     path = run_path / "p0" / "graphs.bin"
@@ -770,7 +770,7 @@ def test_a_last_graph_without_all_its_nodes(small: Writer, run_path: Path) -> No
     assert len(tt.open(run_path).processes[0].graphs) == 2
 
 
-def test_parameters_outside_their_file(small: Writer, run_path: Path) -> None:
+def test_parameters_past_the_end_of_file(small: Writer, run_path: Path) -> None:
     """As in a run whose params.bin was cut short."""
     path = run_path / "p0" / "params.bin"
     events = tt.open(run_path).processes[0].events
@@ -792,7 +792,7 @@ def test_parameters_outside_their_file(small: Writer, run_path: Path) -> None:
         (2, {"kind": 7}, "unknown kind 7"),
     ],
 )
-def test_frames_that_make_no_sense(
+def test_invalid_frames(
     small: Writer, run_path: Path, index: int, members: dict[str, int], reason: str
 ) -> None:
     path = run_path / "p0" / "frames.bin"
@@ -801,7 +801,7 @@ def test_frames_that_make_no_sense(
     refuses(run_path, "frames.bin", reason)
 
 
-def test_a_last_stack_without_all_its_frames(small: Writer, run_path: Path) -> None:
+def test_last_stack_may_lack_frames(small: Writer, run_path: Path) -> None:
     """As a process leaves it that is killed just then."""
     path = run_path / "p0" / "frames.bin"
     whole = path.read_bytes()

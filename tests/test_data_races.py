@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_threads_do_not_race(name: str, folder: Path) -> None:
+def test_recorder_threads_do_not_race(name: str, folder: Path) -> None:
     program = folder / name
     source = str(support.PROGRAMS / f"{name}.c")
     driver = ["-Wl,--as-needed", str(support.SIMULATOR)]
@@ -89,7 +89,7 @@ def test_threads_do_not_race(name: str, folder: Path) -> None:
     assert tt.open(run).processes[0].status in ("complete", "signal")
 
 
-def test_a_program_that_is_not_built_for_it(folder: Path, built: Path) -> None:
+def test_program_without_thread_sanitizer(folder: Path, built: Path) -> None:
     """The runtime calls functions of the recorder before it can do with code that it watches."""
     name = "threads_own_streams"
     runtime = support.run(["gcc", "-print-file-name=libtsan.so"], dict(os.environ)).stdout.strip()

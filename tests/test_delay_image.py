@@ -82,7 +82,9 @@ def put(harness: Path, tmp_path: Path) -> Put:
 
 
 @pytest.mark.parametrize("cubin", CUBINS, ids=lambda path: path.stem)
-def test_every_other_point_is_late(cubin: Path, put: Put, cli: Cli, tmp_path: Path) -> None:
+def test_random_half_of_the_points_is_delayed(
+    cubin: Path, put: Put, cli: Cli, tmp_path: Path
+) -> None:
     made = put(cubin, delay=2000, delay_seed=3)
     assert made.image is not None and made.image != cubin.read_bytes()
     points, late = made.points(), made.late()
@@ -99,7 +101,7 @@ def test_every_other_point_is_late(cubin: Path, put: Put, cli: Cli, tmp_path: Pa
     assert other.points().keys() == points.keys() and other.late() != late
 
 
-def test_as_a_file_says(put: Put, tmp_path: Path) -> None:
+def test_delays_from_a_file(put: Put, tmp_path: Path) -> None:
     cubin = next(path for path in CUBINS if "90" in path.stem)
     made = put(cubin, delay=2000, delay_seed=3)
     file = tmp_path / "asked.json"
@@ -123,7 +125,7 @@ def test_as_a_file_says(put: Put, tmp_path: Path) -> None:
     assert none.image is None and none.config["kernels"] == {}
 
 
-def test_as_a_file_says_of_names_beyond_ascii(put: Put, tmp_path: Path) -> None:
+def test_delays_from_a_file_with_non_ascii_names(put: Put, tmp_path: Path) -> None:
     """Python writes them as escapes, those above U+FFFF as two."""
     cubin, whole = tmp_path / "named.cubin", CUBINS[0].read_bytes()
     for old, new in {b"staged": "é😀", b"scale": "é€"}.items():
@@ -139,7 +141,7 @@ def test_as_a_file_says_of_names_beyond_ascii(put: Put, tmp_path: Path) -> None:
     assert again.image == made.image and again.points() == made.points()
 
 
-def test_chosen_by_name(put: Put) -> None:
+def test_kernels_are_selected_by_name(put: Put) -> None:
     cubin = next(path for path in CUBINS if "90" in path.stem)
     every = put(cubin, delay=2000)
     stores = put(cubin, delay=2000, delay_patterns="STG,STS.128")
@@ -152,7 +154,7 @@ def test_chosen_by_name(put: Put) -> None:
     assert put(cubin, delay=2000, delay_kernel="no such").image is None
 
 
-def test_one_block_of_each_cluster(put: Put) -> None:
+def test_delays_in_one_block_of_each_cluster(put: Put) -> None:
     for cubin in CUBINS:
         made = put(cubin, delay=2000, delay_mode="cluster")
         clusters = int(cubin.stem.split("_")[1].rstrip("a")) >= 90
@@ -161,7 +163,7 @@ def test_one_block_of_each_cluster(put: Put) -> None:
         assert len(seeds) > 1
 
 
-def test_ways_around_every_instruction(put: Put) -> None:
+def test_patching_every_instruction_without_delay(put: Put) -> None:
     """Without any delay."""
     cubin = next(path for path in CUBINS if "90" in path.stem)
     made = put(cubin, delay=0, delay_patterns="*")
@@ -170,7 +172,7 @@ def test_ways_around_every_instruction(put: Put) -> None:
     assert put(cubin, delay=0).image is None
 
 
-def test_what_is_no_cubin(put: Put, tmp_path: Path) -> None:
+def test_other_files_are_not_patched(put: Put, tmp_path: Path) -> None:
     whole = CUBINS[0].read_bytes()
     for length in (0, 3, 64, len(whole) // 2):
         (tmp_path / "damaged").write_bytes(whole[:length])
@@ -221,7 +223,7 @@ KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
     ],
     ids=range(27),
 )
-def test_a_file_that_is_none(
+def test_invalid_delay_file_is_refused(
     content: str | dict[str, Any], why: str, put: Put, tmp_path: Path
 ) -> None:
     """It is refused as a whole, in one line."""

@@ -56,7 +56,7 @@ def handoffs(
 Handoffs = dict[tuple[int, bool], tuple[Path, Outcome]]
 
 
-def test_a_missing_wait_shows(handoffs: Handoffs, examples: Path) -> None:
+def test_delays_reveal_a_missing_wait(handoffs: Handoffs, examples: Path) -> None:
     right = support.run([examples / "handoff"], SIM)
     assert support.run([examples / "handoff", "--fixed"], SIM) == right
     assert {outcome.stdout for (_, fixed), (_, outcome) in handoffs.items() if fixed} == {
@@ -70,7 +70,7 @@ def test_a_missing_wait_shows(handoffs: Handoffs, examples: Path) -> None:
     assert same.same
 
 
-def test_which_calls_are_late(handoffs: Handoffs, examples: Path, tmp_path: Path) -> None:
+def test_seed_selects_the_delayed_calls(handoffs: Handoffs, examples: Path, tmp_path: Path) -> None:
     """Those that submit work, about half of them; the same for the same seed."""
     late = delayed(handoffs[0, True][0])
     assert late != delayed(handoffs[1, True][0])
@@ -88,7 +88,7 @@ def test_which_calls_are_late(handoffs: Handoffs, examples: Path, tmp_path: Path
         assert set(delayed(run)) <= set(late)
 
 
-def test_late_work_is_late(handoffs: Handoffs, examples: Path, tmp_path: Path) -> None:
+def test_delayed_work_starts_later(handoffs: Handoffs, examples: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     record(run, [examples / "handoff", "--fixed"], timeline="events", launch_delay_mode="stream")
     rows = query(tt.open(run), Query(filter="kind == 'launch'", fields=["delayed", "queue_time"]))
@@ -107,7 +107,7 @@ def test_late_work_is_late(handoffs: Handoffs, examples: Path, tmp_path: Path) -
     ],
     ids=lambda command: command[0],
 )
-def test_nothing_changes(command: list[str], examples: Path, tmp_path: Path) -> None:
+def test_delays_do_not_change_results(command: list[str], examples: Path, tmp_path: Path) -> None:
     program = [str(examples / command[0]), *command[1:]]
     bare = support.run(program, SIM)
     assert record(tmp_path / "run", program, launch_delay=200000, delay_seed=7) == bare
@@ -124,7 +124,7 @@ def test_nothing_changes(command: list[str], examples: Path, tmp_path: Path) -> 
     "name",
     ["context_teardown", "exit_handler", "host_functions", "graph_capture", "fork_child_after"],
 )
-def test_programs_end_as_ever(name: str, built: Path, tmp_path: Path) -> None:
+def test_delays_do_not_change_the_exit(name: str, built: Path, tmp_path: Path) -> None:
     """Also with delays under way."""
     command = support.command(name, built)
     bare = support.run(command, SIM)
@@ -132,7 +132,7 @@ def test_programs_end_as_ever(name: str, built: Path, tmp_path: Path) -> None:
     assert (recorded.stdout, recorded.status) == (bare.stdout, bare.status)
 
 
-def test_what_was_late_in_a_program_that_was_killed(built: Path, tmp_path: Path) -> None:
+def test_delays_of_a_killed_program_are_unknown(built: Path, tmp_path: Path) -> None:
     """It is not known, and the program's status stays."""
     command = ["--launch-delay", "1000", "--", *support.command("exit_sigkill", built)]
     dumped, run = tmp_path / "late.json", tmp_path / "run"
@@ -155,7 +155,7 @@ def config(folder: Path, **members: object) -> Path:
     return path
 
 
-def test_what_was_late_can_be_had_again(
+def test_recorded_delays_can_be_repeated(
     handoffs: Handoffs, examples: Path, tmp_path: Path, cli: Cli
 ) -> None:
     """All of it, or a part."""
@@ -203,7 +203,7 @@ POINT = {"pc": 16, "sass": "LDG", "delay": 5, "on": True}
 KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
 
 
-def test_a_file_that_is_none_makes_nothing_late(examples: Path, tmp_path: Path) -> None:
+def test_invalid_delay_file_delays_nothing(examples: Path, tmp_path: Path) -> None:
     path = config(tmp_path, colour=1)
     program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
     outcome = record(tmp_path / "run", program, launch_delay=0, delay_load=path)
@@ -215,7 +215,7 @@ def test_a_file_that_is_none_makes_nothing_late(examples: Path, tmp_path: Path) 
     ]
 
 
-def test_delays_of_code_that_is_not_there(examples: Path, tmp_path: Path) -> None:
+def test_delays_for_missing_code(examples: Path, tmp_path: Path) -> None:
     points = {"16": POINT, "32": POINT | {"pc": 32, "on": False}}
     path = config(tmp_path, kernels={"k": KERNEL | {"instrumentation_points": points}})
     program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
@@ -229,7 +229,7 @@ def test_delays_of_code_that_is_not_there(examples: Path, tmp_path: Path) -> Non
 # ---- mistakes ----
 
 
-def test_what_makes_no_sense(cli: Cli, examples: Path, tmp_path: Path) -> None:
+def test_invalid_delay_options_are_refused(cli: Cli, examples: Path, tmp_path: Path) -> None:
     for option, value, why in (
         ("--launch-delay", "1s", "expected a whole number, at most 1000000000"),
         ("--launch-delay", "1000000001", "expected a whole number, at most 1000000000"),

@@ -64,37 +64,37 @@ def forgetful() -> Iterator[None]:
     demangle._known.clear()
 
 
-def test_names_of_kernels() -> None:
+def test_kernel_names_are_demangled() -> None:
     mangled = [name for name, _, _ in NAMES]
     assert demangle.demangle(mangled) == [name for _, name, _ in NAMES]
     assert demangle.missing() is None
 
 
-def test_a_name_that_no_one_can_read_is_not_the_machines_fault() -> None:
+def test_invalid_name_does_not_mark_the_demangler_missing() -> None:
     assert demangle.missing() is None
     assert demangle.demangle(["_Zqqq"]) == ["_Zqqq"]
     assert demangle.missing() is None
 
 
 @pytest.mark.parametrize(("name", "expected"), [(full, brief) for _, full, brief in NAMES])
-def test_short_names(name: str, expected: str) -> None:
+def test_names_are_shortened(name: str, expected: str) -> None:
     assert short(name) == expected.replace("A<int>", "A")
     assert short(short(name)) == short(name)
 
 
 @pytest.mark.parametrize("text", ["function 3", "a<b>", "after step 3", "sum (all)", "f<int>"])
-def test_what_is_no_name_of_a_function_is_not_shortened(text: str) -> None:
+def test_other_texts_are_not_shortened(text: str) -> None:
     assert short(text) == text
 
 
-def test_each_name_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_name_is_demangled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert demangle.demangle(["_Z1fi", "_Z1fi"]) == ["f(int)"] * 2
     monkeypatch.setattr(sys, "executable", "/nothing")
     assert demangle.demangle(["_Z1fi", "plain"]) == ["f(int)", "plain"]
 
 
 @pytest.mark.skipif(not shutil.which("c++filt"), reason="c++filt takes names of any length")
-def test_names_that_the_runtime_finds_too_long() -> None:
+def test_very_long_names() -> None:
     words = [f"name{i:04d}" for i in range(600)]
     mangled = "_ZN" + "".join(f"8{w}" for w in words) + "Ev"
     assert demangle.demangle([mangled, "_Z1gi"]) == ["::".join(words) + "()", "g(int)"]
@@ -114,7 +114,7 @@ def explosive(levels: int) -> str:
     return out
 
 
-def test_hostile_names_stay_as_they_are_and_harm_no_others() -> None:
+def test_hostile_names_stay_mangled() -> None:
     hostile = [explosive(levels) for levels in range(26, 36)]
     hostile += [
         "_Z" + "P" * 30000,
@@ -135,12 +135,12 @@ def test_hostile_names_stay_as_they_are_and_harm_no_others() -> None:
 @pytest.mark.parametrize(
     "name", ["<", ">", "f<", "f<(>", "f(", ")f", "{", "}", "operator", "a b c", "(" * 10000, ""]
 )
-def test_short_bears_any_text(name: str) -> None:
+def test_shortening_accepts_any_text(name: str) -> None:
     assert isinstance(short(name), str)
     assert bool(short(name)) == bool(name)
 
 
-def test_without_a_runtime_names_stay_mangled(
+def test_names_stay_mangled_without_the_cxx_runtime(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(demangle, "RUNTIME", "import sys; sys.exit(3)")

@@ -41,7 +41,7 @@ def test_graphs(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_prevents_one_is_said(arguments: list[str], said: str) -> None:
+def test_demo_names_what_is_missing(arguments: list[str], said: str) -> None:
     command = [sys.executable, "-m", f"examples.demos.{arguments[0]}", *arguments[1:]]
     done = support.run(command, support.bare_environment(), cwd=support.ROOT)
     assert (done.stdout, done.stderr, done.status) == ("", said, 1)
@@ -75,7 +75,7 @@ def test_streams(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "deps"), [(["--deps", "region"], "region"), (["--no-deps"], "off")], ids=str
 )
-def test_streams_recorded_one_way(how: list[str], deps: str, tmp_path: Path) -> None:
+def test_streams_demo_with_one_ordering(how: list[str], deps: str, tmp_path: Path) -> None:
     printed = demo("streams", tmp_path, *how, "--", "--steps", "60")
     assert printed.count("$ ttanalyze record") == 1
     assert f"--deps {deps} " in printed

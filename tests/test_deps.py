@@ -57,7 +57,7 @@ def record(command: list[str], environment: dict[str, str], run: Path, **options
     return tt.open(run)
 
 
-def test_waits_are_told_of(built: Path, run: Path) -> None:
+def test_waiting_launches_are_flagged(built: Path, run: Path) -> None:
     """Of which capture and, where launches wait for those of what they name, of which region."""
     command = [str(support.build_program("shim_streams", built))]
     opened = record(command, support.simulator_environment(), run, regions="touched")
@@ -75,7 +75,7 @@ def test_waits_are_told_of(built: Path, run: Path) -> None:
     assert (epochs["captured_ns"] <= epochs["done_ns"]).all()
 
 
-def test_without_order_nothing_waits(built: Path, run: Path) -> None:
+def test_no_launch_waits_without_deps(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_streams", built))]
     environment = support.recording(SIM, run, params="1", epoch="launch", deps="off")
     support.run(command, environment)
@@ -85,7 +85,7 @@ def test_without_order_nothing_waits(built: Path, run: Path) -> None:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.large) for n in (1, 2))])
 @pytest.mark.parametrize("options", [{"deps": "region"}, {"deps": "device"}, {}], ids=str)
 @pytest.mark.parametrize("regions", ["touched", "all"])
-def test_every_epoch_is_whole(
+def test_no_epoch_is_torn(
     seed: int, options: dict[str, str], regions: str, built: Path, run: Path
 ) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))

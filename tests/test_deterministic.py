@@ -64,7 +64,7 @@ VARIATIONS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("name", support.all_names())
-def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
+def test_recording_does_not_change_program_behaviour(name: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM | {"TT_SIM_SEED": "1"})
     outcome = recorded(command, run, seed="1")
@@ -79,7 +79,7 @@ def without_addresses(text: str) -> str:
 
 
 @pytest.mark.parametrize("what", ["attributes", "errors", "pools", "ending"])
-def test_answers_are_as_without_us(what: str, built: Path, run: Path) -> None:
+def test_pointer_queries_are_unchanged(what: str, built: Path, run: Path) -> None:
     """What is said about pointers and pools, by calls that fail and after the recorder's end."""
     bare = support.run(arena(built, what), SIM)
     outcome = recorded(arena(built, what), run)
@@ -89,7 +89,7 @@ def test_answers_are_as_without_us(what: str, built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["simonly_two_devices", "simonly_far_copies"])
-def test_two_devices(name: str, built: Path, run: Path) -> None:
+def test_two_devices_have_their_own_addresses(name: str, built: Path, run: Path) -> None:
     command = [str(support.build_program(name, built))]
     bare = support.run(command, SIM | {"TT_SIM_DEVICES": "2"})
     outcome = recorded(command, run, devices="2")
@@ -122,7 +122,7 @@ REPEATED = [
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", REPEATED)
-def test_manifests_are_identical(name: str, built: Path, tmp_path: Path) -> None:
+def test_manifests_of_equal_runs_are_identical(name: str, built: Path, tmp_path: Path) -> None:
     """And so are the records of digests, and their order."""
     runs = [tmp_path / str(i) for i in range(len(VARIATIONS))]
     for run, simulator in zip(runs, VARIATIONS, strict=True):
@@ -145,7 +145,7 @@ def test_manifests_of_other_work_differ(name: str, built: Path, tmp_path: Path) 
 
 
 @pytest.mark.large
-def test_threads_that_take_turns(built: Path, tmp_path: Path) -> None:
+def test_threads_that_alternate(built: Path, tmp_path: Path) -> None:
     """They allocate, work and free on streams of their own, one after the other."""
     runs = [tmp_path / str(i) for i in range(len(VARIATIONS))]
     outcomes = [
@@ -174,7 +174,7 @@ def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: P
 
 @pytest.mark.large
 @pytest.mark.parametrize("what", ["plain", "async"])
-def test_memory_is_zero_when_it_is_handed_out(what: str, built: Path, run: Path) -> None:
+def test_new_memory_is_zero(what: str, built: Path, run: Path) -> None:
     """The program leaves no byte zero in what it frees, so this is about reused memory too."""
     outcome = recorded(addresses(built, what), run)
     found = re.findall(r"at ([0-9a-f]+), (\d+) not zero", outcome.stdout)
@@ -186,7 +186,7 @@ def test_memory_is_zero_when_it_is_handed_out(what: str, built: Path, run: Path)
 
 
 @pytest.mark.large
-def test_where_memory_is(built: Path, run: Path) -> None:
+def test_allocation_addresses(built: Path, run: Path) -> None:
     outcome = recorded(addresses(built, "plain"), run)
     first = [int(address, 16) for address in re.findall(r"at ([0-9a-f]+),", outcome.stdout)][:15]
     small, page = 512, 2 << 20
@@ -196,7 +196,7 @@ def test_where_memory_is(built: Path, run: Path) -> None:
     assert BASE < first[13] < first[14] < BASE + page
 
 
-def test_regions_say_whose_their_addresses_are(built: Path, tmp_path: Path) -> None:
+def test_regions_show_whether_they_are_in_the_arena(built: Path, tmp_path: Path) -> None:
     for name, kinds in {
         "async": {"arena": False, "host": True},
         "managed": {"managed": True},
@@ -215,7 +215,7 @@ def test_regions_say_whose_their_addresses_are(built: Path, tmp_path: Path) -> N
     assert not (tt.open(tmp_path / "globals").regions["kind"] == "device").any()
 
 
-def test_freed_memory_in_use_again_is_a_region_of_its_own(built: Path, run: Path) -> None:
+def test_reused_memory_is_a_new_region(built: Path, run: Path) -> None:
     recorded(support.command("alloc_reuse", built), run)
     opened = tt.open(run)
     regions = opened.regions[opened.regions["kind"] == "arena"]
@@ -229,7 +229,7 @@ def test_freed_memory_in_use_again_is_a_region_of_its_own(built: Path, run: Path
 # ---- what the driver would have given ----
 
 
-def test_rows_are_as_long_as_the_drivers(built: Path, run: Path) -> None:
+def test_row_pitch_equals_the_drivers(built: Path, run: Path) -> None:
     bare = support.run(addresses(built, "pitches"), SIM)
     outcome = recorded(addresses(built, "pitches"), run)
     assert bare.stdout.count("\n") == 108
@@ -237,7 +237,7 @@ def test_rows_are_as_long_as_the_drivers(built: Path, run: Path) -> None:
     assert set(tt.open(run).regions["kind"]) == {"arena"}
 
 
-def test_the_device_holds_as_much_as_without_us(built: Path, run: Path) -> None:
+def test_device_capacity_is_unchanged(built: Path, run: Path) -> None:
     """All of it, again and again: nothing is lost to us or to what was freed."""
     outcome = recorded(addresses(built, "full"), run, memory="128M")
     bare = support.run(addresses(built, "full"), SIM | {"TT_SIM_MEMORY": "128M"})
@@ -248,7 +248,9 @@ def test_the_device_holds_as_much_as_without_us(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("deterministic", ["0", "1"])
-def test_freed_memory_can_be_had_in_any_way(deterministic: str, built: Path, run: Path) -> None:
+def test_freed_memory_is_available_to_all_allocators(
+    deterministic: str, built: Path, run: Path
+) -> None:
     """A full device, and memory that went in the order of a stream: the recorder keeps nothing."""
     small = SIM | {"TT_SIM_MEMORY": "128M"}
     bare = support.run(arena(built, "full"), small)
@@ -261,7 +263,7 @@ def test_freed_memory_can_be_had_in_any_way(deterministic: str, built: Path, run
     assert outcome.transcript() == bare.transcript()
 
 
-def test_a_full_device_waits_for_no_other(built: Path, run: Path) -> None:
+def test_full_device_does_not_wait_for_other_devices(built: Path, run: Path) -> None:
     """The recorder unmaps nothing of its own while work elsewhere waits for the host."""
     two = SIM | {"TT_SIM_DEVICES": "2"}
     command = [str(support.build_program("shim_full_elsewhere", built))]
@@ -271,7 +273,7 @@ def test_a_full_device_waits_for_no_other(built: Path, run: Path) -> None:
     assert support.run(command, environment) == bare
 
 
-def test_freed_memory_is_in_use_again_when_that_is_safe(built: Path, run: Path) -> None:
+def test_freed_memory_is_reused_when_safe(built: Path, run: Path) -> None:
     outcome = recorded(arena(built, "reuse"), run)
     assert re.findall(r"(.+): the same (\d)", outcome.stdout) == [
         ("freed and allocated in one stream", "1"),
@@ -286,7 +288,7 @@ def test_freed_memory_is_in_use_again_when_that_is_safe(built: Path, run: Path) 
 
 @pytest.mark.large
 @pytest.mark.long
-def test_more_than_four_gibibytes(built: Path, run: Path) -> None:
+def test_allocations_larger_than_four_gibibytes(built: Path, run: Path) -> None:
     size = (4 << 30) + 1
     environment = support.recording(
         SIM | {"TT_SIM_MEMORY": "5G"}, run, deterministic="1", epoch="none"
@@ -298,7 +300,7 @@ def test_more_than_four_gibibytes(built: Path, run: Path) -> None:
     assert (region["kind"], region["size"], region["base"]) == ("arena", size, BASE)
 
 
-def test_memory_is_shared_by_handles(built: Path, run: Path) -> None:
+def test_shared_handles_work(built: Path, run: Path) -> None:
     """Where devices can do that; elsewhere the driver says no, as without us."""
     command = [str(support.build_program("shim_share", built))]
     assert recorded(command, run.with_name("without")) == support.run(command, SIM)
@@ -316,7 +318,7 @@ def test_memory_is_shared_by_handles(built: Path, run: Path) -> None:
     assert sorted(map(sorted, processes)) == [["arena"] * 6, ["ipc"] * 4]
 
 
-def test_a_handle_is_opened_on_two_devices(built: Path, run: Path) -> None:
+def test_handle_opened_on_two_devices(built: Path, run: Path) -> None:
     """Each device gets an address that its work may use."""
     command = [str(support.build_program("shim_share_devices", built))]
     outcome = recorded(command, run, fault="ipc:1", devices="2")
@@ -331,7 +333,7 @@ def test_a_handle_is_opened_on_two_devices(built: Path, run: Path) -> None:
     assert "the other ended with 0\n" in outcome.stdout
 
 
-def test_a_fork_while_a_handle_is_opened(built: Path, run: Path) -> None:
+def test_fork_while_a_handle_is_opened(built: Path, run: Path) -> None:
     """The child does not wait for a lock that a thread of its parent holds."""
     command = [str(support.build_program("shim_share_devices", built)), "fork"]
     outcome = recorded(command, run, fault="ipc:1", devices="2")
@@ -339,7 +341,7 @@ def test_a_fork_while_a_handle_is_opened(built: Path, run: Path) -> None:
     assert "the other ended with 0\n" in outcome.stdout
 
 
-def test_devices_that_do_not_reach_each_other(built: Path, run: Path) -> None:
+def test_devices_without_peer_access(built: Path, run: Path) -> None:
     """A copy from one to the other does not end the arena of either."""
     command = [str(support.build_program("shim_far_copies", built))]
     outcome = recorded(command, run, fault="apart:1", devices="2")
@@ -347,7 +349,7 @@ def test_devices_that_do_not_reach_each_other(built: Path, run: Path) -> None:
     assert set(tt.open(run).regions["kind"]) == {"arena"}
 
 
-def test_contexts_take_their_memory_along(built: Path, run: Path) -> None:
+def test_new_context_reuses_addresses(built: Path, run: Path) -> None:
     outcome = recorded(addresses(built, "contexts"), run)
     contexts = re.findall(r"context \d: (\w+) (\w+)\n", outcome.stdout)
     assert len(contexts) == 2
@@ -357,7 +359,7 @@ def test_contexts_take_their_memory_along(built: Path, run: Path) -> None:
     assert f"after the reset 5000 at {BASE:x}" in outcome.stdout
 
 
-def test_what_a_stream_capture_allows(built: Path, run: Path) -> None:
+def test_allocations_during_stream_capture(built: Path, run: Path) -> None:
     """Memory that is freed during one is not in use again before the context was waited for."""
     outcome = recorded(addresses(built, "capture"), run)
     assert "another place 1\n" in outcome.stdout
@@ -388,21 +390,21 @@ def check_the_drivers_own(outcome: support.Outcome, bare: support.Outcome, run: 
 
 
 @pytest.mark.large
-def test_addresses_that_are_taken(built: Path, run: Path) -> None:
+def test_occupied_addresses(built: Path, run: Path) -> None:
     command = addresses(built, "taken")
     check_the_drivers_own(recorded(command, run), support.run(command, SIM), run)
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("call", ["cuMemAddressReserve", "cuMemRelease", "cuMemSetAccess"])
-def test_a_driver_without_chosen_addresses(call: str, built: Path, tmp_path: Path) -> None:
+def test_driver_without_fixed_addresses(call: str, built: Path, tmp_path: Path) -> None:
     driver, run = without(tmp_path / "driver", call), tmp_path / "run"
     command = addresses(built, "plain")
     outcome = support.run(command, support.recording(driver, run, deterministic="1"))
     check_the_drivers_own(outcome, support.run(command, driver), run)
 
 
-def test_less_room_than_a_tebibyte(built: Path, run: Path) -> None:
+def test_address_space_below_a_tebibyte(built: Path, run: Path) -> None:
     """A process that is allowed little address space gets a smaller range at the same place."""
     if support.sanitizer_runtimes():
         pytest.skip("sanitizers need address space of their own")
@@ -423,7 +425,7 @@ def test_memory_in_larger_pages(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["drop-oldest", "fail", "backpressure"])
-def test_no_epoch_may_be_lost(policy: str, built: Path, run: Path) -> None:
+def test_deterministic_mode_needs_backpressure(policy: str, built: Path, run: Path) -> None:
     """With another policy than backpressure what is lost would depend on timing."""
     command = support.command("alloc_reuse", built)
     bare = support.run(command, SIM)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.native
 
 @pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_epochs_by_name_are_of_all_devices(
+def test_named_epoch_captures_all_devices(
     seed: int, options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     environment = support.simulator_environment(
@@ -31,7 +31,7 @@ def test_epochs_by_name_are_of_all_devices(
 
 @pytest.mark.parametrize("devices", ["1", "2"])
 @pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deps": "region"}], ids=str)
-def test_work_of_one_context_on_memory_of_another(
+def test_work_in_one_context_changes_memory_of_another(
     options: dict[str, str], devices: str, built: Path, tmp_path: Path
 ) -> None:
     environment = support.simulator_environment(
@@ -45,7 +45,7 @@ def test_work_of_one_context_on_memory_of_another(
 
 @pytest.mark.parametrize("fault", ["apart:0", "apart:1"])
 @pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}], ids=str)
-def test_memory_of_the_other_device(
+def test_copies_to_the_other_device_are_captured(
     options: dict[str, str], fault: str, built: Path, tmp_path: Path
 ) -> None:
     """Without peer access copies reach it and sets do not, also between devices that have none."""

@@ -42,7 +42,7 @@ def first(tmp_path: Path) -> Path:
 # ---- the same ----
 
 
-def test_a_run_is_like_itself(first: Path, tmp_path: Path) -> None:
+def test_run_equals_itself(first: Path, tmp_path: Path) -> None:
     report = compared(first, train(tmp_path / "again"))
     assert report.same and report.memory_same and report.first is None
     (process,) = report.processes
@@ -53,7 +53,7 @@ def test_a_run_is_like_itself(first: Path, tmp_path: Path) -> None:
     assert diff_text(report).startswith("same: memory is the same in all 6 common epochs\n")
 
 
-def test_every_kind_of_run_is_like_itself(run_path: Path, tmp_path: Path) -> None:
+def test_every_kind_of_run_equals_itself(run_path: Path, tmp_path: Path) -> None:
     small_run(run_path)
     small_run(tmp_path / "again")
     report = compared(run_path, tmp_path / "again", every=True)
@@ -62,7 +62,7 @@ def test_every_kind_of_run_is_like_itself(run_path: Path, tmp_path: Path) -> Non
     assert compared(run_path, run_path).same
 
 
-def test_full_snapshots_at_other_times_do_not_matter(tmp_path: Path) -> None:
+def test_snapshot_frequency_does_not_matter(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in "ab"]
     for path, full in zip(paths, ([0, 3], [0, 1, 2]), strict=True):
         w = Writer(path)
@@ -79,7 +79,7 @@ def test_full_snapshots_at_other_times_do_not_matter(tmp_path: Path) -> None:
 # ---- memory differs ----
 
 
-def test_the_first_divergence_is_told_to_the_byte(first: Path, tmp_path: Path) -> None:
+def test_first_divergence_is_exact_to_the_byte(first: Path, tmp_path: Path) -> None:
     offset = 2 * BLOCK + 4711
     second = train(tmp_path / "second", at_step(3, lambda w: w.write(0, offset, b"\xa7\xa8")))
     report = compared(first, second)
@@ -111,7 +111,7 @@ def test_the_first_divergence_is_told_to_the_byte(first: Path, tmp_path: Path) -
     assert f"2 differ, from offset {offset} to {offset + 1}" in text
 
 
-def test_suspects_are_the_calls_in_between(first: Path, tmp_path: Path) -> None:
+def test_suspects_are_the_calls_between_epochs(first: Path, tmp_path: Path) -> None:
     """Of both sides, and first what only one side does."""
 
     def stray_copy(w: Writer) -> None:
@@ -140,7 +140,7 @@ def test_suspects_are_the_calls_in_between(first: Path, tmp_path: Path) -> None:
     assert report.processes[0].launches.others_b == 1
 
 
-def test_parameters_tell_which_launch_was_given_something_else(tmp_path: Path) -> None:
+def test_different_parameters_are_reported(tmp_path: Path) -> None:
     """Pointers are the same if they point to the same place in regions that correspond."""
 
     def written(path: Path, region: int, rate: int, content: bytes) -> Path:
@@ -178,7 +178,7 @@ def test_parameters_tell_which_launch_was_given_something_else(tmp_path: Path) -
     assert "its parameters differ at byte 8: 0300000000000000 / 0400" in diff_text(report)
 
 
-def test_a_region_that_never_was_the_same(first: Path, tmp_path: Path) -> None:
+def test_region_that_always_differed(first: Path, tmp_path: Path) -> None:
     second = train(tmp_path / "second", at_step(0, lambda w: w.write(1, 3999, b"\x01")))
     report = compared(first, second)
     assert report.first is not None
@@ -188,7 +188,7 @@ def test_a_region_that_never_was_the_same(first: Path, tmp_path: Path) -> None:
     assert {s.kernel for s in found.suspects} == {"_Z4gradPfS_", "update"}
 
 
-def test_every_divergence_with_its_end(first: Path, tmp_path: Path) -> None:
+def test_all_divergences_have_an_end(first: Path, tmp_path: Path) -> None:
     """Part, agree again, part again; and how it spread from one region to the other."""
 
     def change(w: Writer, step: int) -> None:
@@ -228,7 +228,7 @@ def floats(path: Path, *steps: list[float]) -> Path:
     return path
 
 
-def test_values_that_differ(tmp_path: Path) -> None:
+def test_differing_values_are_shown(tmp_path: Path) -> None:
     a = floats(tmp_path / "a", [1, 2, 3], [1, 2, 3, 4])
     b = floats(tmp_path / "b", [1, 2, 3], [1, 2.5, float("nan"), 4])
     report = compared(a, b, types=values.parse("f32"))
@@ -243,7 +243,7 @@ def test_values_that_differ(tmp_path: Path) -> None:
     assert "NaN: 0 in A, 1 in B" in text
 
 
-def test_a_tolerance_decides_what_counts(tmp_path: Path) -> None:
+def test_tolerance_ignores_small_differences(tmp_path: Path) -> None:
     a = floats(tmp_path / "a", [1, 2], [1, 2], [1, 2])
     b = floats(tmp_path / "b", [1, 2], [1, 2.001], [1, 2.1])
     types = {"x": values.parse("f32")}
@@ -260,7 +260,7 @@ def test_a_tolerance_decides_what_counts(tmp_path: Path) -> None:
     assert bytes_of_others.first is not None and bytes_of_others.first[1].epoch_a == 1
 
 
-def test_a_tolerance_stops_at_the_first_unless_all_are_wanted(tmp_path: Path) -> None:
+def test_tolerance_stops_at_the_first_difference(tmp_path: Path) -> None:
     a = floats(tmp_path / "a", [1], [1], [1], [1], [1])
     b = floats(tmp_path / "b", [1], [1.5], [1.01], [3], [1])
     options: dict[str, Any] = {"types": values.parse("f32"), "tolerance": Tolerance(abs=0.1)}
@@ -273,7 +273,7 @@ def test_a_tolerance_stops_at_the_first_unless_all_are_wanted(tmp_path: Path) ->
     assert (process.tolerated, process.differing) == (1, 2)
 
 
-def test_types_by_region() -> None:
+def test_dtype_per_region() -> None:
     types = parse_types("f32,3=bf16,the weights=int64")
     assert {key: one.name for key, one in types.items()} == {
         None: "f32",
@@ -285,7 +285,7 @@ def test_types_by_region() -> None:
             parse_types(wrong)
 
 
-def test_types_of_regions_that_are_not_there(first: Path) -> None:
+def test_dtype_of_an_unknown_region(first: Path) -> None:
     for key in (7, "nothing"):
         with pytest.raises(Error, match="which A does not have"):
             diff(first, first, types={key: values.parse("f32")})
@@ -296,7 +296,7 @@ def test_types_of_regions_that_are_not_there(first: Path) -> None:
 # ---- manifests ----
 
 
-def test_manifests_on_either_side(first: Path, tmp_path: Path) -> None:
+def test_manifest_on_either_side(first: Path, tmp_path: Path) -> None:
     second = train(tmp_path / "second", at_step(3, lambda w: w.write(0, 70000, b"\x01")))
     for a in (first, as_manifest(first)):
         assert compared(a, as_manifest(first)).same
@@ -311,7 +311,7 @@ def test_manifests_on_either_side(first: Path, tmp_path: Path) -> None:
     assert compared(tt.open(first).manifest(), as_manifest(second)).first is not None  # type: ignore[arg-type]
 
 
-def test_an_extra_epoch_in_a_manifest_shifts_nothing(first: Path, tmp_path: Path) -> None:
+def test_extra_epoch_in_a_manifest_is_skipped(first: Path, tmp_path: Path) -> None:
     def more(w: Writer) -> None:
         w.write(1, 3000, b"\x01")
         w.epoch("sync")
@@ -331,7 +331,7 @@ def test_an_extra_epoch_in_a_manifest_shifts_nothing(first: Path, tmp_path: Path
 # ---- what is missing or damaged ----
 
 
-def test_refused_and_lost_epochs_are_left_out(first: Path, tmp_path: Path) -> None:
+def test_refused_and_lost_epochs_are_skipped(first: Path, tmp_path: Path) -> None:
     w = Writer(tmp_path / "second")
     source = np.random.default_rng(3)
     w.function(0, "_Z4gradPfS_")
@@ -353,7 +353,7 @@ def test_refused_and_lost_epochs_are_left_out(first: Path, tmp_path: Path) -> No
     assert "1 epoch of B was refused or lost: left out" in diff_text(report)
 
 
-def test_contents_that_are_gone_differ_by_digest(first: Path, tmp_path: Path) -> None:
+def test_digests_show_differences_of_removed_contents(first: Path, tmp_path: Path) -> None:
     second = train(tmp_path / "second", at_step(3, lambda w: w.write(0, 9, b"\x01")))
     (second / "p0" / "data-00000.bin").unlink()
     report = compared(first, second)
@@ -365,7 +365,7 @@ def test_contents_that_are_gone_differ_by_digest(first: Path, tmp_path: Path) ->
     assert not compared(first, second, types=types, tolerance=Tolerance(abs=255)).same
 
 
-def test_damaged_contents_are_no_answer(first: Path, tmp_path: Path) -> None:
+def test_damaged_contents_are_an_error(first: Path, tmp_path: Path) -> None:
     second = train(tmp_path / "second", at_step(3, lambda w: w.write(0, 9, b"\x01")))
     path = second / "p0" / "data-00000.bin"
     raw = bytearray(path.read_bytes())
@@ -415,7 +415,7 @@ def test_bad_events_are_an_error(
         {"call": 4000, "result": 0},
     ],
 )
-def test_strange_events_are_only_strange(
+def test_random_event_values_do_not_crash_diff(
     first: Path, tmp_path: Path, values: dict[str, int]
 ) -> None:
     """Whatever they hold, there is a report or an error of one line."""
@@ -455,7 +455,7 @@ def test_random_damage(
     assert outcomes == {"report", "error of 1 line"}
 
 
-def test_names_from_files_can_not_act_on_the_terminal(tmp_path: Path) -> None:
+def test_escape_sequences_in_names_are_not_printed(tmp_path: Path) -> None:
     def written(path: Path, content: bytes) -> Path:
         w = Writer(path)
         w.function(0, "evil\x1b[2J")
@@ -512,7 +512,7 @@ def both(path: Path, seed: int, differ: bool) -> tuple[Writer, Writer]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_states_differ_where_contents_do(tmp_path: Path, seed: int) -> None:
+def test_divergences_equal_contents_differences(tmp_path: Path, seed: int) -> None:
     writers = both(tmp_path, seed, differ=True)
     a, b = (tmp_path / "a"), (tmp_path / "b")
     report = compared(a, b, every=True)
@@ -543,7 +543,7 @@ def test_states_differ_where_contents_do(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_runs_that_do_the_same_are_the_same(tmp_path: Path, seed: int) -> None:
+def test_equal_random_runs_are_the_same(tmp_path: Path, seed: int) -> None:
     both(tmp_path, seed, differ=False)
     assert compared(tmp_path / "a", tmp_path / "b").same
     assert compared(as_manifest(tmp_path / "a"), tmp_path / "b").same
@@ -562,7 +562,7 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     return run
 
 
-def test_the_exit_status_says_whether(
+def test_exit_status_shows_the_result(
     cli: Callable[..., Outcome], first: Path, tmp_path: Path
 ) -> None:
     second = train(tmp_path / "second", at_step(3, lambda w: w.write(0, 8, b"\x01")))
@@ -610,9 +610,7 @@ def test_errors_are_one_line_and_status_2(
     assert reason in outcome.stderr
 
 
-def test_only_the_first_stretches_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_first_ranges_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And all are counted."""
     monkeypatch.setattr(states, "MOST", 3)
     for name in "ab":
@@ -630,7 +628,7 @@ def test_only_the_first_stretches_are_listed(
 
 
 @pytest.mark.parametrize("unread", ["a", "b"])
-def test_what_an_epoch_did_not_read_is_counted(tmp_path: Path, unread: str) -> None:
+def test_unread_regions_are_counted(tmp_path: Path, unread: str) -> None:
     """On either side, though nothing changed then."""
     for name in "ab":
         w = Writer(tmp_path / name)

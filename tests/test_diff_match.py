@@ -155,7 +155,7 @@ def check_calls(seed: int) -> None:
         assert match.several_threads(calls_of(rows)) == several
 
 
-def test_calls_correspond_as_the_rules_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matched_calls_follow_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in FEW:
         check_calls(seed)
     monkeypatch.setattr(match, "MOST_GROUPS", 2)
@@ -166,7 +166,7 @@ def test_calls_correspond_as_the_rules_say(monkeypatch: pytest.MonkeyPatch) -> N
 # ---- epochs where several threads submit work ----
 
 
-def test_an_epoch_holds_what_other_threads_submitted_meanwhile() -> None:
+def test_epoch_includes_work_of_other_threads() -> None:
     for seed in FEW:
         choose = random.Random(seed)
         rows = random_calls(choose)
@@ -355,20 +355,20 @@ def check_regions(seed: int) -> None:
     assert (found.alone(0).tolist(), found.alone(1).tolist()) == model.left()
 
 
-def test_regions_correspond_as_the_rules_say() -> None:
+def test_matched_regions_follow_the_rules() -> None:
     for seed in FEW:
         check_regions(seed)
 
 
 @pytest.mark.long
-def test_much_more_corresponds_as_the_rules_say() -> None:
+def test_many_random_matches_follow_the_rules() -> None:
     for seed in MANY:
         check_calls(seed)
         check_regions(seed)
         check_epochs(seed)
 
 
-def test_pairs_are_made_anew_by_what_regions_held() -> None:
+def test_regions_are_matched_by_contents() -> None:
     """Of the same size and label; pairs that were not chosen stay."""
     made = 0
     for seed in FEW:
@@ -494,6 +494,6 @@ def check_epochs(seed: int) -> None:
     assert got == [(chosen[0][i], chosen[1][j]) for i, j in expected], seed
 
 
-def test_epochs_correspond_as_the_rules_say() -> None:
+def test_matched_epochs_follow_the_rules() -> None:
     for seed in FEW:
         check_epochs(seed)

@@ -31,7 +31,7 @@ def first(tmp_path: Path) -> Path:
 # ---- what does not quite do the same ----
 
 
-def test_an_extra_launch_shifts_nothing(first: Path, tmp_path: Path) -> None:
+def test_extra_launch_does_not_shift_others(first: Path, tmp_path: Path) -> None:
     """Nor does the epoch that comes with it."""
 
     def more(w: Writer) -> None:
@@ -55,7 +55,7 @@ def test_an_extra_launch_shifts_nothing(first: Path, tmp_path: Path) -> None:
     assert back is not None and (back.alone_a, back.alone_b) == (1, 0)
 
 
-def test_an_extra_launch_that_wrote_is_found_to_have(first: Path, tmp_path: Path) -> None:
+def test_extra_launch_that_wrote_is_a_difference(first: Path, tmp_path: Path) -> None:
     def more(w: Writer) -> None:
         launch(w, 0, grid=99)
         w.write(0, 50, b"\x77")
@@ -68,7 +68,7 @@ def test_an_extra_launch_that_wrote_is_found_to_have(first: Path, tmp_path: Path
     assert found.suspects[0].alone and found.suspects[0].seq_a is None
 
 
-def test_a_missing_launch_and_another_shape(first: Path, tmp_path: Path) -> None:
+def test_missing_launch_and_changed_shape(first: Path, tmp_path: Path) -> None:
     w = Writer(tmp_path / "second")
     random = np.random.default_rng(3)
     w.function(4, "update")  # numbers of functions are a run's own
@@ -95,7 +95,7 @@ def test_a_missing_launch_and_another_shape(first: Path, tmp_path: Path) -> None
     assert "10 correspond, 1 with another shape, 1 only in A" in diff_text(report)
 
 
-def test_a_run_that_ended_early(first: Path, tmp_path: Path) -> None:
+def test_run_that_ended_early(first: Path, tmp_path: Path) -> None:
     def stop(w: Writer) -> None:
         raise KeyboardInterrupt
 
@@ -120,7 +120,7 @@ def ended_early(path: Path, epochs: int = 3, **process: Any) -> Path:
 
 @pytest.mark.parametrize("manifest", [False, True])
 @pytest.mark.parametrize("events", [False, True])
-def test_a_side_that_lacks_the_last_epochs_is_not_the_same(
+def test_missing_last_epochs_are_a_difference(
     first: Path, tmp_path: Path, manifest: bool, events: bool
 ) -> None:
     """Whether it still runs and its calls are ahead of its epochs, or its calls are not known."""
@@ -133,12 +133,12 @@ def test_a_side_that_lacks_the_last_epochs_is_not_the_same(
         assert "3 epochs of" in diff_text(report) and "the epochs differ" in diff_text(report)
 
 
-def test_killed_at_the_same_point_is_the_same(tmp_path: Path) -> None:
+def test_runs_killed_at_the_same_point_are_the_same(tmp_path: Path) -> None:
     a, b = (ended_early(tmp_path / name, status="running") for name in "ab")
     assert compared(a, b).same
 
 
-def test_refused_epochs_are_no_missing_ones(first: Path, tmp_path: Path) -> None:
+def test_refused_epochs_are_not_missing(first: Path, tmp_path: Path) -> None:
     def refuse(w: Writer, step: int) -> None:
         epoch = Writer.epoch
         flags = ["refused"] if step >= 4 else []
@@ -149,9 +149,7 @@ def test_refused_epochs_are_no_missing_ones(first: Path, tmp_path: Path) -> None
     assert compared(as_manifest(first), other).same
 
 
-def test_a_recording_that_failed_is_neither_the_same_nor_different(
-    first: Path, tmp_path: Path
-) -> None:
+def test_failed_recording_is_neither_same_nor_different(first: Path, tmp_path: Path) -> None:
     def stop(w: Writer) -> None:
         w.close("failed", reason="disk full")
         raise KeyboardInterrupt
@@ -174,7 +172,7 @@ def test_a_recording_that_failed_is_neither_the_same_nor_different(
 
 
 @pytest.mark.parametrize("size", [None, 8])
-def test_missing_copies_count(tmp_path: Path, size: int | None) -> None:
+def test_missing_copies_are_a_difference(tmp_path: Path, size: int | None) -> None:
     """And copies of another size."""
 
     def copying(size: int | None) -> Any:
@@ -188,7 +186,7 @@ def test_missing_copies_count(tmp_path: Path, size: int | None) -> None:
     assert said in diff_text(report)
 
 
-def test_calls_without_memory_are_compared(tmp_path: Path) -> None:
+def test_calls_are_compared_without_memory(tmp_path: Path) -> None:
     def written(path: Path, launches: int, epochs: int = 1, regions: int = 0) -> Path:
         w = Writer(path)
         for region in range(regions):
@@ -212,7 +210,7 @@ def test_calls_without_memory_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("every", "common"), [(1, 6), (2, 3), (3, 2)])
-def test_runs_recorded_at_other_points_share_some(tmp_path: Path, every: int, common: int) -> None:
+def test_runs_with_other_triggers_share_epochs(tmp_path: Path, every: int, common: int) -> None:
     fine = train(tmp_path / "fine", fine=True)
     coarse = train(tmp_path / "coarse", every=every)
     for a, b in ((fine, coarse), (coarse, fine)):
@@ -221,7 +219,7 @@ def test_runs_recorded_at_other_points_share_some(tmp_path: Path, every: int, co
         assert report.processes[0].common == common
 
 
-def test_a_difference_between_other_points(tmp_path: Path) -> None:
+def test_difference_between_shared_epochs(tmp_path: Path) -> None:
     change = at_step(3, lambda w: w.write(1, 3000, b"\x01\x02"))
     fine = train(tmp_path / "fine", change, fine=True)
     coarse = train(tmp_path / "coarse", every=2)
@@ -236,7 +234,7 @@ def test_a_difference_between_other_points(tmp_path: Path) -> None:
     assert found.suspect_count == 4
 
 
-def test_no_point_in_common_is_an_error(tmp_path: Path) -> None:
+def test_no_common_epoch_is_an_error(tmp_path: Path) -> None:
     def written(path: Path, at: int) -> Path:
         w = Writer(path)
         w.born(0, bytes(8))
@@ -280,7 +278,7 @@ def test_without_calls_epochs_are_matched_by_their_order(tmp_path: Path) -> None
 # ---- regions ----
 
 
-def test_extra_allocations_shift_nothing(first: Path, tmp_path: Path) -> None:
+def test_extra_allocations_do_not_shift_others(first: Path, tmp_path: Path) -> None:
     def before(w: Writer) -> None:
         w.born(0, bytes(4000))
         w.born(1, bytes(7))
@@ -297,7 +295,7 @@ def test_extra_allocations_shift_nothing(first: Path, tmp_path: Path) -> None:
     assert "the allocations differ" in diff_text(report)
 
 
-def test_an_allocation_in_between_is_told_from_others_of_its_size(tmp_path: Path) -> None:
+def test_extra_allocation_of_equal_size_is_recognised(tmp_path: Path) -> None:
     """By the launches before and after it."""
 
     def written(path: Path, extra: bool) -> Path:
@@ -400,7 +398,7 @@ def test_regions_of_other_sizes_are_named(tmp_path: Path) -> None:
     assert (alone.side, alone.label, alone.size_a, alone.size_b) == ("both", "weights", 200, 240)
 
 
-def test_addresses_used_again_are_other_regions(tmp_path: Path) -> None:
+def test_reused_addresses_are_other_regions(tmp_path: Path) -> None:
     def written(path: Path, content: bytes) -> Path:
         w = Writer(path)
         for number in range(4):
@@ -418,7 +416,7 @@ def test_addresses_used_again_are_other_regions(tmp_path: Path) -> None:
     assert [(d.region_a, d.epoch_a) for d in process.divergences] == [(2, 2)]
 
 
-def test_leftovers_do_not_hide_what_was_written(tmp_path: Path) -> None:
+def test_uninitialized_bytes_do_not_hide_writes(tmp_path: Path) -> None:
     """Memory that nothing wrote to may differ from the beginning."""
 
     def written(path: Path, leftover: bytes, result: bytes) -> Path:
@@ -446,7 +444,7 @@ def test_leftovers_do_not_hide_what_was_written(tmp_path: Path) -> None:
     assert "no call wrote to it" in text
 
 
-def test_what_only_one_side_looked_at_is_not_compared(tmp_path: Path) -> None:
+def test_regions_read_on_one_side_are_not_compared(tmp_path: Path) -> None:
     def written(path: Path, only: list[int]) -> Path:
         w = Writer(path)
         w.born(0, b"zero")
@@ -465,7 +463,7 @@ def test_what_only_one_side_looked_at_is_not_compared(tmp_path: Path) -> None:
 # ---- several processes, contexts, threads ----
 
 
-def test_processes_are_matched_by_what_was_run(tmp_path: Path) -> None:
+def test_processes_are_matched_by_command(tmp_path: Path) -> None:
     """In whatever order they arrived."""
     for path, order in ((tmp_path / "a", "012"), (tmp_path / "b", "201")):
         for index, rank in enumerate(order):
@@ -479,7 +477,7 @@ def test_processes_are_matched_by_what_was_run(tmp_path: Path) -> None:
     assert "process 1 of A and 2 of B" in diff_text(report)
 
 
-def test_processes_only_one_side_has(tmp_path: Path) -> None:
+def test_processes_of_one_side_only(tmp_path: Path) -> None:
     for index in range(3):
         train(tmp_path / "a", index=index)
     train(tmp_path / "b", index=0)
@@ -511,7 +509,7 @@ def interleaved(path: Path, order: list[int], contexts: bool, last: bytes = b"")
 
 
 @pytest.mark.parametrize("contexts", [False, True])
-def test_threads_may_take_turns_as_they_like(tmp_path: Path, contexts: bool) -> None:
+def test_thread_order_does_not_matter(tmp_path: Path, contexts: bool) -> None:
     a = interleaved(tmp_path / "a", [0, 1] * 6, contexts)
     b = interleaved(tmp_path / "b", [0, 0, 0, 1] * 2 + [1] * 4, contexts)
     report = compared(a, b)
@@ -523,7 +521,7 @@ def test_threads_may_take_turns_as_they_like(tmp_path: Path, contexts: bool) -> 
     assert (report.first[1].region_a, report.processes[0].differing) == (1, 1)
 
 
-def test_streams_are_matched_by_what_they_do(tmp_path: Path) -> None:
+def test_streams_are_matched_by_their_work(tmp_path: Path) -> None:
     """Whatever their numbers are: here one more was created first."""
 
     def written(path: Path, shift: int) -> Path:

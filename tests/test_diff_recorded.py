@@ -36,14 +36,14 @@ def record(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 @pytest.mark.parametrize("name", ["vecadd", "pipeline", "training", "graph", "async", "managed"])
-def test_a_program_recorded_twice_is_the_same(record: Record, name: str) -> None:
+def test_program_recorded_twice_is_the_same(record: Record, name: str) -> None:
     first, again = (record(f"example-{name}", again=i) for i in (0, 1))
     report = compared(first, again)
     assert report.same, diff_text(report)
     assert report.processes[0].region_epochs > 0
 
 
-def test_a_perturbed_sum(record: Record) -> None:
+def test_perturbed_sum_is_found(record: Record) -> None:
     first = record("example-vecadd", "--steps", "8", options=("--params",))
     second = record("example-vecadd", "--steps", "8", "--perturb", "5", options=("--params",))
     report = compared(first, second, types=values.parse("f32"), every=True)
@@ -61,7 +61,7 @@ def test_a_perturbed_sum(record: Record) -> None:
     assert launches is not None and (launches.same, launches.others_b) == (8, 1)
 
 
-def test_a_perturbed_training_at_two_granularities(record: Record) -> None:
+def test_perturbed_training_is_found_by_step_and_by_launch(record: Record) -> None:
     """At waits the step is found, at launches the very one."""
     name, perturb = "example-training", ("--perturb", "3")
     fine = ("--epoch", "launch", "--params")
@@ -79,7 +79,7 @@ def test_a_perturbed_training_at_two_granularities(record: Record) -> None:
     assert mixed.first[1].digest_b == coarse.first[1].digest_b
 
 
-def test_a_tolerance_for_what_training_makes_of_it(record: Record) -> None:
+def test_tolerance_accepts_small_training_differences(record: Record) -> None:
     first, second = record("example-training"), record("example-training", "--perturb", "3")
     types = values.parse("f32")
     wide = compared(first, second, types=types, tolerance=values.Tolerance(abs=10.0))
@@ -93,7 +93,7 @@ def test_a_tolerance_for_what_training_makes_of_it(record: Record) -> None:
     assert narrow.first[1].epoch_a >= exact.first[1].epoch_a
 
 
-def test_more_steps_are_only_in_one(record: Record) -> None:
+def test_extra_steps_are_in_one_run_only(record: Record) -> None:
     shorter, longer = (record("example-vecadd", "--steps", str(n)) for n in (5, 8))
     report = compared(shorter, longer)
     assert report.memory_same and not report.same
@@ -103,14 +103,14 @@ def test_more_steps_are_only_in_one(record: Record) -> None:
     assert report.processes[0].common == 5
 
 
-def test_different_programs_have_little_in_common(record: Record) -> None:
+def test_different_programs_differ(record: Record) -> None:
     report = compared(record("example-vecadd"), record("example-training"))
     launches = report.processes[0].launches
     assert launches is not None and launches.same == 0
     assert not report.same
 
 
-def test_a_race(record: Record) -> None:
+def test_race_changes_sums_only(record: Record) -> None:
     """Sums differ, or they don't, but the launches are the same; without the race all is."""
     raced = compared(*(record("example-race", again=i) for i in (0, 1)))
     launches = raced.processes[0].launches
@@ -120,7 +120,7 @@ def test_a_race(record: Record) -> None:
 
 
 @pytest.mark.parametrize("name", ["threads_own_streams", "threads_allocate"])
-def test_threads_in_another_order(record: Record, name: str) -> None:
+def test_thread_order_is_no_difference(record: Record, name: str) -> None:
     """Each thread does the same every time, in whatever order they come.
 
     Memory is zero from the start: epochs of one thread see what another has yet to write.
@@ -131,13 +131,13 @@ def test_threads_in_another_order(record: Record, name: str) -> None:
     assert report.processes[0].common > 0
 
 
-def test_a_run_against_its_own_manifest(record: Record) -> None:
+def test_run_equals_its_own_manifest(record: Record) -> None:
     run = record("example-pipeline")
     assert compared(run, run / "manifest.json").same
     assert compared(run / "manifest.json", tt.open(run).path / "manifest.json").same
 
 
-def test_who_made_the_calls(record: Record) -> None:
+def test_suspects_have_call_stacks(record: Record) -> None:
     """Where call stacks were recorded, they are shown of suspects and of the allocation."""
     runs = [
         record("example-vecadd", *more, options=("--cpu-callstack", "backtrace"))

@@ -53,7 +53,7 @@ def test_paragraphs_are_short(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_are_valid(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith("https://"):
             continue
@@ -65,14 +65,14 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in map(slug, headings), target
 
 
-def test_the_page_of_record_has_every_variable() -> None:
+def test_record_page_lists_every_variable() -> None:
     page = (DOCS / "reference" / "record.md").read_text()
     assert set(re.findall(r"\| `(TT_[A-Z_]+)` \|", page)) == {
         option.variable for option in options.TABLE.values()
     }
 
 
-def test_the_readme_has_every_command_of_make() -> None:
+def test_readme_lists_every_make_target() -> None:
     makefile = (support.ROOT / "Makefile").read_text()
     listed = {*re.findall(r"^([a-z-]+):.*## ", makefile, re.M)}
     said = {*re.findall(r"make ([a-z-]+)", README)}
@@ -90,7 +90,7 @@ def verbs_and_options() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_have_options_that_exist(page: Path) -> None:
+def test_commands_use_existing_options(page: Path) -> None:
     verbs = verbs_and_options()
     text = page.read_text()
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S)
@@ -104,7 +104,7 @@ def test_commands_have_options_that_exist(page: Path) -> None:
             assert command[1] in verbs and given <= verbs[command[1]], line
 
 
-def test_every_page_is_reached_from_the_first() -> None:
+def test_every_page_is_linked_from_the_index() -> None:
     pages, reached = {page.resolve() for page in DOCS.rglob("*.md")}, set[Path]()
     found = [DOCS / "index.md"]
     while found:
@@ -116,11 +116,11 @@ def test_every_page_is_reached_from_the_first() -> None:
     assert reached == pages
 
 
-def test_the_overview_of_the_design_is_short() -> None:
+def test_design_overview_is_short() -> None:
     assert len((DOCS / "design" / "index.md").read_text().splitlines()) <= 200
 
 
-def test_the_design_names_files_that_are_there() -> None:
+def test_design_pages_name_existing_files() -> None:
     known = {path.name for path in support.ROOT.glob("*.py")}
     for folder in ("interpose", "ttanalyze", "tests"):
         known |= {path.name for path in (support.ROOT / folder).rglob("*.*")}
@@ -132,7 +132,7 @@ def test_the_design_names_files_that_are_there() -> None:
 @pytest.mark.parametrize(
     "tool", [api, driver_calls, pictures, reference, tables], ids=lambda t: t.__name__
 )
-def test_made_pages_are_current(tool: types.ModuleType) -> None:
+def test_generated_pages_are_current(tool: types.ModuleType) -> None:
     for path, content in tool.pages().items():
         assert path.read_text() == content, f"{path} is old: run make docs"
 
@@ -145,7 +145,7 @@ def test_the_site_has_every_page() -> None:
     assert pages == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
 
 
-def test_the_site_has_no_links_to_the_source() -> None:
+def test_site_has_no_links_to_the_source() -> None:
     page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="guides/tui.md"))
     shown = site.on_page_markdown("[a](../../x.py) [b](save.md#c) [d](https://e)", page)
     assert shown == "a [b](save.md#c) [d](https://e)"
@@ -164,12 +164,12 @@ def test_pages_of_measurements_are_current(tmp_path: Path) -> None:
     assert wild_report.PAGE.read_text() == page, "docs/wild.md is old: run bench/wild_report.py"
 
 
-def test_every_page_of_the_reference_is_of_a_verb() -> None:
+def test_every_reference_page_documents_a_verb() -> None:
     others = {*tables.pages(), DOCS / "reference" / "exit-statuses.md"}
     assert {*(DOCS / "reference").iterdir()} == {*reference.pages(), *others}
 
 
-def test_every_column_is_described(small: Writer, run_path: Path) -> None:
+def test_every_column_has_a_description(small: Writer, run_path: Path) -> None:
     """Each in the docstring of what makes the table, of which the page is made."""
     sizes = {f"{what}_{axis}" for what in ("grid", "block", "cluster") for axis in "xyz"}
     processes = tt.open(run_path).processes
@@ -180,14 +180,14 @@ def test_every_column_is_described(small: Writer, run_path: Path) -> None:
             assert described == {*make(processes)} - sizes
 
 
-def test_the_guide_to_python_runs(small: Writer, run_path: Path) -> None:
+def test_python_guide_runs(small: Writer, run_path: Path) -> None:
     page = (DOCS / "guides" / "open-a-run.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     code = next(block for block in blocks if "value_counts" in block)
     exec(compile(code, "docs/guides/open-a-run.md", "exec"), {"run": tt.open(run_path)})
 
 
-def test_examples_in_python_import_names_that_exist() -> None:
+def test_python_examples_import_existing_names() -> None:
     imported = set()
     for page in PAGES:
         for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
@@ -211,7 +211,7 @@ stream = None
 """
 
 
-def test_the_recorded_program_asks_for_epochs(tmp_path: Path) -> None:
+def test_example_program_requests_epochs(tmp_path: Path) -> None:
     """As the page shows it; without a recorder it does nothing."""
     page = (DOCS / "guides" / "control.md").read_text()
     code = next(b for b in re.findall(r"```python\n(.*?)```", page, re.S) if "tt_epoch" in b)

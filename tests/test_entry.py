@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", [11080, 12040, 13000, 14000])
-def test_every_call_of_the_table_is_ours_and_no_other(version: int, built: Path, run: Path) -> None:
+def test_exactly_the_calls_of_the_table_are_wrapped(version: int, built: Path, run: Path) -> None:
     program = support.build_program("shim_entries", built)
     driver = SIM | {"TT_SIM_FAULT": f"version:{version}"}
     bare = entries.answers(program, driver)
@@ -38,7 +38,7 @@ def test_every_call_of_the_table_is_ours_and_no_other(version: int, built: Path,
     assert not run.exists()
 
 
-def test_calls_of_a_driver_to_come_are_its_own(built: Path, run: Path) -> None:
+def test_calls_of_newer_drivers_are_passed_through(built: Path, run: Path) -> None:
     """What it has under a name of today is passed on, and the run says so."""
     command = [str(support.build_program("shim_future", built))]
     driver = SIM | {"TT_SIM_FAULT": "version:14000"}
@@ -84,7 +84,7 @@ def headers() -> list[Path]:
 
 
 @pytest.mark.parametrize("include", headers(), ids=str)
-def test_every_call_of_the_api_is_in_a_table(include: Path) -> None:
+def test_every_driver_call_is_in_a_table(include: Path) -> None:
     """Wrapped, or passed through knowingly: what is new in a later CUDA shows here."""
     calls = declared(include)
     assert len(calls) > 550
@@ -132,7 +132,7 @@ def without(folder: Path, *calls: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("call", table("NEED_TABLE"))
-def test_a_driver_that_lacks_a_call(call: str, built: Path, tmp_path: Path) -> None:
+def test_driver_without_a_call(call: str, built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_lookups", built))]
     driver = without(tmp_path / "driver", call)
     bare = support.run(command, driver)
@@ -149,7 +149,7 @@ def test_a_driver_that_lacks_a_call(call: str, built: Path, tmp_path: Path) -> N
     assert info["reason"] == line.removeprefix("recording stopped: ")
 
 
-def test_what_a_driver_lacks_can_be_done_without(built: Path, tmp_path: Path) -> None:
+def test_missing_driver_calls_are_tolerated(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_lookups", built))]
     lacking = [
         "cuFuncGetParamInfo",
@@ -167,7 +167,7 @@ def test_what_a_driver_lacks_can_be_done_without(built: Path, tmp_path: Path) ->
 
 
 @pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver here")
-def test_where_there_is_no_driver_there_are_no_calls(built: Path, run: Path) -> None:
+def test_no_driver_gives_no_calls(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_nothing", built))]
     nowhere = support.bare_environment(**support.sanitizer_runtimes())
     bare = support.run(command, nowhere)

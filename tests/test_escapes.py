@@ -55,7 +55,7 @@ def hostile(run_path: Path) -> Path:
     return run_path
 
 
-def test_nothing_of_a_run_acts_on_a_terminal(hostile: Path, cli: Cli) -> None:
+def test_escape_sequences_of_a_run_are_not_printed(hostile: Path, cli: Cli) -> None:
     said = ""
     for verb, *words in VERBS:
         outcome = cli(verb, hostile, *words)
@@ -66,12 +66,12 @@ def test_nothing_of_a_run_acts_on_a_terminal(hostile: Path, cli: Cli) -> None:
     assert "owned" in said
 
 
-def test_json_says_the_same(hostile: Path, cli: Cli) -> None:
+def test_json_keeps_the_original_text(hostile: Path, cli: Cli) -> None:
     rows = json.loads(cli("query", hostile, "--table", "regions", "--format", "json").stdout)
     assert rows[0]["label"] == HOSTILE
 
 
-def test_csv_is_exact_but_to_a_terminal(hostile: Path, cli: Cli) -> None:
+def test_csv_is_exact_except_on_a_terminal(hostile: Path, cli: Cli) -> None:
     words = ("query", "--table", "regions", "--format", "csv", "--fields", "label")
     assert HOSTILE in cli(words[0], hostile, *words[1:]).stdout
     ours, theirs = pty.openpty()
@@ -84,24 +84,24 @@ def test_csv_is_exact_but_to_a_terminal(hostile: Path, cli: Cli) -> None:
     assert "owned" in printed and not set(BAD) & set(printed)
 
 
-def test_errors_are_screened(tmp_path: Path, cli: Cli) -> None:
+def test_escape_sequences_in_errors_are_removed(tmp_path: Path, cli: Cli) -> None:
     outcome = cli("info", tmp_path / HOSTILE.replace("/", ""))
     assert outcome.status == 2 and not set(BAD) & set(outcome.stderr)
     assert outcome.stderr.count("\n") == 1
 
 
-def test_our_colours_pass_where_they_are_wanted() -> None:
+def test_own_colours_are_kept() -> None:
     red = text.coloured("word", "red", True)
     assert text.screened(red + "\x1b[2J\x1b[8m", True) == red + r"\u001b[2J\u001b[8m"
     assert "\x1b" not in text.screened(red, False)
     assert json.loads(text.screened('"\U000e0001\x85é"', False)) == "\U000e0001\x85é"
 
 
-def test_names_end_no_cell_of_an_exported_page() -> None:
+def test_names_are_escaped_in_exported_pages() -> None:
     assert _code("a`b|c\n<i>") == r"`a\x60b\|c\n<i>`"
 
 
-def test_a_report_is_escaped(hostile: Path, cli: Cli, tmp_path: Path) -> None:
+def test_report_is_escaped(hostile: Path, cli: Cli, tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     page = tmp_path / "page.html"
     assert cli("report", hostile, "-o", page).status == 0

@@ -50,13 +50,13 @@ def lists_of_kinds(source: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_each_property_is_one_that_python_knows(name: str) -> None:
+def test_python_knows_each_property(name: str) -> None:
     kinds = getattr(event_kinds, name)
     assert kinds, "no kind has it"
     assert set(kinds) <= set(KIND.values()) - {KIND["none"]}
 
 
-def test_the_header_is_read_as_the_compiler_reads_it(tmp_path: Path) -> None:
+def test_header_reader_agrees_with_the_compiler(tmp_path: Path) -> None:
     program = tmp_path / "kinds.c"
     program.write_text(
         '#include <stdio.h>\n#include "format.h"\n'
@@ -76,12 +76,12 @@ def test_the_header_is_read_as_the_compiler_reads_it(tmp_path: Path) -> None:
     ]
 
 
-def test_work_goes_into_streams_and_all_that_writes_is_work() -> None:
+def test_writers_are_work_and_work_has_a_stream() -> None:
     assert set(event_kinds.WORK) <= set(event_kinds.STREAM)
     assert {*event_kinds.WRITES, *event_kinds.TIMED, *event_kinds.LAUNCH} <= {*event_kinds.WORK}
 
 
-def test_no_module_lists_kinds_again() -> None:
+def test_no_module_repeats_the_list_of_kinds() -> None:
     found = {
         (str(path.relative_to(PACKAGE)), kinds)
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -103,7 +103,7 @@ def test_the_recorder_compares_with_one_kind_at_a_time() -> None:
         assert again is None, f"{path}: {again}"
 
 
-def test_what_treats_each_kind_apart_leaves_none_out() -> None:
+def test_switches_over_kinds_are_complete() -> None:
     assert set(dependency_graph.REACH) == set(event_kinds.STORE)
     assert set(dependency_graph.HANDLERS) >= {*event_kinds.STREAM, *event_kinds.WAIT}
     shown = {KIND[kind] for kind in timeline.WORK} | {KIND["launch"]}

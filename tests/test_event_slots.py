@@ -26,7 +26,7 @@ from tests.drain_run import (
 )
 
 
-def test_sixteen_threads_lose_and_double_nothing(stress: Path, tmp_path: Path) -> None:
+def test_sixteen_threads_record_each_event_once(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "events", tmp_path, 16, 20_000)
     assert (count, lost) == (320_000, 0)
     used = read_events(tmp_path)
@@ -36,14 +36,14 @@ def test_sixteen_threads_lose_and_double_nothing(stress: Path, tmp_path: Path) -
         assert np.array_equal(mine["id"], np.arange(20_000)), "each thread's order is kept"
 
 
-def test_brief_threads_share_runs(stress: Path, tmp_path: Path) -> None:
+def test_short_lived_threads_share_slots(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "brief", tmp_path, 200, 10)
     assert (count, lost) == (2000, 0)
     assert len(read_events(tmp_path)) == 2000
     assert (tmp_path / "events.bin").stat().st_size <= HEADER + 5 * 512 * 128
 
 
-def test_closing_while_threads_record(stress: Path, tmp_path: Path) -> None:
+def test_close_while_threads_record(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "late", tmp_path, 8)
     used = read_events(tmp_path)
     assert lost == 0
@@ -51,7 +51,7 @@ def test_closing_while_threads_record(stress: Path, tmp_path: Path) -> None:
     assert count - len(used) <= 64
 
 
-def test_a_slot_kept_for_long_stays_writable(stress: Path, tmp_path: Path) -> None:
+def test_old_slot_stays_writable(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "hold", tmp_path, 300_000)
     assert (count, lost) == (300_002, 0)
     used = read_events(tmp_path)
@@ -62,7 +62,7 @@ def test_a_slot_kept_for_long_stays_writable(stress: Path, tmp_path: Path) -> No
     assert records(tmp_path, "events.bin")[0]["seq"] == 300_001
 
 
-def test_memory_stays_flat(drain_path: Path, tmp_path: Path) -> None:
+def test_memory_use_is_constant(drain_path: Path, tmp_path: Path) -> None:
     body = """
 run.mkdir()
 def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -82,7 +82,7 @@ assert worst < 64 << 20, worst
     assert done.returncode == 0, done.stderr
 
 
-def test_an_event_after_the_end_does_not_change_the_file(drain_path: Path, tmp_path: Path) -> None:
+def test_event_after_close_is_ignored(drain_path: Path, tmp_path: Path) -> None:
     body = """
 import json, xxhash
 run.mkdir()
@@ -108,7 +108,7 @@ assert told == {"events.bin": {"size": 64 + 3 * 128, "check": xxhash.xxh3_64_hex
     assert done.returncode == 0, done.stderr
 
 
-def test_events_without_a_recording(drain: Any, tmp_path: Path) -> None:
+def test_events_without_a_recording_are_ignored(drain: Any, tmp_path: Path) -> None:
     assert drain.events_next() == FFI.NULL
     none = tmp_path / "none"
     none.mkdir()
@@ -117,7 +117,7 @@ def test_events_without_a_recording(drain: Any, tmp_path: Path) -> None:
     drain.events_close()
 
 
-def test_records_beside_epochs_from_many_threads(stress: Path, tmp_path: Path) -> None:
+def test_events_and_epochs_from_many_threads(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "store", tmp_path / "run", 40, 6)
     process = tmp_path / "run" / "p0"
     assert (count, lost) == (800, 0)
@@ -132,7 +132,7 @@ def test_records_beside_epochs_from_many_threads(stress: Path, tmp_path: Path) -
     assert len(set(functions["name"])) == 200, "each text once"
 
 
-def test_fork(stress: Path, tmp_path: Path) -> None:
+def test_forked_child_records_its_own_events(stress: Path, tmp_path: Path) -> None:
     run_stress(stress, "fork", tmp_path / "run")
     for name, ids in {"p0": [1, 2], "p1": [3]}.items():
         assert list(read_events(tmp_path / "run" / name)["id"]) == ids
@@ -164,7 +164,7 @@ print(taken)
 
 
 @pytest.mark.parametrize("limit", ["file size", "disk"])
-def test_events_stop_where_the_disk_is_full(drain_path: Path, tmp_path: Path, limit: str) -> None:
+def test_full_disk_ends_events(drain_path: Path, tmp_path: Path, limit: str) -> None:
     folder = tmp_path / "small"
     prepare, why = small_disk(folder, 5 << 20, limit)
     try:
@@ -179,7 +179,7 @@ def test_events_stop_where_the_disk_is_full(drain_path: Path, tmp_path: Path, li
         unmount(folder)
 
 
-def test_helper_thread_takes_no_signals(drain_path: Path, tmp_path: Path) -> None:
+def test_helper_thread_blocks_signals(drain_path: Path, tmp_path: Path) -> None:
     body = """
 run.mkdir()
 assert t.open_events(lib, run) is None

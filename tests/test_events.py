@@ -98,7 +98,7 @@ def test_each_launch_is_a_record(cli: Cli, launches: Path) -> None:
     assert ids == [0, 1, None, None, 2, 3]  # across processes; not of what did not run
 
 
-def test_each_stack_comes_once_before_its_first_use(
+def test_each_stack_is_written_once_before_use(
     cli: Cli, launches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = cli("events", launches).stdout
@@ -116,7 +116,7 @@ def test_each_stack_comes_once_before_its_first_use(
         assert sorted(lines) == sorted(whole.splitlines())
 
 
-def test_graphs_are_kinds_of_their_own(cli: Cli, launches: Path) -> None:
+def test_graph_launches_have_their_own_kind(cli: Cli, launches: Path) -> None:
     found = records_of(cli("events", launches).stdout)
     (node,) = (record for record in found if record["type"] == "kernel_node")
     assert node["kernel_name"].startswith("void lib::fill") and node["flags"] == 1
@@ -126,14 +126,14 @@ def test_graphs_are_kinds_of_their_own(cli: Cli, launches: Path) -> None:
     assert not {"kernel_name", "grid", "nregs"} & {*graph}
 
 
-def test_a_kernel_that_was_not_recorded_yet(cli: Cli, launches: Path) -> None:
+def test_kernel_without_a_module_record(cli: Cli, launches: Path) -> None:
     found = records_of(cli("events", launches).stdout)
     (unknown,) = (record for record in found if record.get("result") == 700)
     assert unknown["kernel_name"] == "function 7"
     assert unknown["nregs"] is unknown["shmem"] is unknown["callstack_id"] is None
 
 
-def test_stacks_with_each_launch_or_none(cli: Cli, launches: Path) -> None:
+def test_stack_mode_selects_where_stacks_go(cli: Cli, launches: Path) -> None:
     full = records_of(cli("events", launches, "--kernel-events", "full").stdout)
     assert full[0]["cpu_callstack"] == [f"{APP}:40 in <module>", f"{APP}:12 in step"]
     assert full[0]["cpu_callstack_source"] == "python"
@@ -144,7 +144,7 @@ def test_stacks_with_each_launch_or_none(cli: Cli, launches: Path) -> None:
     assert not any("callstack" in name for record in none for name in record)
 
 
-def test_some_kernels_only(cli: Cli, launches: Path) -> None:
+def test_kernels_are_filtered_by_name(cli: Cli, launches: Path) -> None:
     for pattern in ("fill<float>", "4fillIf"):  # as the source has it, and mangled
         found = records_of(cli("events", launches, "--kernel", pattern).stdout)
         assert [r["type"] for r in found] == ["callstack_def", "kernel_launch", "kernel_node"]
@@ -154,7 +154,7 @@ def test_some_kernels_only(cli: Cli, launches: Path) -> None:
     assert cli("events", launches, "--kernel", "nothing").stdout == ""
 
 
-def test_the_other_forms_say_the_same(cli: Cli, launches: Path, tmp_path: Path) -> None:
+def test_all_formats_have_the_same_events(cli: Cli, launches: Path, tmp_path: Path) -> None:
     lines = cli("events", launches).stdout
     assert json.loads(cli("events", launches, "--format", "json").stdout) == records_of(lines)
     assert json.loads(cli("events", launches, "--json").stdout) == records_of(lines)
@@ -186,19 +186,21 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG)
-def test_what_cannot_be_asked(cli: Cli, launches: Path, options: list[str], message: str) -> None:
+def test_invalid_arguments_are_errors(
+    cli: Cli, launches: Path, options: list[str], message: str
+) -> None:
     outcome = cli("events", launches, *options)
     assert (outcome.status, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith(message) and outcome.stderr.count("\n") == 1
 
 
-def test_a_run_without_calls(cli: Cli, run_path: Path) -> None:
+def test_run_without_calls(cli: Cli, run_path: Path) -> None:
     Writer(run_path).close()
     assert cli("events", run_path).stdout == ""
     assert cli("events", run_path, "--format", "csv").stdout.startswith("type,kernel_launch_id,")
 
 
-def test_a_recorded_program(built: Path, tmp_path: Path, cli: Cli) -> None:
+def test_recorded_program_has_repeatable_events(built: Path, tmp_path: Path, cli: Cli) -> None:
     """Another run of it has the same records, but for when and where."""
     command = support.command("example-training", built)
     found = []
@@ -223,7 +225,7 @@ def test_a_recorded_program(built: Path, tmp_path: Path, cli: Cli) -> None:
 # ---- stacks ----
 
 
-def test_a_runs_stacks(small: Writer, run_path: Path) -> None:
+def test_stacks_of_a_run(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert run.stacks.to_dict("list") == {
         "process": [0, 0, 0],
@@ -238,12 +240,12 @@ def test_a_runs_stacks(small: Writer, run_path: Path) -> None:
     assert len(tt.open(small.run).stacks.columns) == 7
 
 
-def test_a_run_without_stacks(run_path: Path) -> None:
+def test_run_without_stacks(run_path: Path) -> None:
     Writer(run_path).close()
     assert len(tt.open(run_path).stacks) == 0
 
 
-def test_who_launched_what_is_a_question(launches: Path) -> None:
+def test_query_groups_launches_by_caller(launches: Path) -> None:
     run = tt.open(launches)
     fields = ["stack", "caller", "stack_text"]
     found = query(run, Query(filter='kind == "launch"', fields=fields))
@@ -257,7 +259,7 @@ def test_who_launched_what_is_a_question(launches: Path) -> None:
     assert query(run, asked).to_dict("list") == {"caller": [step], "count": [2]}
 
 
-def test_a_frame_without_a_line_is_called_by_one_with(run_path: Path) -> None:
+def test_caller_is_the_first_frame_with_a_line(run_path: Path) -> None:
     w = Writer(run_path)
     w.stack(1, [("?", "/usr/lib/libx.so", 0), ("run", "/opt/app/a.cpp", 3)])
     w.stack(2, [("?", "/usr/lib/libx.so", 0)])
@@ -268,7 +270,7 @@ def test_a_frame_without_a_line_is_called_by_one_with(run_path: Path) -> None:
     assert found[:2] == ["run (a.cpp:3)", "? (libx.so)"] and pd.isna(found[2])
 
 
-def test_allocations_are_named_by_their_line(cli: Cli, run_path: Path) -> None:
+def test_allocations_have_a_source_line(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.stack(1, INNER)
     w.born(0, bytes(100))
@@ -281,7 +283,7 @@ def test_allocations_are_named_by_their_line(cli: Cli, run_path: Path) -> None:
     assert "train.py:12 in step" in cli("memory", run_path).stdout
 
 
-def test_suspects_are_named_by_their_caller(cli: Cli, run_path: Path) -> None:
+def test_suspects_have_a_caller(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.function(0, "add")
     w.stack(1, INNER)
@@ -298,7 +300,7 @@ def test_suspects_are_named_by_their_caller(cli: Cli, run_path: Path) -> None:
 # ---- files ----
 
 
-def test_a_file_answers_as_its_run_does(cli: Cli, launches: Path, tmp_path: Path) -> None:
+def test_query_of_a_file_equals_query_of_the_run(cli: Cli, launches: Path, tmp_path: Path) -> None:
     fields = ["process", "seq", "kind", "kernel", "demangled", "short", "checksum", "caller"]
     fields += ["stack_text", "stream", "thread", "context", "grid_x", "block_y", "epoch"]
     fields += ["flags", "result", "time_ns"]
@@ -348,7 +350,9 @@ def others(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_other_tools_files(others: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_files_of_other_tools(
+    others: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ttanalyze.verbs.query.files.PIECE", size)
     fields = ["launch", "short", "caller", "registers", "shmem", "stream", "grid_z", "checksum"]
     found = query(EventsFile(others), Query(fields=fields))
@@ -372,7 +376,7 @@ def test_other_tools_files(others: Path, size: int, monkeypatch: pytest.MonkeyPa
     }
 
 
-def test_files_from_a_shell(cli: Cli, others: Path) -> None:
+def test_event_files_are_queried_from_the_shell(cli: Cli, others: Path) -> None:
     outcome = cli("query", others, "--filter", "grid_x > 1")
     assert outcome.status == 0 and "f (m.py:4)" in outcome.stdout
     rows = cli("query", others, "--sort", "-launch", "--top", "1", "--format", "json").stdout
@@ -416,7 +420,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD)
-def test_a_bad_line_is_named(cli: Cli, tmp_path: Path, line: str, reason: str) -> None:
+def test_invalid_line_is_named(cli: Cli, tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "events.ndjson"
     path.write_bytes((GOOD + "\n" + line + "\n" + GOOD).encode(errors="surrogateescape"))
     fields = ",".join([*EventsFile(path).tables["events"].recorded, "caller"])
@@ -426,7 +430,7 @@ def test_a_bad_line_is_named(cli: Cli, tmp_path: Path, line: str, reason: str) -
     assert outcome.stderr.count("\n") == 1
 
 
-def test_a_line_without_an_end(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_without_newline(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ttanalyze.verbs.query.files.LONGEST", 1000)
     path = tmp_path / "events.ndjson"
     path.write_text(GOOD + " " * 2000)
@@ -434,7 +438,7 @@ def test_a_line_without_an_end(cli: Cli, tmp_path: Path, monkeypatch: pytest.Mon
     assert outcome.stderr == f"ttanalyze: {path}: line 2: longer than 1000 bytes\n"
 
 
-def test_small_runs_have_records(tmp_path: Path, cli: Cli) -> None:
+def test_small_runs_have_events(tmp_path: Path, cli: Cli) -> None:
     w = small_run(tmp_path / "run")
     found = records_of(cli("events", w.run).stdout)
     assert [record["kernel_name"] for record in found] == ["add(float*, float*, int)", "scale"]

@@ -27,7 +27,7 @@ def output(program: Path, *arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
-def test_the_same_every_time(name: str, examples: Path) -> None:
+def test_examples_are_reproducible(name: str, examples: Path) -> None:
     arguments = support.EXAMPLE_ARGUMENTS[name]
     usual = output(examples / name, *arguments)
     for seed in ("1", "2"):
@@ -67,7 +67,9 @@ def test_training_learns(examples: Path) -> None:
     "options", [[], ["--async"], ["--host"], ["--graphs"], ["--streams", "20"]], ids=str
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_streams_are_right_in_any_order(seed: int, options: list[str], examples: Path) -> None:
+def test_streams_example_is_correct_in_any_order(
+    seed: int, options: list[str], examples: Path
+) -> None:
     arguments = ["--seed", str(seed), *options]
     usual = output(examples / "streams", *arguments)
     assert usual.endswith(", 0 elements wrong\n")
@@ -118,19 +120,19 @@ def test_race_depends_on_the_schedule_unless_fixed(examples: Path) -> None:
         ["x"],
     ],
 )
-def test_wrong_arguments_give_the_usage(arguments: list[str], examples: Path) -> None:
+def test_wrong_arguments_print_the_usage(arguments: list[str], examples: Path) -> None:
     outcome = support.run([examples / "scribble", *arguments], support.simulator_environment())
     assert (outcome.status, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith("usage: ")
 
 
-def test_help_is_the_usage(examples: Path) -> None:
+def test_help_prints_the_usage(examples: Path) -> None:
     outcome = support.run([examples / "streams", "--help"], support.simulator_environment())
     assert (outcome.status, outcome.stderr) == (0, "")
     assert outcome.stdout.startswith("usage: ") and "--buffers N" in outcome.stdout
 
 
-def test_a_failing_call_is_named(examples: Path) -> None:
+def test_failing_call_is_named(examples: Path) -> None:
     environment = support.simulator_environment(TT_SIM_FAULT="oom:1")
     outcome = support.run([examples / "vecadd"], environment)
     assert outcome.status == 1
@@ -138,13 +140,13 @@ def test_a_failing_call_is_named(examples: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-def test_the_ptx_is_what_nvcc_makes_of_the_sources() -> None:
+def test_ptx_is_current() -> None:
     command = ["make", "-s", "-C", str(support.EXAMPLES), "ptx-check"]
     done = subprocess.run(command, env=support.bare_environment(), check=False)
     assert done.returncode == 0
 
 
-def test_the_ptx_is_of_the_oldest_version() -> None:
+def test_ptx_has_the_oldest_version() -> None:
     for path in support.EXAMPLES.glob("*.ptx"):
         text = path.read_text()
         assert ".version 6.3\n.target sm_70\n" in text, path

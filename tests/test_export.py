@@ -72,7 +72,7 @@ def run_script(folder: Path) -> Outcome:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_it_leaves_what_was_recorded(exported: dict[str, Path], name: str) -> None:
+def test_exported_program_reproduces_the_memory(exported: dict[str, Path], name: str) -> None:
     outcome = reproduce(exported[name], "--times", "2")
     assert outcome.status == 0, outcome
     assert outcome.stdout.startswith("2 times: median ")
@@ -80,12 +80,12 @@ def test_it_leaves_what_was_recorded(exported: dict[str, Path], name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["sums", "follow", "fill", "poke", "bump"])
-def test_so_does_the_script(exported: dict[str, Path], name: str) -> None:
+def test_exported_script_reproduces_the_memory(exported: dict[str, Path], name: str) -> None:
     outcome = run_script(exported[name])
     assert (outcome.status, outcome.stdout) == (0, f"{name}: as recorded\n"), outcome.stderr
 
 
-def test_what_differs_is_shown(exported: dict[str, Path], tmp_path: Path) -> None:
+def test_differing_values_are_shown(exported: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
     data = bytearray((folder / "after.bin").read_bytes())
     region, offset, _, length = HEAD.unpack_from(data, 0)
@@ -100,7 +100,9 @@ def test_what_differs_is_shown(exported: dict[str, Path], tmp_path: Path) -> Non
         assert outcome.stdout.endswith("scale: different\n")
 
 
-def test_what_goes_wrong_is_said(exported: dict[str, Path], tmp_path: Path) -> None:
+def test_errors_of_the_exported_program_are_reported(
+    exported: dict[str, Path], tmp_path: Path
+) -> None:
     """With what it reads damaged, too, as sanitizers see it."""
     folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
     (folder / "reproduce").unlink()
@@ -124,7 +126,9 @@ def test_what_goes_wrong_is_said(exported: dict[str, Path], tmp_path: Path) -> N
     assert outcome.status == 2 and "CUDA_ERROR_INVALID_IMAGE" in outcome.stderr
 
 
-def test_it_builds_with_any_declarations(exported: dict[str, Path], tmp_path: Path) -> None:
+def test_exported_program_builds_with_any_cuda_header(
+    exported: dict[str, Path], tmp_path: Path
+) -> None:
     """Its own say what a toolkit's do, where they say anything."""
     folder = Path(shutil.copytree(exported["fill"], tmp_path / "moved"))
     headers = [OWN, *([TOOLKIT.parent] if TOOLKIT.exists() else [])]
@@ -152,7 +156,7 @@ def test_it_builds_with_any_declarations(exported: dict[str, Path], tmp_path: Pa
     assert len(said) == 1
 
 
-def test_a_launch_that_crashed(built: Path, tmp_path: Path, cli: Cli) -> None:
+def test_crashed_launch_crashes_again(built: Path, tmp_path: Path, cli: Cli) -> None:
     """It does so again, and there is nothing to compare."""
     program = support.build_program("shim_alone", built)
     run, out = tmp_path / "run", tmp_path / "out"
@@ -183,7 +187,7 @@ def regions(folder: Path) -> list[str]:
     return [place[3] for place in places]
 
 
-def test_what_can_be_reached_is_in_it(exported: dict[str, Path], recorded: Path) -> None:
+def test_reachable_memory_is_exported(exported: dict[str, Path], recorded: Path) -> None:
     own = tt.open(recorded).processes[0].regions
     size = dict(zip(own.id.tolist(), own.size.tolist(), strict=True))
     (large,) = [number for number, bytes_of in size.items() if bytes_of == 1 << 20]
@@ -195,7 +199,7 @@ def test_what_can_be_reached_is_in_it(exported: dict[str, Path], recorded: Path)
     assert variables == {"counter)", "words)", "step)", "zeros)"}
 
 
-def test_all_memory(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_all_memory_can_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     options = ("--kernel", "follow", "-o", tmp_path / "all", "--all-memory", "--json")
     outcome = cli("export", recorded, *options, "--max-size", "64K")
     assert outcome.status == 0, outcome.stderr
@@ -207,7 +211,7 @@ def test_all_memory(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     assert reproduce(tmp_path / "all").status == 0
 
 
-def test_the_page_says_where_it_comes_from(exported: dict[str, Path]) -> None:
+def test_exported_readme_names_the_launch(exported: dict[str, Path]) -> None:
     page = (exported["fill"] / "README.md").read_text()
     assert "| kernel | `fill` |" in page
     assert "8 blocks of 64 threads" in page
@@ -216,7 +220,7 @@ def test_the_page_says_where_it_comes_from(exported: dict[str, Path]) -> None:
     assert "cooperative" in (exported["fill"] / "launch.h").read_text()
 
 
-def test_contents_are_small_where_they_repeat(tmp_path: Path) -> None:
+def test_repeated_contents_are_stored_compactly(tmp_path: Path) -> None:
     path = tmp_path / "contents"
     rng = np.random.default_rng(1)
     noise = rng.integers(0, 256, 3 * PAGE + 100).astype("u1")
@@ -243,7 +247,7 @@ def test_contents_are_small_where_they_repeat(tmp_path: Path) -> None:
 # ---- refusals ----
 
 
-def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_unsupported_launches_are_refused(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
 
     def refused(*options: str) -> str:
@@ -279,7 +283,7 @@ def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> N
     assert outcome.status == 2 and "export did not create it" in outcome.stderr
 
 
-def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> None:
+def test_export_of_one_launch_among_others(built: Path, tmp_path: Path, cli: Cli) -> None:
     program = support.build_program("shim_alone", built)
     run = tmp_path / "run"
     options = ("--sim", "--deterministic", "--params", "--epoch", "launch:3")
@@ -295,6 +299,6 @@ def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> Non
         export.needs(plan(process, seq))
 
 
-def test_without_parameters(small: Writer, tmp_path: Path, cli: Cli) -> None:
+def test_run_without_parameters_is_refused(small: Writer, tmp_path: Path, cli: Cli) -> None:
     outcome = cli("export", small.path, "--kernel", ".", "-o", tmp_path / "out")
     assert outcome.status == 2 and outcome.stderr.count("\n") == 1

@@ -24,7 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_planted_fault_is_found(case: corpus.Case, program: Path, tmp_path: Path) -> None:
+def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_path: Path) -> None:
     answer = corpus.check(case, False, program, tmp_path / "faulty", "--sim")
     assert answer.found, answer.reason
     assert answer.call

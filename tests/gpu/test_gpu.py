@@ -73,7 +73,7 @@ def check_recording(command: list[str], run: Path, timeout: float = 600, **optio
 
 @pytest.mark.parametrize("deps", ["region", "device"])
 @pytest.mark.parametrize("regions", ["touched", "all"])
-def test_every_epoch_of_concurrent_streams_is_whole(
+def test_no_epoch_of_concurrent_streams_is_torn(
     deps: str, regions: str, built: Path, run: Path
 ) -> None:
     """Eight buffers of 4 MiB, each filled in its own stream, with an epoch at each launch."""
@@ -87,7 +87,7 @@ def test_every_epoch_of_concurrent_streams_is_whole(
 @pytest.mark.parametrize("deps", ["region", "device"])
 @pytest.mark.parametrize("regions", ["touched", "all"])
 @pytest.mark.parametrize("name", ["graph_updates", "graph_children", "graph_library"])
-def test_nodes_of_graphs_say_what_each_launch_did(
+def test_recorded_graph_nodes_reproduce_each_launch(
     name: str, regions: str, deps: str, built: Path, run: Path
 ) -> None:
     """Each launch is done again from the record; memory must be the same after each."""
@@ -132,7 +132,7 @@ def test_transcript(name: str, built: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
+def test_recording_does_not_change_program_behaviour(name: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, BARE)
     options = support.RECORDING_OPTIONS.get(name, {})
@@ -140,7 +140,7 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
     check_run(name, run)
 
 
-def test_every_call_of_the_table_is_ours_and_no_other(built: Path, run: Path) -> None:
+def test_exactly_the_calls_of_the_table_are_wrapped(built: Path, run: Path) -> None:
     program = support.build_program("shim_entries", built)
     bare = entries.answers(program, BARE)
     reached = entries.check(bare, entries.answers(program, support.recording(BARE, run)))
@@ -161,7 +161,7 @@ def test_runtime_example(name: str, linkage: str, runtime: Path, built: Path, ru
     assert launches["kernel"].notna().all()
 
 
-def test_the_race_is_recorded_whatever_it_gives(built: Path, run: Path) -> None:
+def test_race_example_is_recorded_for_any_outcome(built: Path, run: Path) -> None:
     program = support.command("example-race", built)[0]
     outcome = support.run([program], support.recording(BARE, run))
     assert outcome.status == 0
@@ -169,7 +169,7 @@ def test_the_race_is_recorded_whatever_it_gives(built: Path, run: Path) -> None:
     assert support.ttanalyze("verify", run, "--manifest", run / "manifest.json").status == 0
 
 
-def test_work_of_one_context_on_memory_of_another(built: Path, run: Path) -> None:
+def test_work_in_one_context_changes_memory_of_another(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_across", built))]
     bare = support.run(command, BARE)
     assert support.run(command, support.recording(BARE, run)) == bare
@@ -180,19 +180,19 @@ def test_work_of_one_context_on_memory_of_another(built: Path, run: Path) -> Non
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_framework(name: str, run: Path) -> None:
+def test_framework_results_and_memory_are_recorded(name: str, run: Path) -> None:
     opened = check_recording(framework(name), run)
     assert len(opened.processes) == 1
     assert not opened.processes[0].info["unknown_calls"]
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_framework_every_launch_an_epoch(name: str, run: Path) -> None:
+def test_framework_with_an_epoch_at_every_launch(name: str, run: Path) -> None:
     opened = check_recording(framework(name), run, epoch="launch", regions="touched")
     assert len(opened.epochs) > 0
 
 
-def test_framework_launches_are_all_seen(run: Path) -> None:
+def test_twice_the_steps_give_twice_the_launches(run: Path) -> None:
     """Twice the steps are twice the launches: none is missed once training is under way."""
     counts = []
     for steps in (4, 8, 12):
@@ -202,7 +202,7 @@ def test_framework_launches_are_all_seen(run: Path) -> None:
     assert counts[2] - counts[1] == counts[1] - counts[0] > 0
 
 
-def test_a_perturbed_training_run_is_found(tmp_path: Path) -> None:
+def test_verify_finds_a_perturbed_training_run(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     assert record(framework("train_adamw"), BARE, one, "--deterministic").status == 0
     perturbed = framework("train_adamw", "--perturb", "6")
@@ -247,7 +247,7 @@ def test_deterministic_runtime_recordings_are_identical(
     assert texts[0] == texts[1]
 
 
-def test_a_tampered_run_is_reported(built: Path, run: Path) -> None:
+def test_verify_finds_a_tampered_run(built: Path, run: Path) -> None:
     assert record(support.command("example-vecadd", built), BARE, run).status == 0
     tampered = support.ttanalyze(
         "verify", run, "--manifest", run / "manifest.json", "--tamper", "3,1,70001", "--json"
@@ -257,7 +257,7 @@ def test_a_tampered_run_is_reported(built: Path, run: Path) -> None:
     assert (first["epoch"], first["region"], first["first_byte"]) == (3, 1, 70001)
 
 
-def test_a_perturbed_run_is_found_where_it_was_perturbed(built: Path, tmp_path: Path) -> None:
+def test_verify_names_the_perturbed_step(built: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     command = support.command("example-vecadd", built)
     record(command, BARE, one, "--deterministic")
@@ -274,7 +274,7 @@ def test_a_perturbed_run_is_found_where_it_was_perturbed(built: Path, tmp_path: 
 # ---- large memory ----
 
 
-def test_a_region_of_many_gigabytes(run: Path) -> None:
+def test_large_allocation_stores_only_touched_blocks(run: Path) -> None:
     """Only the touched blocks of a large allocation are stored."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs torch")

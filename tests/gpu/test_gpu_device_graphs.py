@@ -34,7 +34,7 @@ def bare(program: Path) -> support.Outcome:
     return support.run([program], BARE)
 
 
-def test_the_program_shows_something(bare: support.Outcome) -> None:
+def test_bare_program_runs_all_its_loops(bare: support.Outcome) -> None:
     assert (bare.status, bare.stderr) == (0, "")
     turns = re.findall(r"turns (\d), inner (\d)", bare.stdout)
     assert [int(count) for count, _ in turns] == list(range(6))
@@ -54,7 +54,7 @@ def test_the_program_shows_something(bare: support.Outcome) -> None:
     ],
     ids=str,
 )
-def test_as_without_us(
+def test_recording_device_graphs_does_not_change_the_program(
     options: dict[str, str], program: Path, bare: support.Outcome, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"

@@ -31,7 +31,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
-def test_epochs_by_name_are_of_all_devices(
+def test_named_epoch_captures_all_devices(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     command = [str(support.build_program("shim_devices", built))]
@@ -43,14 +43,16 @@ def test_epochs_by_name_are_of_all_devices(
 
 
 @pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}], ids=str)
-def test_memory_of_the_other_device(options: dict[str, str], built: Path, tmp_path: Path) -> None:
+def test_copies_to_the_other_device_are_captured(
+    options: dict[str, str], built: Path, tmp_path: Path
+) -> None:
     command = [str(support.build_program("shim_devices_reach", built))]
     bare = support.run(command, BARE)
     assert bare.status == 0
     compare("", bare, support.run(command, support.recording(BARE, tmp_path / "run", **options)))
 
 
-def test_distributed_training(tmp_path: Path) -> None:
+def test_two_nccl_ranks_are_recorded(tmp_path: Path) -> None:
     """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights."""
     pytest.importorskip("torch")
     command = [sys.executable, str(HERE / "train_ddp.py")]
@@ -59,7 +61,7 @@ def test_distributed_training(tmp_path: Path) -> None:
     assert all(len(p.epochs) > 3 for p in opened.processes)
 
 
-def test_collectives_in_one_process(tmp_path: Path) -> None:
+def test_nccl_collectives_in_one_process_are_recorded(tmp_path: Path) -> None:
     """NCCL between two devices of one process, with epochs over both."""
     pytest.importorskip("torch")
     command = [sys.executable, str(HERE / "two_devices.py")]

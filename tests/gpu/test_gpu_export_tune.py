@@ -67,7 +67,7 @@ def reproduce(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_all_of_them_again(recorded: Path) -> None:
+def test_replay_repeats_all_launches(recorded: Path) -> None:
     """Clusters and cooperative launches among them."""
     done = support.ttanalyze("replay", recorded, "--kernel", ".", "--json")
     found = json.loads(done.stdout)["launches"]
@@ -79,14 +79,14 @@ def test_all_of_them_again(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_of_nvcc(recorded: Path, tmp_path: Path, kernel: str) -> None:
+def test_exported_nvcc_kernel_runs(recorded: Path, tmp_path: Path, kernel: str) -> None:
     folder = exported(recorded, rf"^(_Z\d+)?{kernel}", tmp_path / "out")
     assert reproduce(folder, "--times", "5").startswith("5 times: median ")
 
 
 @pytest.mark.skipif(not has("cuda.bindings"), reason="needs cuda-python")
 @pytest.mark.parametrize("kernel", ["strided", "clustered", "reversed"])
-def test_the_script(recorded: Path, tmp_path: Path, kernel: str) -> None:
+def test_exported_script_reproduces_the_launch(recorded: Path, tmp_path: Path, kernel: str) -> None:
     folder = exported(recorded, kernel, tmp_path / "out")
     done = support.run([sys.executable, folder / "reproduce.py", "--times", "3"], BARE)
     assert done.status == 0, done
@@ -94,7 +94,7 @@ def test_the_script(recorded: Path, tmp_path: Path, kernel: str) -> None:
 
 
 @pytest.mark.skipif(not (has("torch") and has("triton")), reason="needs PyTorch and Triton")
-def test_frameworks(tmp_path: Path) -> None:
+def test_exported_framework_kernels_run(tmp_path: Path) -> None:
     names = ("layer_norm", "gated_add", "softmax")
     case = (sys.executable, HERE / "alone_case.py")
     run = record(tmp_path / "run", "|".join(names), *case)
@@ -113,7 +113,7 @@ def tune(run: Path, out: Path, *options: str | Path) -> tuple[dict[str, Any], li
         return json.loads(done.stdout), list(csv.DictReader(file))
 
 
-def test_a_kernel_that_strides(recorded: Path, tmp_path: Path) -> None:
+def test_tune_verifies_other_sizes_of_a_grid_stride_kernel(recorded: Path, tmp_path: Path) -> None:
     grids = ("--blocks", "32,128,1024,4096", "--grids", "total,264")
     said, found = tune(recorded, tmp_path / "out.csv", "--kernel", "strided", *grids)
     assert len(found) == 8  # of which one is as recorded
@@ -125,7 +125,7 @@ def test_a_kernel_that_strides(recorded: Path, tmp_path: Path) -> None:
     print(said["recorded"], said["best"], said["gain"])
 
 
-def test_one_that_does_not_stride(recorded: Path, tmp_path: Path) -> None:
+def test_tune_rejects_other_block_sizes_of_a_fixed_kernel(recorded: Path, tmp_path: Path) -> None:
     options = ("--kernel", "sums", "--blocks", "128,256,512")
     said, found = tune(recorded, tmp_path / "out.csv", *options)
     assert {row["block"]: row["verified"] for row in found} == {
@@ -145,7 +145,7 @@ extern "C" __global__ void strided(const float *p, float *q, int n)
 """
 
 
-def test_other_code(recorded: Path, tmp_path: Path) -> None:
+def test_tune_checks_other_code(recorded: Path, tmp_path: Path) -> None:
     bodies = {
         "good.cu": "fmaf(sqrtf(p[i]), 3.0f, 1.0f)",
         "wrong.cu": "p[i]",

@@ -31,14 +31,14 @@ CASES = [name for name in graph_cases.CASES if name != "host_arrays"]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_case(name: str) -> None:
+def test_graph_case(name: str) -> None:
     done = python("-m", "tests.graph_cases", name)
     assert (done.stderr, done.status) == ("", 0)
     assert done.stdout == (SAID / f"{name}.txt").read_text()
 
 
 @pytest.mark.parametrize("name", ["capture", "update", "threads", "indirect"])
-def test_case_recorded(name: str, run_path: Path) -> None:
+def test_recorded_graph_case(name: str, run_path: Path) -> None:
     done = python("-m", "tests.graph_cases", name, **support.recording(BARE, run_path, params="1"))
     assert (done.stderr, done.status) == ("", 0)
     assert done.stdout == (SAID / f"{name}.txt").read_text()
@@ -57,7 +57,9 @@ def rebuilt(run: Path, first: int = 0, last: int = -1) -> dict[str, Any]:
 
 @pytest.mark.parametrize("deterministic", ["0", "1"])
 @pytest.mark.parametrize("name", ["vecadd", "pipeline", "training", "graph", "globals", "scribble"])
-def test_examples_again(name: str, deterministic: str, built: Path, run_path: Path) -> None:
+def test_rebuilt_graphs_reproduce_the_examples(
+    name: str, deterministic: str, built: Path, run_path: Path
+) -> None:
     command = support.command(f"example-{name}", built)
     options = {"params": "1", "epoch": "memcpy,sync", "deterministic": deterministic}
     support.run(command, support.recording(BARE, run_path, **options))
@@ -74,7 +76,7 @@ def test_examples_again(name: str, deterministic: str, built: Path, run_path: Pa
 
 
 @needs_torch
-def test_streams_and_tensors_of_torch() -> None:
+def test_graphs_accept_torch_streams_and_tensors() -> None:
     script = """
 import torch
 from tests.graph_cases import PTX
@@ -107,7 +109,7 @@ print(graph.to_dot().count("kernel"), Device.current())
 
 
 @needs_torch
-def test_training_of_torch_again(run_path: Path) -> None:
+def test_rebuilt_graphs_reproduce_torch_training(run_path: Path) -> None:
     """Kernels of libraries from their images; what can't be done again is refused by name."""
     options = {"params": "1", "epoch": "launch:1", "deterministic": "1"}
     script = """

@@ -28,7 +28,7 @@ BARE = support.bare_environment()
 
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
-def test_an_epoch_after_each_kernel(more: dict[str, str], built: Path, tmp_path: Path) -> None:
+def test_each_graph_kernel_gets_an_epoch(more: dict[str, str], built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
@@ -37,7 +37,7 @@ def test_an_epoch_after_each_kernel(more: dict[str, str], built: Path, tmp_path:
     check_graph_epochs(run)
 
 
-def test_updates_from_other_orders(built: Path, tmp_path: Path) -> None:
+def test_graph_updates_in_another_node_order(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_order", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
@@ -48,7 +48,9 @@ def test_updates_from_other_orders(built: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("epoch", ["sync;graph-node:.", "sync", "launch"])
-def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, tmp_path: Path) -> None:
+def test_epochs_hold_the_work_of_concurrent_threads(
+    epoch: str, built: Path, tmp_path: Path
+) -> None:
     command = [str(support.build_program("shim_cut", built))]
     run = tmp_path / "run"
     outcome = support.run(command, support.recording(BARE, run, epoch=epoch))
@@ -56,7 +58,7 @@ def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, tmp_pa
     assert check_cut(run) > 5
 
 
-def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
+def test_unusual_graph_updates_are_followed(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_changes", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
@@ -65,19 +67,19 @@ def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
     check_changes(run)
 
 
-def test_a_graph_that_ours_can_not_follow(built: Path, tmp_path: Path) -> None:
+def test_graph_updates_that_the_recorder_can_not_follow(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_astray", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_astray(tmp_path / "run")
 
 
-def test_nodes_that_the_driver_pairs_otherwise(built: Path, tmp_path: Path) -> None:
+def test_nodes_that_the_driver_pairs_differently(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_paired", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_paired(tmp_path / "run")
 
 
-def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
+def test_epochs_of_graph_memory_nodes(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_memory", built))]
     said = record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     assert "no epochs inside a graph: it allocates memory" in said
@@ -85,7 +87,9 @@ def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"deps": "region"}], ids=str)
-def test_controls_of_each_replay(more: dict[str, str], built: Path, tmp_path: Path) -> None:
+def test_controls_apply_to_each_graph_launch(
+    more: dict[str, str], built: Path, tmp_path: Path
+) -> None:
     """Ten of them are launched while their stream waits for the host; and times by the device."""
     command = [str(support.build_program("shim_controls", built))]
     bare = support.run(command, BARE)
@@ -96,7 +100,7 @@ def test_controls_of_each_replay(more: dict[str, str], built: Path, tmp_path: Pa
     print(tt.open(run).process(0).info["timeline"], tt.open(run).activities.to_string())
 
 
-def test_several_graphs_and_streams(built: Path, tmp_path: Path) -> None:
+def test_epochs_inside_several_graphs_and_streams(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_streams", built))]
     bare = support.run(command, BARE)
     recorded = support.recording(

@@ -44,7 +44,9 @@ def run(tmp_path: Path) -> Path:
         ("streams", "stream 18: spin<<<4, 32>>> (call ", {}),
     ],
 )
-def test_a_hang(how: str, expected: str, options: dict[str, str], built: Path, run: Path) -> None:
+def test_hang_is_reported(
+    how: str, expected: str, options: dict[str, str], built: Path, run: Path
+) -> None:
     command = [str(support.build_program("shim_hangs", built)), how]
     environment = support.recording(BARE, run, **options)
     outcome = hanging.hang(command, environment, signal.SIGTERM, after=1)
@@ -56,7 +58,7 @@ def test_a_hang(how: str, expected: str, options: dict[str, str], built: Path, r
     check_whole(run, "signal", "signal 15")
 
 
-def test_nothing_in_flight(built: Path, run: Path) -> None:
+def test_signal_without_work_in_flight_is_reported(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_hangs", built)), "idle"]
     outcome = hanging.hang(command, support.recording(BARE, run), signal.SIGTERM)
     assert report(outcome)[0] == "ended by signal 15 (SIGTERM), nothing in flight"
@@ -66,7 +68,9 @@ def test_nothing_in_flight(built: Path, run: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "status"), [("abort", -6), ("segv", -11), ("exit", 0)], ids=["abort", "segv", "exit"]
 )
-def test_an_end_of_its_own(how: str, status: int, built: Path, run: Path) -> None:
+def test_process_exit_behind_a_hang_ends_the_recording(
+    how: str, status: int, built: Path, run: Path
+) -> None:
     command = [str(support.build_program("shim_hangs", built)), how]
     outcome = hanging.hang(command, support.recording(BARE, run, stall_ms="500"))
     assert outcome.status == status
@@ -78,7 +82,7 @@ def test_an_end_of_its_own(how: str, status: int, built: Path, run: Path) -> Non
 
 
 @pytest.mark.alone
-def test_a_time_limit(built: Path, run: Path) -> None:
+def test_time_limit_ends_a_hang(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_hangs", built)), "spin"]
     outcome = hanging.hang(command, support.recording(BARE, run, timeout="4"))
     assert outcome.status == -signal.SIGTERM
@@ -87,7 +91,7 @@ def test_a_time_limit(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("epoch", ["sync", "none"])
-def test_a_lost_context(epoch: str, built: Path, run: Path) -> None:
+def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_hangs", built)), "fault"]
     bare = support.run(command, BARE)
     outcome = support.run(command, support.recording(BARE, run, epoch=epoch))

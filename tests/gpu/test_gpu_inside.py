@@ -49,7 +49,7 @@ def capability(run: Path) -> int:
     return found
 
 
-def test_the_code_that_ran_is_shown(program: Path, tmp_path: Path) -> None:
+def test_sass_shows_the_code_that_ran(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert recorded(run, "--", program).stdout == "0 wrong\n"
     (table,) = sass.find_tables(run, "6turnedP")
@@ -64,7 +64,7 @@ def test_the_code_that_ran_is_shown(program: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
-def test_kernels_of_triton_have_lines_of_python(tmp_path: Path) -> None:
+def test_triton_kernels_have_python_source_lines(tmp_path: Path) -> None:
     run = tmp_path / "run"
     script = HERE / "triton_case.py"
     outcome = recorded(run, "--", sys.executable, script)
@@ -77,7 +77,7 @@ def test_kernels_of_triton_have_lines_of_python(tmp_path: Path) -> None:
     assert any("tl.load" in source[line - 1] for line in loads["line"])
 
 
-def test_a_race_is_reduced_to_the_delay_that_it_needs(program: Path, tmp_path: Path) -> None:
+def test_reduce_finds_the_delay_that_shows_the_race(program: Path, tmp_path: Path) -> None:
     for seed in range(1, 21):
         run = tmp_path / f"seed{seed}"
         delays = ("--delay", "300000", "--delay-seed", str(seed), "--epoch", "none")

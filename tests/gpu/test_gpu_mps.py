@@ -83,7 +83,7 @@ def check(bare: support.Outcome, recorded: support.Outcome, run: Path) -> tt.Run
     ids=str,
 )
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program(
+def test_program_runs_under_mps(
     name: str, options: dict[str, str], mps: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     command, run = support.command(name, built), tmp_path / "run"
@@ -100,7 +100,7 @@ def test_a_program(
     ids=["memory", "processors"],
 )
 @pytest.mark.parametrize("name", PROGRAMS[:2])
-def test_a_program_with_limits(
+def test_ring_fits_the_memory_limit_of_mps(
     name: str, limits: dict[str, str], mps: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     """The ring takes its share of what the process may have."""
@@ -112,7 +112,7 @@ def test_a_program_with_limits(
 
 
 @pytest.mark.parametrize("together", ["one run", "a run each"])
-def test_two_programs_side_by_side(
+def test_two_mps_clients_do_not_disturb_each_other(
     together: str, mps: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     """Each gives what it gives alone, and so does a third that is not recorded."""
@@ -134,7 +134,9 @@ def test_two_programs_side_by_side(
         assert tt.verify.verify(opened, run / "manifest.json").same
 
 
-def test_a_client_that_is_killed(mps: dict[str, str], built: Path, tmp_path: Path) -> None:
+def test_killed_mps_client_leaves_a_valid_run(
+    mps: dict[str, str], built: Path, tmp_path: Path
+) -> None:
     """Its run is good as far as it came, and the next client works."""
     command, run = support.command("exit_sigkill", built), tmp_path / "run"
     bare = support.run(command, mps)

@@ -30,7 +30,7 @@ def needs(module: str) -> pytest.MarkDecorator:
 
 
 @needs("torch")
-def test_pytorch_in_ranges(tmp_path: Path) -> None:
+def test_pytorch_nvtx_ranges_are_recorded(tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "train_nvtx.py")]
     bare = support.run(command, BARE, timeout=300)
     assert bare.status == 0, bare.stderr
@@ -55,7 +55,7 @@ def test_pytorch_in_ranges(tmp_path: Path) -> None:
 
 
 @needs("torch")
-def test_pytorch_says_the_same_twice(tmp_path: Path) -> None:
+def test_two_pytorch_runs_have_equal_memory(tmp_path: Path) -> None:
     """Recorded with the same epochs, two runs have equal memory after every step."""
     command = [sys.executable, str(HERE / "train_nvtx.py")]
     for name in ("a", "b"):
@@ -68,7 +68,7 @@ def test_pytorch_says_the_same_twice(tmp_path: Path) -> None:
 
 
 @needs("cupy")
-def test_cupy_in_ranges(tmp_path: Path) -> None:
+def test_cupy_nvtx_ranges_are_recorded(tmp_path: Path) -> None:
     code = (
         "import cupy as cp\n"
         "from cupy.cuda import nvtx\n"
@@ -90,7 +90,7 @@ def test_cupy_in_ranges(tmp_path: Path) -> None:
     assert set(STEPS[:3]) <= set(launches["range"].dropna())
 
 
-def test_the_real_header_on_the_real_driver(tmp_path: Path) -> None:
+def test_nvtx_header_of_the_toolkit_works(tmp_path: Path) -> None:
     """Where there is a toolkit; what it does elsewhere is covered on the simulator."""
     includes = [p for p in Path("/usr/local").glob("cuda*/include") if (p / "nvtx3").is_dir()]
     if not includes:

@@ -18,7 +18,7 @@ pytestmark = [
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("which", ["first", "last"])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_recorder_survives(
+def test_recorder_survives_out_of_bounds_writes(
     mode: str, which: str, size: int, built: Path, tmp_path: Path
 ) -> None:
     environment = support.bare_environment()
@@ -26,7 +26,7 @@ def test_the_recorder_survives(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_read_before_the_first_allocation(mode: str, built: Path, tmp_path: Path) -> None:
+def test_read_before_the_first_allocation(mode: str, built: Path, tmp_path: Path) -> None:
     environment = support.bare_environment()
     command = [str(support.build_program("shim_overrun", built)), "before", "2048"]
     bare = support.run(command, environment)

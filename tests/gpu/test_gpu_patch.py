@@ -109,7 +109,7 @@ def results(done: support.Outcome) -> dict[str, str]:
     ],
     ids=" ".join,
 )
-def test_results_stay(
+def test_patched_kernels_give_the_same_results(
     plain: tuple[dict[str, str], list[str]], delay: list[str], tmp_path: Path
 ) -> None:
     bare, names = plain

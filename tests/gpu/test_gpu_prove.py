@@ -38,7 +38,7 @@ def names(found: list[dict[str, Any]], status: str) -> list[str]:
 
 
 @needs_torch
-def test_scatter_and_product(tmp_path: Path) -> None:
+def test_scatter_varies_and_matrix_product_does_not(tmp_path: Path) -> None:
     """Float atomics vary, a matrix product does not."""
     found = proven([*CASE, "--scatter"], tmp_path / "run", 30, "--dtype", "f32")
     (name,) = names(found, "varies")
@@ -49,7 +49,7 @@ def test_scatter_and_product(tmp_path: Path) -> None:
 
 
 @needs_torch
-def test_the_operator_that_pytorch_refuses(tmp_path: Path) -> None:
+def test_operator_that_pytorch_calls_nondeterministic(tmp_path: Path) -> None:
     refused = support.run([*CASE, "--strict"], BARE).stdout.strip()
     assert refused.startswith("grid_sampler_2d_backward")
     found = proven(CASE, tmp_path / "run", 40)
@@ -57,7 +57,7 @@ def test_the_operator_that_pytorch_refuses(tmp_path: Path) -> None:
     assert refused.removesuffix("_cuda") in name
 
 
-def test_the_racy_example(tmp_path: Path) -> None:
+def test_racy_example_varies(tmp_path: Path) -> None:
     command = support.command("example-race", tmp_path / "built")
     racy = [word for word in command if word != "--fixed"]
     assert names(proven(racy, tmp_path / "racy", 100), "varies") == ["block_sums_racy"]

@@ -46,7 +46,7 @@ def race(programs: Path, folder: Path, name: str, *options: str) -> tuple[int, d
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_planted_race_is_found(name: str, programs: Path, tmp_path: Path) -> None:
+def test_race_finds_a_planted_race(name: str, programs: Path, tmp_path: Path) -> None:
     status, report, shown = race(programs, tmp_path / "search", name)
     print(shown)
     assert status == 1, shown
@@ -69,7 +69,9 @@ def test_a_planted_race_is_found(name: str, programs: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_found_in_the_twin(name: str, programs: Path, tmp_path: Path) -> None:
+def test_race_finds_nothing_in_the_synchronised_program(
+    name: str, programs: Path, tmp_path: Path
+) -> None:
     options = ("--runs", str(TWIN_RUNS), "--fixed")
     status, report, shown = race(programs, tmp_path / "search", name, *options)
     print(shown)

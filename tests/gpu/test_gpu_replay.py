@@ -38,7 +38,7 @@ def said(found: list[dict[str, Any]]) -> str:
 
 
 @needs_torch
-def test_twenty_kernels_bit_for_bit(tmp_path: Path) -> None:
+def test_twenty_kernels_replay_bit_for_bit(tmp_path: Path) -> None:
     options = ("--replayable", "--max-per-kernel", "1")
     command = [sys.executable, str(CASES / "replay_case.py")]
     done = record(command, BARE, tmp_path / "run", *options)
@@ -54,7 +54,7 @@ def test_twenty_kernels_bit_for_bit(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("name", ["pipeline", "vecadd", "graph"])
-def test_programs_of_nvcc(name: str, tmp_path: Path) -> None:
+def test_nvcc_programs_replay(name: str, tmp_path: Path) -> None:
     program = support.build_runtime_examples(tmp_path / "built") / f"{name}-static"
     run, of_graphs = tmp_path / "run", ("--params", "--deterministic", "--epoch", "graph")
     options = of_graphs if name == "graph" else ("--replayable",)
@@ -75,7 +75,7 @@ SPANS = ("async", "training", "globals", "streams", "pipeline", "graph", "patchi
 
 
 @pytest.mark.parametrize("name", SPANS)
-def test_examples_from_epoch_to_epoch(name: str, tmp_path: Path) -> None:
+def test_examples_replay_from_epoch_to_epoch(name: str, tmp_path: Path) -> None:
     """Several streams, graphs that change, and memory that the host may write to."""
     options = ("--deterministic", "--params", "--epoch", "launch:1,graph,sync")
     command = support.command(f"example-{name}", tmp_path / "built")
@@ -103,7 +103,7 @@ def under(run: Path, tool: str) -> Outcome:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_one_launch_under_a_tool(tool: str, tmp_path: Path) -> None:
+def test_replayed_launch_runs_under_other_tools(tool: str, tmp_path: Path) -> None:
     """In a checker, a profiler, a debugger; it leaves there what was recorded, too."""
     command = support.command("example-training", tmp_path / "built")
     options = ("--replayable", "--kernel", "^relu$", "--max-per-kernel", "1")
@@ -114,7 +114,7 @@ def test_one_launch_under_a_tool(tool: str, tmp_path: Path) -> None:
     assert re.search(r"same: launch \d+ of relu leaves", printed), printed
 
 
-def test_a_checker_finds_what_crashed(tmp_path: Path) -> None:
+def test_compute_sanitizer_finds_the_crash(tmp_path: Path) -> None:
     program = support.build_program("fault_illegal_address", tmp_path)
     record([str(program)], BARE, tmp_path / "run", "--replayable", "--crash-safe")
     done = under(tmp_path / "run", "compute-sanitizer")
@@ -122,7 +122,7 @@ def test_a_checker_finds_what_crashed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["fault_illegal_address", "fault_trap"])
-def test_a_launch_that_crashes(name: str, tmp_path: Path) -> None:
+def test_crashed_launch_crashes_again(name: str, tmp_path: Path) -> None:
     """What it found was on disk before it began, and it crashes again."""
     program = support.build_program(name, tmp_path)
     record([str(program)], BARE, tmp_path / "run", "--replayable", "--crash-safe")
@@ -134,7 +134,7 @@ def test_a_launch_that_crashes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["shim_replayable", "module_two_copies", "free_after_wait", "memset_2d", "graph_nodes"]
 )
-def test_nothing_differs_from_epoch_to_epoch(name: str, tmp_path: Path) -> None:
+def test_replayed_spans_never_differ(name: str, tmp_path: Path) -> None:
     """Threads, modules that come later, memory that is new, rows: refused perhaps, not other."""
     program = support.build_program(name, tmp_path)
     options = ("--params", "--deterministic", "--epoch", "launch:1,memcpy")

@@ -71,7 +71,7 @@ def lacking(process: Process) -> list[str]:
         pytest.param("cupy_case.py", 5, marks=needs("cupy")),
     ],
 )
-def test_frameworks(script: str, least: int, tmp_path: Path) -> None:
+def test_frameworks_record_replayable_launches(script: str, least: int, tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / script)]
     bare = support.run(command, BARE, timeout=300)
     assert bare.status == 0, bare.stderr
@@ -113,11 +113,11 @@ def used_by(process: Process, name: str) -> set[str] | None:
     return uses(image_of(process, function)[1], kernel)
 
 
-def test_nothing_lacks(reaches: Process) -> None:
+def test_replayable_run_is_complete(reaches: Process) -> None:
     assert lacking(reaches) == []
 
 
-def test_textures_and_surfaces(reaches: Process) -> None:
+def test_textures_and_surfaces_are_recorded(reaches: Process) -> None:
     kinds = {
         name: [layout.VIEW_KINDS[v["kind"]] for v in reaches.kept.views(launch_of(reaches, name))]
         for name in ("plain", "textured", "surfaced")
@@ -127,7 +127,7 @@ def test_textures_and_surfaces(reaches: Process) -> None:
     assert kinds["plain"] == []
 
 
-def test_what_kernels_use(reaches: Process) -> None:
+def test_only_textures_that_kernels_use_are_recorded(reaches: Process) -> None:
     """A number that happens to be a texture's is none: the code does not look at textures."""
     found = {
         name: used_by(reaches, name)
@@ -143,7 +143,7 @@ def test_what_kernels_use(reaches: Process) -> None:
     }
 
 
-def test_what_was_in_force(reaches: Process) -> None:
+def test_launch_settings_are_recorded(reaches: Process) -> None:
     launch = launch_of(reaches, "shared_much")
     found = {
         (layout.SETTING_KINDS[s["what"]], int(s["number"])): int(s["value"])
@@ -155,7 +155,7 @@ def test_what_was_in_force(reaches: Process) -> None:
     assert {4, 6} <= set(clustered["id"].tolist())
 
 
-def test_variables_are_part_of_epochs(reaches: Process) -> None:
+def test_epochs_contain_module_variables(reaches: Process) -> None:
     run = tt.open(reaches.path.parent)
     labels = run.regions.set_index("label")
     first = launch_of(reaches, "plain")

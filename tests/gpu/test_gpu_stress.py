@@ -31,7 +31,7 @@ def stress(built: Path, run: Path, *arguments: str, **options: str) -> streams.F
 
 @pytest.mark.parametrize("options", [[], ["--async"], ["--graphs"]], ids=str)
 @pytest.mark.parametrize(("deps", "regions"), [("region", "touched"), ("device", "all")])
-def test_nothing_is_torn(
+def test_no_epoch_is_torn(
     deps: str, regions: str, options: list[str], built: Path, run_path: Path
 ) -> None:
     arguments = ["--steps", "3500", *options]
@@ -41,7 +41,7 @@ def test_nothing_is_torn(
     assert not tt.open(run_path).epochs["loose"].any()
 
 
-def test_without_order_it_is_torn(built: Path, run_path: Path) -> None:
+def test_epochs_without_ordering_are_torn(built: Path, run_path: Path) -> None:
     """How often is up to the GPU: the buffers are large, so that a capture takes its time."""
     larger = ["--steps", "1000", "--size", "4000000"]
     found = stress(built, run_path, *larger, deps="off", regions="all")

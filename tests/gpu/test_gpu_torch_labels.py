@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "good", folder / "bad"
 
 
-def test_the_gradient_that_was_spoiled_is_named(runs: tuple[Path, Path]) -> None:
+def test_diff_names_the_corrupted_gradient(runs: tuple[Path, Path]) -> None:
     outcome = support.ttanalyze("diff", *runs, "--json")
     assert outcome.status == 1, outcome.stderr
     found = json.loads(outcome.stdout)["processes"][0]["divergences"][0]
@@ -50,7 +50,7 @@ def test_the_gradient_that_was_spoiled_is_named(runs: tuple[Path, Path]) -> None
     assert f"{SPOILED} [17]" in support.ttanalyze("diff", *runs).stdout.splitlines()[0]
 
 
-def test_all_that_lives_is_named(runs: tuple[Path, Path]) -> None:
+def test_all_live_tensors_have_names(runs: tuple[Path, Path]) -> None:
     run = tt.open(runs[0])
     names = {*run.tensors(len(run.epochs) - 1)["tensor"]}
     parameters = {n.removesuffix(".exp_avg") for n in names if n.endswith(".exp_avg")}
@@ -62,7 +62,7 @@ def test_all_that_lives_is_named(runs: tuple[Path, Path]) -> None:
     assert {"layers.1.mlp.0:output.grad", "head:output.grad"} < given
 
 
-def test_contents_are_those_of_the_tensors(runs: tuple[Path, Path]) -> None:
+def test_captured_contents_equal_the_tensors(runs: tuple[Path, Path]) -> None:
     outcome = support.run([*PROGRAM, "--bare"], BARE)
     digests = dict(line.split() for line in outcome.stdout.splitlines() if "step" not in line)
     run = tt.open(runs[0])
@@ -74,6 +74,6 @@ def test_contents_are_those_of_the_tensors(runs: tuple[Path, Path]) -> None:
         assert hashlib.sha256(data.tobytes()).hexdigest() == digest, name
 
 
-def test_without_a_recorder_nothing_is_named() -> None:
+def test_no_names_without_a_recorder() -> None:
     bare = support.run([*PROGRAM, "--bare"], BARE)
     assert support.run(PROGRAM, BARE) == bare
