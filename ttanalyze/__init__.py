@@ -1,13 +1,14 @@
-"""Time travel for GPU memory: open what `ttanalyze record` recorded.
+"""Records and inspects GPU memory over time: opens the runs that `ttanalyze record` writes.
 
-import ttanalyze as tt
-run = tt.open("run1")
-run.epochs, run.regions, run.events   # DataFrames
-run.read(epoch=3, region=0, dtype="f4")
-tt.verify.verify(run).same
+    import ttanalyze as tt
+
+    run = tt.open("run1")
+    run.epochs, run.regions, run.events  # DataFrames
+    run.read(epoch=3, region=0, dtype="f4")
+    tt.verify.verify(run).same
 
 Users import modules by short public names: ttanalyze.blame is ttanalyze/verbs/blame. MODULES has
-these names, and layers.txt says what each folder is for.
+these names, and layers.txt describes the folders.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what is asked for, so that the command line starts without numpy and pandas."""
+    """Imports a public name at its first use, so that the command line starts without numpy and
+    pandas.
+    """
     if name in VALUES:
         module, _, attribute = VALUES[name].rpartition(".")
         value = getattr(import_module(f"{__name__}.{module}"), attribute)
@@ -151,9 +154,9 @@ def __getattr__(name: str) -> Any:
 
 
 class _PublicNames:
-    """Finds ttanalyze.NAME, and what is below it, where MODULES says.
+    """Finds ttanalyze.NAME and its submodules by MODULES.
 
-    Invariant: a module is loaded once, whichever name asks for it first, and keeps its own name.
+    Invariant: a module is loaded once, whichever name is imported first, and keeps its own name.
     """
 
     def find_spec(

@@ -1,7 +1,7 @@
 """The command, also as `python -m ttanalyze`.
 
-Imports nothing at first, so that an interrupt, however early, ends it without a word. Where
-there is something to tidy up, the command line lets interrupts be exceptions.
+It imports nothing at first, so an early interrupt ends it silently. The command line turns
+interrupts into exceptions where it must clean up.
 """
 
 import signal
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command line and ends with its status."""
+    """Runs the command line and exits with its status."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ttanalyze import cli

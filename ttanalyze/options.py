@@ -1,8 +1,7 @@
-"""What `record` can be told, as options and as TT_ variables; and how lists are written.
+"""The options of `record`, their TT_ variables, and the syntax of lists and ranges.
 
-interpose/options/option_table.h lists the options. The recorder reads the variables, and refuses
-what it can't understand, which stops the recording. So that this shows before the program runs,
-the same code checks them here, whichever way they were given.
+interpose/options/option_table.h lists the options. The recorder stops recording if it cannot parse
+a variable. The same code checks all values here, before the program runs.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ TABLE = {
 
 
 def check(told: str, name: str, value: str) -> None:
-    """Whether an option can have a value. Raises Error that begins with how it was told."""
+    """Checks the value of an option. Raises Error that begins with the name that the user used."""
     variable = TABLE[name].variable
     fault = libraries.toolkit().tt_option_fault(variable.encode(), os.fsencode(value))
     if fault:
@@ -55,9 +54,9 @@ def check(told: str, name: str, value: str) -> None:
 
 
 def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
-    """The TT_ variables for options by name ("ring_bytes"); None: not given.
+    """Returns the TT_ variables for options by name ("ring_bytes"); None means not given.
 
-    Raises Error naming the option, or the variable where the value came from the environment.
+    Raises Error that names the option, or the variable if the value comes from the environment.
     """
     out = {}
     for name, value in given.items():
@@ -76,7 +75,7 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
 
 
 def _check_delay_file(told: str, path: str) -> None:
-    """Raises Error where it is no delay configuration that the recorder will take."""
+    """Raises Error if a file is no delay configuration that the recorder accepts."""
     from ttanalyze.schemas import validate
 
     report = validate(Path(path), "delay-config")
@@ -85,7 +84,7 @@ def _check_delay_file(told: str, path: str) -> None:
 
 
 def _fault(environment: Mapping[str, str], as_option: bytes) -> Any:
-    """What the recorder finds wrong with the variables, as C text; NULL: nothing."""
+    """Returns the recorder's error for variables as C text, NULL if there is none."""
     lines = [
         ffi.new("char[]", os.fsencode(f"{name}={value}"))
         for name, value in environment.items()
@@ -99,7 +98,7 @@ def _text(told: Any) -> str:
 
 
 def unknown(environment: Mapping[str, str]) -> Iterator[str]:
-    """What the recorder says of variables that do not exist, for those who do not show it."""
+    """Returns the recorder's warnings about unknown variables."""
     _fault(environment, bytes(len(TABLE)))
     number = 0
     while line := libraries.toolkit().tt_options_unknown(number):
@@ -108,7 +107,7 @@ def unknown(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def check_late(told: str, effective: Mapping[str, str]) -> None:
-    """Raises Error where no variable says that anything is delayed."""
+    """Raises Error if no variable asks for delays."""
     late = [TABLE[name] for name in LATE]
     if not any(option.variable in effective for option in late):
         names = " or ".join(option.flag for option in late)
@@ -116,14 +115,14 @@ def check_late(told: str, effective: Mapping[str, str]) -> None:
 
 
 def parse_seconds(value: str) -> float:
-    """Seconds such as 60 or 0.5."""
+    """Parses seconds such as 60 or 0.5."""
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) or not float(value) <= 1e9:
         raise Error("expected seconds, such as 60 or 0.5")
     return float(value)
 
 
 def parse_size(value: str) -> int:
-    """Bytes of a size such as 64M or 2GiB."""
+    """Parses bytes such as 64M or 2GiB."""
     match = re.fullmatch(r"([0-9]+)(?:([kmgtKMGT])i?[bB]?)?", value)
     size = int(match[1]) << SIZES[(match[2] or "").lower()] if match else 1 << 64
     if size >= 1 << 63:
@@ -132,9 +131,9 @@ def parse_size(value: str) -> int:
 
 
 def unmet(options: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
-    """What a process was asked to record and what did not happen, a line each.
+    """Returns one line for each option of a process that had no effect.
 
-    options: those of process.json. epochs, launches: how many were recorded.
+    options: those of process.json. epochs, launches: the numbers of recorded ones.
     """
     out = []
     asked = str(options.get("TT_EPOCH", ""))
@@ -152,7 +151,7 @@ def unmet(options: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
 
 
 def parse_range(value: str, what: str, last: int) -> tuple[int, int]:
-    """ "3", "2-5", "2-" or "-5", both ends included."""
+    """Parses "3", "2-5", "2-" or "-5". Both ends are included."""
     match = re.fullmatch(r"([0-9]{1,10})|([0-9]{0,10})-([0-9]{0,10})", value)
     if not match or value == "-":
         raise Error(f"{what} {value}: expected a number or a range such as 2-5")
@@ -165,7 +164,7 @@ def parse_range(value: str, what: str, last: int) -> tuple[int, int]:
 
 
 def parse_regions(value: str) -> list[int]:
-    """Region ids such as "0,4-6"."""
+    """Parses region ids such as "0,4-6"."""
     out: list[int] = []
     for part in value.split(","):
         first, last = parse_range(part, "--regions", -1)
@@ -178,7 +177,7 @@ def parse_regions(value: str) -> list[int]:
 
 
 def parse_tamper(value: str) -> tuple[int, int, int]:
-    """EPOCH,REGION,OFFSET."""
+    """Parses EPOCH,REGION,OFFSET."""
     match = re.fullmatch(r"([0-9]{1,10}),([0-9]{1,10}),([0-9]{1,18})", value)
     if not match:
         raise Error(f"--tamper {value}: expected EPOCH,REGION,OFFSET, such as 3,0,4096")
@@ -186,7 +185,7 @@ def parse_tamper(value: str) -> tuple[int, int, int]:
 
 
 def parse_place(value: str, option: str) -> int:
-    """A byte offset or an address, decimal or hexadecimal."""
+    """Parses a byte offset or an address, decimal or hexadecimal."""
     if not re.fullmatch(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16}", value):
         raise Error(f"{option} {value}: expected a number such as 4096 or 0x1000")
     return int(value, 16 if value[:2] in ("0x", "0X") else 10)

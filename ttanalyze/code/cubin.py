@@ -1,10 +1,9 @@
-"""Kernels in cubins, ELF files for NVIDIA's GPUs: their code, and checksums of it.
+"""Cubins, ELF files for NVIDIA GPUs: kernels, their code, and checksums of it.
 
-What the sections are is described in the CUDA Binary Utilities manual and seen in what nvcc
-writes: a kernel K has its instructions in `.text.K` and its constants in `.nv.constantN.K`, which
-names the former in sh_info; functions that it calls have sections of their own, which its
-relocations lead to. `.nv.info.K` is no part of the checksum: it counts symbols, and those depend
-on the kernel's neighbours.
+The CUDA Binary Utilities manual describes the sections; the rest is as nvcc writes it. A kernel K
+has instructions in `.text.K` and constants in `.nv.constantN.K`, whose sh_info names the former.
+Functions that it calls have their own sections, which its relocations name. `.nv.info.K` is not in
+the checksum: it counts symbols, which depend on the neighbours of the kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ REREAD = 4  # times its size are read of a cubin, whose sections may lie on one 
 
 
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
-    """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
+    """Returns for each mangled name 16 hexadecimal digits, None if there is no such kernel."""
     try:
         cubin = Cubin(image)
     except UnreadableError:
@@ -40,8 +39,10 @@ def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
 
 
 def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
-    """What a kernel and what it calls has of VIEWS, and the names of the functions that it calls;
-    None where there is no such kernel.
+    """Returns which of VIEWS a kernel and its callees use, and the names of functions that it
+    calls.
+
+    None if there is no such kernel.
     """
     try:
         return Cubin(image).uses(name)
@@ -50,7 +51,7 @@ def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
 
 
 class Cubin(Elf):
-    """Raises UnreadableError where it is none."""
+    """A cubin. Raises UnreadableError if the image is none."""
 
     def __init__(self, image: bytes) -> None:
         super().__init__(image)
@@ -63,21 +64,25 @@ class Cubin(Elf):
         self._own: dict[int, bytes] = {}
 
     def kernels(self) -> list[str]:
-        """Mangled names of kernels with code, in the order of their sections."""
+        """Returns the mangled names of kernels with code, in the order of their sections."""
         code = (self.sections["type"] == PROGBITS) & (self.sections["flags"] & EXECUTABLE != 0)
         names = [self.name(section) for section in np.flatnonzero(code).tolist()]
         texts = [name[len(TEXT) :] for name in names if name.startswith(TEXT)]
         return [text.decode(errors="replace") for text in texts]
 
     def code(self, name: str) -> tuple[int, memoryview]:
-        """A kernel's section and what is in it. Raises UnreadableError where there is none."""
+        """Returns the section of a kernel and its contents. Raises UnreadableError if it does not
+        exist.
+        """
         section = self._text(name)
         if section is None:
             raise UnreadableError
         return section, self.bytes_of(section)
 
     def relocated(self, name: bytes) -> dict[int, tuple[int, int]]:
-        """Offsets in a section where relocations put addresses: the section, and where in it."""
+        """Yields the offsets in a section that relocations fill: the target section, and the
+        offset.
+        """
         found: dict[int, tuple[int, int]] = {}
         sections = self.sections
         for section in np.flatnonzero(np.isin(sections["type"], (REL, RELA))).tolist():
@@ -118,8 +123,8 @@ class Cubin(Elf):
         return {kind for kind, known in VIEWS.items() if operations & set(known)}, names
 
     def _called_by(self, name: str) -> tuple[set[str], set[int]]:
-        """Names of the functions that one can call, as the graph of calls has them, and the
-        sections of those that are here.
+        """Returns the names of functions that one can call, and the sections of those that are
+        here.
         """
         sections = self.sections
         graph = next(self.named(CALL_GRAPH), None)
@@ -145,7 +150,7 @@ class Cubin(Elf):
         return {name_of(symbol) for symbol in reached} - {name}, code
 
     def _text(self, name: str) -> int | None:
-        """The section with a kernel's instructions."""
+        """Returns the section with a kernel's instructions."""
         wanted = TEXT + name.encode() + b"\0"
         names, at, places = self.names, 0, []
         while (at := names.find(wanted, at)) >= 0:
@@ -157,7 +162,7 @@ class Cubin(Elf):
         return int(found.argmax()) if found.any() else None
 
     def _own_digest(self, text: int) -> bytes:
-        """Of a section with instructions and of its constants."""
+        """Returns the digest of a section with instructions and of its constants."""
         if text not in self._own:
             sections = self.sections
             mine = (sections["info"] == text) & (sections["type"] == PROGBITS)
@@ -179,7 +184,7 @@ class Cubin(Elf):
         return self._own[text]
 
     def _reached(self, first: int) -> set[int]:
-        """Sections with instructions that a kernel's can call, without itself."""
+        """Returns the other sections with instructions that a kernel can call."""
         reached, open_ = {first}, [first]
         while open_:
             for section in self._called(open_.pop()) - reached:
@@ -188,7 +193,7 @@ class Cubin(Elf):
         return reached - {first}
 
     def _called(self, text: int) -> set[int]:
-        """The sections with instructions that the relocations of one name."""
+        """Returns the sections with instructions that the relocations of one name."""
         sections = self.sections
         relocations = np.isin(sections["type"], (REL, RELA)) & (sections["info"] == text)
         called: set[int] = set()
@@ -202,7 +207,7 @@ class Cubin(Elf):
         return called
 
     def _relocations(self, section: int) -> tuple[Array, Array]:
-        """Those in a section, two or three words each, and the symbols that they name."""
+        """Returns the relocations of a section, two or three words each, and their symbols."""
         contents = self.bytes_of(section)
         size = 24 if self.sections[section]["type"] == RELA else 16
         self._left -= len(contents)

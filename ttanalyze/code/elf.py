@@ -1,6 +1,6 @@
-"""ELF files of 64 bits, little-endian: their sections, segments and symbols.
+"""64-bit little-endian ELF files: sections, segments and symbols.
 
-The layout is that of the System V ABI. The files may be a stranger's: what points outside of one
+The layout follows the System V ABI. Files may come from strangers: whatever points outside of one
 raises UnreadableError.
 """
 
@@ -29,16 +29,16 @@ LONGEST = 1 << 16  # bytes of a name
 
 
 class UnreadableError(ValueError):
-    """It is no such file, or one that was damaged."""
+    """The file is no such file, or is damaged."""
 
 
 def string(strings: bytes, at: int) -> bytes:
-    """The text that begins there, without its end; nothing where it has none."""
+    """Returns the text at an offset of a string table, b"" if it has no end."""
     return strings[at : max(at, strings.find(b"\0", at, at + LONGEST))]
 
 
 class Elf:
-    """Raises UnreadableError where it is none."""
+    """An ELF file. Raises UnreadableError if the image is none."""
 
     def __init__(self, image: bytes) -> None:
         self._image = image
@@ -68,32 +68,32 @@ class Elf:
         return memoryview(self._image)[begin : begin + size]
 
     def contents(self, name: bytes) -> bytes:
-        """Of the section of that name; nothing where there is none."""
+        """Returns the contents of the section with a name, b"" if there is none."""
         for section in self.named(name):
             return bytes(self.bytes_of(section))
         return b""
 
     def whole(self, section: int, kind: np.dtype[Any]) -> Array:
-        """The whole records of a section."""
+        """Returns the whole records of a section."""
         contents = self.bytes_of(section)
         return np.frombuffer(contents[: len(contents) // kind.itemsize * kind.itemsize], kind)
 
     def link(self, section: int) -> int:
-        """The section that one says it goes with."""
+        """Returns the section that sh_link of a section names."""
         link = int(self.sections[section]["link"])
         if link >= len(self.sections):
             raise UnreadableError
         return link
 
     def symbols(self, section: int) -> tuple[Array, bytes]:
-        """A section's symbols, and the strings that have their names."""
+        """Returns the symbols of a section, and the string table with their names."""
         return self.whole(section, SYMBOL), bytes(self.bytes_of(self.link(section)))
 
     def name(self, section: int) -> bytes:
         return string(self.names, int(self.sections[section]["name"]))
 
     def named(self, name: bytes) -> Iterator[int]:
-        """The sections of a name."""
+        """Returns the sections with a name."""
         for section, at in enumerate(self.sections["name"].tolist()):
             if self.names.startswith(name + b"\0", at):
                 yield section

@@ -1,10 +1,10 @@
-"""What is in a fatbin: code for several architectures, plain or compressed.
+"""Fatbins: code for several architectures, plain or compressed.
 
-The layout has no public description; it is as in fatbinary.h of CUDA toolkits, where the header
-is, and as nvcc writes the rest: a header (magic 0xba55ed50, version, its size, the size of what
-follows), then entries, each with a header of its own: kind (1 PTX, 2 ELF), version, size of the
-header, size of the contents with padding, size of compressed contents, …, architecture, …, flags,
-…, size when expanded. Flags tell LZ4 blocks from Zstandard frames.
+The header is declared in fatbinary.h of CUDA toolkits; the rest is undocumented and as nvcc writes
+it. A header (magic 0xba55ed50, version, its size, the size of the rest) is followed by entries.
+Each has its own header: kind (1 PTX, 2 ELF), version, size of the header, size of the contents with
+padding, compressed size, architecture, flags, expanded size. Flags distinguish LZ4 blocks from
+Zstandard frames.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ EXPANDED = 1 << 28  # bytes of all entries of one image
 
 @dataclass(frozen=True)
 class Entry:
-    """kind: PTX or ELF. raw: as it is in the image, None where that breaks off or would be too
-    large; packed by the method that flags name, or plain.
+    """An entry of a fatbin.
+
+    kind: PTX or ELF. raw: its bytes in the image, None if they are cut off or too large. They are
+    compressed as the flags say, or plain.
     """
 
     kind: int
@@ -37,19 +39,19 @@ class Entry:
 
     @classmethod
     def plain(cls, kind: int, architecture: int, contents: bytes) -> Entry:
-        """One that is not in a fatbin."""
+        """Returns an entry for code that is not in a fatbin."""
         return cls(kind, architecture, memoryview(contents))
 
     @functools.cached_property
     def contents(self) -> bytes | None:
-        """What is in it, expanded; None where that can't be read."""
+        """The expanded code, None if it cannot be read."""
         if self.raw is None or not self.flags & (LZ4 | ZSTD):
             return None if self.raw is None else bytes(self.raw)
         return (_lz4 if self.flags & LZ4 else _zstd)(self.raw, self.expanded)
 
 
 def size(image: bytes | memoryview) -> int:
-    """Bytes of the fatbin that begins here; 0 where none does."""
+    """Returns the size in bytes of the fatbin that begins here, 0 if none does."""
     if len(image) < HEADER.size:
         return 0
     magic, version, header, rest = HEADER.unpack_from(image)
@@ -59,7 +61,7 @@ def size(image: bytes | memoryview) -> int:
 
 
 def entries(image: bytes) -> Iterator[Entry]:
-    """The entries with code; the last one can't be read where the image breaks off."""
+    """Yields the entries with code. The last one is unreadable if the image is cut off."""
     if len(image) < HEADER.size:
         return
     _, _, at, size = HEADER.unpack_from(image)
@@ -101,7 +103,7 @@ def missing() -> str | None:
 
 
 def _zstd(raw: memoryview, size: int) -> bytes | None:
-    """Expands a Zstandard frame; None where that can't be done."""
+    """Expands a Zstandard frame, None if that fails."""
     zstandard = _zstandard()
     if zstandard is None:
         return None
@@ -114,10 +116,10 @@ def _zstd(raw: memoryview, size: int) -> bytes | None:
 
 
 def _lz4(raw: memoryview, size: int) -> bytes | None:
-    """Expands a block of the LZ4 format; None where it is not one of so many bytes.
+    """Expands an LZ4 block, None if it is none of this size.
 
-    A sequence is a token, literals, and a match: so many bytes from so far back. Lengths of 15 in
-    the token's halves go on in bytes, up to the first that is not 255.
+    A sequence is a token, literals, and a match: a number of bytes at a distance back. Lengths of
+    15 in the halves of the token continue in bytes, up to the first that is not 255.
     """
     out, data, at = bytearray(), bytes(raw), 0
     try:

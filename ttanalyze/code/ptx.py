@@ -1,8 +1,7 @@
-"""Checksums of kernels in PTX, the text that the driver compiles.
+"""PTX: checksums and features of kernels in the text that the driver compiles.
 
-Two texts count as the same code where the PTX ISA says that what differs means nothing: comments,
-white space, lines for debuggers (`.loc`), and the names of labels, in which compilers count the
-module's functions. A kernel's own name is no part of it either; functions that it calls are.
+Texts that differ in comments, white space, lines for debuggers (`.loc`), the names of labels or the
+name of the kernel itself have the same checksum. Functions that a kernel calls count.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ VIEWS = {"textures": ("tex.", "tld4.", "txq."), "surfaces": ("suld.", "sust.", "
 
 
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
-    """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
+    """Returns for each mangled name 16 hexadecimal digits, None if there is no such kernel."""
     module = _Module(image)
 
     def checksum(name: str) -> str | None:
@@ -44,8 +43,10 @@ def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
 
 
 def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
-    """What a kernel and what it calls has of VIEWS, and all words of its text, among which are the
-    functions that it calls; None where there is no such kernel.
+    """Returns which of VIEWS a kernel and its callees use, and all words of their text, which
+    include the functions that they call.
+
+    None if there is no such kernel.
     """
     module = _Module(image)
     if not module.has(name):
@@ -62,7 +63,7 @@ def definitions(image: bytes, names: Sequence[str]) -> list[str | None]:
 
 
 class _Module:
-    """The functions of a text, and whom they call."""
+    """The functions of a text, and the functions that each calls."""
 
     def __init__(self, image: bytes) -> None:
         text = _without_comments(image.split(b"\0", 1)[0].decode("latin-1"))
@@ -81,7 +82,7 @@ class _Module:
         return self._known[name]
 
     def reached(self, kernel: str) -> set[str]:
-        """It and the functions that it can call."""
+        """Returns a kernel and the functions that it can call."""
         reached, unseen = {kernel}, [kernel]
         while unseen:
             called = {t for t in self.tokens(unseen.pop()) if t in self._definitions} - reached
@@ -104,7 +105,7 @@ def _without_comments(text: str) -> str:
 
 
 def _definitions(text: str) -> dict[str, str]:
-    """The text of each function with a body, by its name."""
+    """Returns the text of each function with a body, by its name."""
     out: dict[str, str] = {}
     at = 0
     while (found := DEFINITION.search(text, at)) is not None:
@@ -127,7 +128,7 @@ def _definitions(text: str) -> dict[str, str]:
 
 
 def _closing(text: str, at: int) -> int:
-    """The place behind the brace that closes the one at `at`; 0 where none does."""
+    """Returns the position behind the brace that closes the one at `at`, 0 if none does."""
     depth = 0
     for brace in BRACES.finditer(text, at):
         depth += 1 if brace[0] == "{" else -1
@@ -137,7 +138,9 @@ def _closing(text: str, at: int) -> int:
 
 
 def _tokens(name: str, definition: str) -> list[str]:
-    """The tokens of a function, with labels numbered as they appear, without its own name."""
+    """Returns the tokens of a function without its own name, with labels numbered as they
+    appear.
+    """
     own = re.compile("^" + re.escape(name) + r"(?=$|_param_)")
     found = [own.sub("$", token) for token in TOKEN.findall(definition)]
     labels = {token for token, after in itertools.pairwise(found) if after == ":"}

@@ -1,7 +1,7 @@
-"""Names and source lines of places in object files.
+"""Function names and source lines of offsets in object files.
 
-Functions come from an ELF file's symbol tables, source lines and inlined functions from its debug
-information, read by binutils' addr2line where both are there.
+Functions come from symbol tables. Source lines and inlined functions come from debug information,
+which addr2line of binutils reads if it is installed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOAD, SYMBOLS, DYNAMIC_SYMBOLS, FUNCTION = 1, 2, 11, 2  # PT_LOAD, SHT_SYMTAB, S
 
 @dataclass(frozen=True)
 class Frame:
-    """function: demangled, None where it is not known. file, line: None, 0 where unknown."""
+    """A frame. function: demangled, None if unknown. file, line: None and 0 if unknown."""
 
     function: str | None
     file: str | None
@@ -39,9 +39,11 @@ NOWHERE: Frames = [Frame(None, None, 0)]
 
 
 def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list[Frames]:
-    """What lies at file offsets of an object file: functions that the compiler inlined there, the
-    innermost first, and last the function that has the code. A file that is not there, is no
-    64-bit little-endian ELF file, or was changed after before_ns (CLOCK_REALTIME) tells nothing.
+    """Returns the frames at file offsets of an object file: inlined functions, the innermost first,
+    and last the function that contains the code.
+
+    It returns none for a file that is missing, is no 64-bit little-endian ELF file, or changed
+    after before_ns (CLOCK_REALTIME).
     """
     try:
         status = os.stat(path)
@@ -60,8 +62,11 @@ def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list
 
 
 def _chain(name: str | None, sources: Frames) -> Frames:
-    """name: of the function that has the code, by the symbol table. addr2line takes that name for
-    the innermost inlined function as well where its debug information has no mangled one.
+    """Returns the frames of one offset. name: the function that contains the code, from the symbol
+    table.
+
+    addr2line uses that name for the innermost inlined function if its debug information has no
+    mangled one.
     """
     if not sources:
         return [Frame(name, None, 0)]
@@ -87,7 +92,7 @@ class _Object:
     has_lines: bool
 
     def addresses(self, offsets: list[int]) -> list[int]:
-        """-1 where nothing is loaded from there."""
+        """Returns the address of each offset, -1 if nothing is loaded from there."""
         out = []
         for offset in offsets:
             inside = (a + offset - o for o, size, a in self.segments if o <= offset < o + size)
@@ -106,7 +111,7 @@ class _Object:
 
 @functools.lru_cache(64)
 def _read(path: str, _version: int) -> _Object:
-    """Raises Error or UnreadableError for what is no such file."""
+    """Reads an object file. Raises Error or UnreadableError if it is none."""
     elf = Elf(read_regular(path, MOST))
     segments = elf.segments()
     loaded = segments[segments["type"] == LOAD][["offset", "size", "addr"]].tolist()
@@ -124,9 +129,9 @@ def _read(path: str, _version: int) -> _Object:
 
 
 def _sources(path: str, addresses: list[int]) -> dict[int, Frames]:
-    """What the debug information says of addresses that it knows, the innermost function first.
+    """Returns function and place of known addresses from debug information, the innermost first.
 
-    path: of a file that _read took.
+    path: a file that _read accepted.
     """
     tool = shutil.which("addr2line")
     wanted = sorted({address for address in addresses if address >= 0})
@@ -163,7 +168,7 @@ def _sources(path: str, addresses: list[int]) -> dict[int, Frames]:
 
 
 def _source(function: str | None, place: str) -> Frame:
-    """place: FILE:LINE, FILE:? or ??:0, maybe with a remark behind."""
+    """Returns a frame. place: FILE:LINE, FILE:? or ??:0, perhaps followed by a remark."""
     file, _, number = place.partition(" (")[0].rpartition(":")
     known = number.isdecimal() and number.isascii() and int(number) and not file.startswith("?")
     name = None if function == "??" else function

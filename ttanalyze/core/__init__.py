@@ -1,1 +1,1 @@
-"""Answers that several verbs need: what lies where, what came after what, what differs."""
+"""Analyses that several verbs share: alignment, digests, selection, tensors, values, writers."""

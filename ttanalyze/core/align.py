@@ -46,7 +46,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class _Gaps:
-    """Boxes, a[begin_a:end_a] by b[begin_b:end_b], in order, in which nothing corresponds yet."""
+    """Gaps in order: boxes a[begin_a:end_a] by b[begin_b:end_b] without pairs so far."""
 
     begin_a: Array
     end_a: Array
@@ -61,7 +61,7 @@ class _Gaps:
         return _Gaps(self.begin_a + by_a, self.end_a + by_a, self.begin_b + by_b, self.end_b + by_b)
 
     def wide(self) -> _Gaps:
-        """Those with items on both sides."""
+        """Returns the gaps with items on both sides."""
         return self.where((self.begin_a < self.end_a) & (self.begin_b < self.end_b))
 
 
@@ -109,7 +109,7 @@ def align(*levels: tuple[Array, Array]) -> Alignment:
 
 
 def _between(pairs: Array, count_a: int, count_b: int) -> _Gaps:
-    """What lies before, between and behind pairs that ascend."""
+    """Returns the gaps before, between and behind ascending pairs."""
     a, b = pairs[:, 0], pairs[:, 1]
     return _Gaps(
         np.append(0, a + 1), np.append(a, count_a), np.append(0, b + 1), np.append(b, count_b)
@@ -117,7 +117,7 @@ def _between(pairs: Array, count_a: int, count_b: int) -> _Gaps:
 
 
 def _fill(a: Array, b: Array, gaps: _Gaps) -> tuple[Array, bool]:
-    """The pairs within gaps, ascending, and whether there can't be more."""
+    """Returns the pairs within gaps, ascending, and whether no alignment has more."""
     aligner = _Aligner(a, b)
     aligner.boxes(gaps, 0)
     pairs = np.concatenate([_expanded(np.array(aligner.runs, "i8").reshape(-1, 3)), *aligner.pairs])
@@ -126,7 +126,9 @@ def _fill(a: Array, b: Array, gaps: _Gaps) -> tuple[Array, bool]:
 
 
 def _strip_many(a: Array, b: Array, gaps: _Gaps) -> tuple[_Gaps, Array]:
-    """What gaps begin or end with on both sides, up to STEPS items each; and what is left."""
+    """Pairs equal items at the beginning and the end of gaps, up to STEPS each, and returns what is
+    left.
+    """
     found = []
     begin_a, end_a, begin_b, end_b = (
         column.copy() for column in (gaps.begin_a, gaps.end_a, gaps.begin_b, gaps.end_b)
@@ -153,14 +155,14 @@ def _strip_many(a: Array, b: Array, gaps: _Gaps) -> tuple[_Gaps, Array]:
 
 
 def _expanded(runs: Array) -> Array:
-    """The pairs of runs, one row each; of runs as well."""
+    """Returns the pairs of runs, one row each."""
     begin_a, begin_b, length = runs.T
     within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     return np.stack([np.repeat(begin, length) + within for begin in (begin_a, begin_b)], axis=1)
 
 
 class _Aligner:
-    """Collects what corresponds in one pair of sequences, as runs and as pairs.
+    """Collects the pairs of two sequences, as runs and as pairs.
 
     exact: whether every box was aligned exactly.
     """
@@ -173,7 +175,7 @@ class _Aligner:
         self.exact = True
 
     def boxes(self, gaps: _Gaps, stretch: int) -> None:
-        """Aligns what lies in each of the gaps, none of them empty on a side."""
+        """Aligns each of the gaps. None is empty on a side."""
         if len(gaps.begin_a) > 1:
             gaps, easy = _strip_many(self.a, self.b, gaps)
             self.pairs.append(easy)
@@ -182,7 +184,7 @@ class _Aligner:
             self.box(begin_a, end_a, begin_b, end_b, stretch)
 
     def box(self, begin_a: int, end_a: int, begin_b: int, end_b: int, stretch: int) -> None:
-        """Aligns a[begin_a:end_a] and b[begin_b:end_b]; stretch: the first of STRETCHES to try."""
+        """Aligns a[begin_a:end_a] and b[begin_b:end_b]. stretch: the first of STRETCHES to try."""
         a, b = self.a, self.b
         same = _common(a[begin_a:end_a], b[begin_b:end_b])
         self._add(begin_a, begin_b, same)
@@ -214,7 +216,9 @@ class _Aligner:
             self.runs.append((at_a, at_b, length))
 
     def _divide(self, anchors: Array, corners: tuple[int, int, int, int], stretch: int) -> None:
-        """Takes anchors, pairs that count from a box's corner, and aligns what lies between."""
+        """Takes anchors, pairs relative to the corner of a box, and aligns the gaps between
+        them.
+        """
         begin_a, end_a, begin_b, end_b = corners
         gaps = _between(anchors, end_a - begin_a, end_b - begin_b).moved(begin_a, begin_b)
         self.pairs.append(anchors + np.array([begin_a, begin_b]))
@@ -242,7 +246,7 @@ class _Aligner:
 
 
 def _common(a: Array, b: Array) -> int:
-    """How many items both begin with."""
+    """Returns the length of the common beginning."""
     count = min(len(a), len(b))
     at, piece = 0, 64
     while at < count:
@@ -255,10 +259,10 @@ def _common(a: Array, b: Array) -> int:
 
 
 def _few_edits(a: Array, b: Array) -> Runs | None:
-    """An alignment with the most pairs, if at most MOST_EDITS items have no counterpart.
+    """Returns an alignment with the most pairs, if at most MOST_EDITS items have no counterpart.
 
-    After Eugene W. Myers, An O(ND) Difference Algorithm and Its Variations, 1986: the furthest
-    points that can be reached with so many edits, by diagonal.
+    After E. W. Myers, An O(ND) Difference Algorithm and Its Variations, 1986: for each number of
+    edits, the furthest point on each diagonal.
     """
     furthest = {1: 0}
     trace: list[dict[int, int]] = []
@@ -276,7 +280,9 @@ def _few_edits(a: Array, b: Array) -> Runs | None:
 
 
 def _step(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Where a diagonal is entered with one more edit: from above (b alone) or from the left."""
+    """Returns where a diagonal is entered with one more edit: from above (b alone) or from the
+    left.
+    """
     if diagonal == -edits or (
         diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]
     ):
@@ -285,7 +291,7 @@ def _step(furthest: dict[int, int], diagonal: int, edits: int) -> int:
 
 
 def _back(trace: list[dict[int, int]], x: int, y: int) -> Runs:
-    """The way to (x, y), from the furthest points before each edit."""
+    """Returns the path to (x, y) from the furthest points before each edit."""
     runs: Runs = []
     for edits in range(len(trace) - 1, -1, -1):
         diagonal = x - y
@@ -302,11 +308,11 @@ def _back(trace: list[dict[int, int]], x: int, y: int) -> Runs:
 
 
 def _longest(a: Array, b: Array) -> Runs:
-    """A longest common subsequence.
+    """Returns a longest common subsequence.
 
-    Rows of the table of lengths are Python's integers: a bit is 0 where the length grows from one
-    column to the next. (After Maxime Crochemore and others, A fast and practical bit-vector
-    algorithm for the longest common subsequence problem, 2001.)
+    After M. Crochemore and others, A fast and practical bit-vector algorithm for the longest common
+    subsequence problem, 2001. A row of the table of lengths is a Python integer; a bit is 0 where
+    the length grows from one column to the next.
     """
     if len(a) > len(b):
         return [(i, j, length) for j, i, length in _longest(b, a)]
@@ -338,7 +344,7 @@ def _longest(a: Array, b: Array) -> Runs:
 
 
 def _positions(items: Array, wanted: list[int]) -> dict[int, int]:
-    """For each wanted item where it is, as an integer with those bits."""
+    """Returns the positions of each wanted item as the bits of an integer."""
     out: dict[int, int] = {}
     if len(items) > WINDOW:
         for item in set(wanted):
@@ -351,10 +357,11 @@ def _positions(items: Array, wanted: list[int]) -> dict[int, int]:
 
 
 def _anchors(a: Array, b: Array, length: int) -> Array:
-    """Stretches of so many items that both have once. Where most of the stretches that both have
-    are there equally often, those as well, the k-th with the k-th: then it is no coincidence.
+    """Returns the pairs of stretches of `length` items that both sequences have once, ascending.
 
-    Of those that cross each other, as many as don't. Gives the pairs of their items, ascending.
+    If most common stretches occur equally often on both sides, these count too: the k-th
+    corresponds to the k-th. Of stretches that cross each other a largest set without crossings is
+    kept.
     """
     if min(len(a), len(b)) < length:
         return np.empty((0, 2), "i8")
@@ -389,7 +396,7 @@ def _anchors(a: Array, b: Array, length: int) -> Array:
 
 
 def _stretches(items: Array, length: int) -> Array:
-    """A hash of every `length` items that follow each other, a power of two."""
+    """Returns a hash of every `length` consecutive items. length: a power of two."""
     with np.errstate(over="ignore"):
         out: Array = (items.astype("u8") ^ FACTOR) * FACTOR
         out ^= out >> np.uint64(29)
@@ -402,7 +409,7 @@ def _stretches(items: Array, length: int) -> Array:
 
 
 def _ordered(values: Array) -> tuple[Array, Array, Array]:
-    """The order that sorts, stable; how often each value is there; the values, ascending."""
+    """Returns the stable sorting order, the number of each value, and the values, ascending."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     first = np.append(True, ordered[1:] != ordered[:-1])
@@ -411,7 +418,7 @@ def _ordered(values: Array) -> tuple[Array, Array, Array]:
 
 
 def _ascending(values: list[int]) -> Array:
-    """Indices of a longest ascending subsequence."""
+    """Returns the indices of a longest ascending subsequence."""
     ends: list[int] = []  # the smallest last value of those of each length
     at: list[int] = []  # and where it is
     before = []

@@ -1,4 +1,4 @@
-"""Allocations, and the calls, threads and lines that made them."""
+"""Allocations with the calls, threads and source lines that made them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def allocs(processes: Sequence[Process]) -> pd.DataFrame:
 def allocating_calls(
     process: Process, advance: Callable[[int], None] | None = None
 ) -> tuple[Any, Array]:
-    """The thread and the stack of the call that made each region, by region: missing, and 0, where
-    that wasn't recorded.
+    """Returns the thread and the stack of the call that made each region: missing and 0 if it was
+    not recorded.
 
-    advance: is told of how many more events were looked at.
+    advance: called with the number of further events.
     """
     regions = process.regions
     by_seq = np.argsort(regions.birth["seq"], kind="stable")
@@ -76,8 +76,10 @@ def sites(run: Run, allocs: pd.DataFrame) -> Any:
 def site_column(
     processes: Sequence[Process], calls: Any, advance: Callable[[int], None] | None = None
 ) -> Any:
-    """Of each region the line that made it, or, where no stack was recorded, the call and the
-    thread: a categorical. calls: one too. advance: see allocating_calls.
+    """Returns for each region the source line that made it, or call and thread without a stack: a
+    categorical.
+
+    calls: the driver calls, a categorical. advance: called with the number of further events.
     """
     made = [allocating_calls(p, advance) for p in processes]
     threads = [of.to_numpy("i8", na_value=-1) for of, _ in made]

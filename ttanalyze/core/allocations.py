@@ -1,7 +1,7 @@
-"""Allocations over time, from the births and deaths of regions. Contents are not looked at.
+"""Memory use over time, from the births and deaths of regions. Reads no contents.
 
-Memory of the device is what counts: page-locked host memory and other processes' allocations that
-were opened here are told of, but are in no sum.
+Sums count device memory. Page-locked host memory and opened allocations of other processes are
+reported separately.
 """
 
 from __future__ import annotations
@@ -380,10 +380,10 @@ def _epoch_from(process: Process, seq: int) -> int | None:
 
 
 def levels(steps: pd.DataFrame, count: int) -> tuple[Array, Array, str]:
-    """The most that was allocated in each of `count` equal parts of a timeline.
+    """Returns the largest use in each of `count` equal parts of a timeline.
 
-    Gives the parts' borders, count + 1, the bytes, and what the borders are: "time_ns", or "seq"
-    where no times were recorded.
+    Returns count + 1 borders, the bytes, and the unit of the borders: "time_ns", or "seq" without
+    times.
     """
     seqs = steps["seq"].to_numpy("i8")
     times = np.maximum.accumulate(steps["time_ns"].to_numpy("i8")) if len(steps) else seqs

@@ -1,6 +1,6 @@
-"""Two states of a region, byte by byte: where they differ, and how that looks side by side.
+"""Compares two states of a region byte by byte, and shows the bytes side by side.
 
-Contents are read a block at a time, and only of the blocks that are asked for.
+Contents are read one block at a time, and only of requested blocks.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LISTED_EXTENTS = 8
 
 
 class Contents:
-    """A region's contents by its tt_block records, one for each block.
+    """The contents of a region by its tt_block records, one per block.
 
-    check: whether what is read has to have its digest.
+    check: whether contents must have their digest.
     """
 
     def __init__(self, process: Process, records: Array, check: bool = True) -> None:
@@ -35,21 +35,25 @@ class Contents:
         self.size = int(records["length"].sum(dtype="u8"))
 
     def block(self, index: int) -> Array:
-        """The bytes of a block; none behind the region's end. Raises FormatError for damage."""
+        """Returns the bytes of a block, none behind the end of the region. Raises FormatError for
+        damage.
+        """
         record = self.records[index : index + 1]
         out = np.empty(int(record["length"].sum()), np.uint8)
         contents.read_blocks(self.process, record, out, self.check)
         return out
 
     def bytes(self, start: int, stop: int) -> bytes:
-        """Bytes [start, stop), as far as there are any."""
+        """Returns bytes [start, stop) as far as they exist."""
         first, last = start // BLOCK_SIZE, layout.blocks_of(min(stop, self.size))
         parts = b"".join(self.block(i).tobytes() for i in range(first, last))
         return parts[start - first * BLOCK_SIZE : stop - first * BLOCK_SIZE]
 
 
 def unequal_blocks(one: Array, other: Array) -> list[int]:
-    """The blocks whose digests differ, or that only one has, by the tt_block records of all."""
+    """Returns the blocks with different digests, or that only one side has, from the tt_block
+    records of all blocks.
+    """
     common = min(len(one), len(other))
     differs = np.flatnonzero(one["digest"][:common] != other["digest"][:common])
     return [*differs.tolist(), *range(common, max(len(one), len(other)))]
@@ -57,10 +61,11 @@ def unequal_blocks(one: Array, other: Array) -> list[int]:
 
 @dataclass
 class ByteDifference:
-    """Where two states differ. first, last: offsets in the region; count: of all that differ.
+    """Where two states differ.
 
-    extents: offset and length of the first stretches of bytes of which each differs, and
-    extent_count how many there are. window: offset, expected, actual (hexadecimal).
+    first, last: offsets in the region. count: the number of different bytes. extents: offset and
+    length of the first stretches of different bytes. extent_count: the number of stretches. window:
+    offset, expected, actual (hexadecimal).
     """
 
     count: int
@@ -77,8 +82,9 @@ def compare_bytes(
     blocks: Iterable[int],
     tell: Callable[[Array], None] | None = None,
 ) -> ByteDifference | None:
-    """Compares these blocks, which ascend; None where no byte differs. tell: is given the offsets
-    of all bytes that differ, block after block.
+    """Compares ascending blocks. Returns None if no byte differs.
+
+    tell: called with the offsets of all bytes that differ, block by block.
     """
     extents: list[tuple[int, int]] = []
     count = extent_count = 0
@@ -118,8 +124,10 @@ def compare_bytes(
 
 
 def origin(process: Process, row: int) -> dict[str, Any]:
-    """What a region is and where it comes from: kind, label, size, base, call, seq, thread, and
-    the stack of the call that made it, as Process.stack gives it, None where it is not known.
+    """Returns what a region is and where it comes from: kind, label, size, base, call, seq, thread,
+    stack.
+
+    stack: as Process.stack returns it, None if unknown.
     """
     regions = process.regions
     birth = regions.birth[row]
@@ -141,7 +149,7 @@ def origin(process: Process, row: int) -> dict[str, Any]:
 
 
 def origin_text(origin: dict[str, Any]) -> str:
-    """What origin gives, in one line."""
+    """Returns the result of `origin` in one line."""
     label = f" {text.printable(origin['label'])!r}" if origin["label"] else ""
     out = f"{origin['kind']}{label}, {origin['size']:,} bytes at {origin['base']:#x}, made by "
     out += f"{origin['call'] or 'an unknown call'} (call {origin['seq']}"
@@ -150,22 +158,22 @@ def origin_text(origin: dict[str, Any]) -> str:
 
 
 def blocks_text(shown: list[int], count: int) -> str:
-    """Blocks by number; count: how many there are in all."""
+    """Returns blocks by number. count: the number of all of them."""
     tail = f" and {count - len(shown):,} more" if count > len(shown) else ""
     return f"{'block' if count == 1 else 'blocks'} {', '.join(map(str, shown))}{tail}"
 
 
 def bytes_text(count: int, first: int, last: int) -> str:
-    """How many bytes differ, and where."""
+    """Returns how many bytes differ, and where."""
     if count == 1:
         return f"1 differs, at offset {first}"
     return f"{count:,} differ, from offset {first} to {last}"
 
 
 def window_lines(window: dict[str, Any], names: tuple[str, str], colour: bool) -> list[str]:
-    """Rows of 16 bytes, as expected and as found; the bytes that differ stand out.
+    """Returns rows of 16 bytes, as expected and as found, with the differences marked.
 
-    names: what the two sides are called.
+    names: the names of the two sides.
     """
     expected, actual = bytes.fromhex(window["expected"]), bytes.fromhex(window["actual"])
     width = max(map(len, names)) + 4

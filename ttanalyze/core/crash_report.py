@@ -1,4 +1,4 @@
-"""What was in flight when a context was lost or something ended the process, in words."""
+"""Crash reports in words: the in-flight work when a context was lost or the process ended."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PER_THREAD, LEGACY = 2, 1  # streams
 
 
 def crash_reports(process: Process) -> list[dict[str, Any]]:
-    """As process.json has them, and with each call the kernel's name as its source has it (`name`)
-    and the call stack (`frames`, the innermost first), where they are known.
+    """Returns the crash reports of process.json. Each call has the demangled kernel (`name`) and
+    its stack (`frames`, the innermost first) if known.
     """
     found: list[dict[str, Any]] = process.info.get("incidents", [])
     return [
@@ -44,7 +44,7 @@ def _named(process: Process, call: dict[str, Any]) -> dict[str, Any]:
 
 
 def last_epoch(process: Process) -> dict[str, Any] | None:
-    """The last epoch with contents: number, trigger, and the call that it came after."""
+    """Returns the last epoch with contents: number, trigger, and the call before it."""
     lost = layout.REFUSED | layout.DROPPED
     for epoch in reversed(process.epochs[-1000:]):
         if not epoch["flags"] & lost:
@@ -54,7 +54,7 @@ def last_epoch(process: Process) -> dict[str, Any] | None:
 
 
 def crash_report_text(report: dict[str, Any], pid: int | None) -> str:
-    """In lines, the first of which says what happened."""
+    """Returns a report in lines. The first says what happened."""
     streams = report["in_flight"]
     what = text.printable(report["reason"])
     if report.get("call"):

@@ -1,7 +1,7 @@
-"""Compares two histories of region digests: the arithmetic of verify, without files.
+"""Compares two histories of region digests.
 
-A history is a set of records: in epoch E region R got digest D. A region's state in an epoch is
-that of its last record up to it.
+A history has records "region R has digest D in epoch E". The state of a region in an epoch is its
+last record up to this epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
 
 @dataclass(frozen=True)
 class DigestHistory:
-    """A history, keys ascending. stored: whether the digest was computed from contents."""
+    """A history by ascending keys. stored: whether the digest was computed from contents."""
 
     key: Array
     digest: Array
@@ -25,12 +25,14 @@ class DigestHistory:
 
     @staticmethod
     def from_unordered(key: Array, digest: Array, stored: Array) -> DigestHistory:
-        """Records in any order; no key twice."""
+        """Makes a history of records in any order, with unique keys."""
         order = np.argsort(key, kind="stable")
         return DigestHistory(key[order], digest[order], stored[order])
 
     def find(self, keys: Array) -> tuple[Array, Array]:
-        """For each key the row of the region's last record up to it, and whether there is one."""
+        """Returns for each key the row of the last record of the region, and whether there is
+        one.
+        """
         if not len(self.key):
             return np.zeros(len(keys), "i8"), np.zeros(len(keys), bool)
         if np.array_equal(keys, self.key):  # histories that agree are the usual case
@@ -40,7 +42,7 @@ class DigestHistory:
         return row, there
 
     def with_digest(self, region: int, epoch: int, digest: int) -> DigestHistory:
-        """The same history, but in one epoch the region has another digest."""
+        """Returns the history with another digest of a region in one epoch."""
         now, after = keys_of(np.array([region, region]), np.array([epoch, epoch + 1]))
         row, there = self.find(np.array([after]))
         key, values = [now], [digest]
@@ -65,13 +67,14 @@ class Lives(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What compare found. region_epochs: states compared; digest_only: of these, without the
-    contents of the second history; differing: of these, different. unread: states that were not
-    compared.
+    """The result of `compare`.
 
-    One row per stretch of epochs, `epoch` to `until`, over which a region differs, in the order
-    of epochs; both were compared. has_first, has_second: whether the history says anything;
-    first, second: what.
+    region_epochs: the number of compared states. digest_only: those without contents of the second
+    history. differing: those that differ. unread: the states that were not compared.
+
+    There is one row per stretch of epochs, `epoch` to `until`, over which a region differs, by
+    epoch; both were compared. has_first, has_second: whether the history has a digest. first,
+    second: this digest.
     """
 
     region_epochs: int
@@ -96,10 +99,10 @@ def compare(
     skip: Array,
     unread: Unread,
 ) -> Comparison:
-    """Compares epochs begin to end - 1 of regions in their lives.
+    """Compares epochs begin to end - 1 of live regions.
 
-    skip: by epoch, up to end at least, those to leave out. What came in one of them is compared in
-    the next one that is not. unread: those that left regions out.
+    skip: by epoch, up to end at least, which to leave out. A change in one of them is compared in
+    the next epoch that is not left out. unread: the epochs that left regions out.
     """
     compared = np.flatnonzero(~skip).astype("u8")
     before = np.append(0, np.cumsum(~skip))  # epochs that are compared before each
@@ -146,7 +149,7 @@ def compare(
 
 
 def _where(values: Array, rows: Array, there: Array) -> Array:
-    """values[rows] where there, else 0."""
+    """Returns values[rows] where there is a row, else 0."""
     out = np.zeros(len(rows), values.dtype)
     out[there] = values[rows[there]]
     return out

@@ -1,4 +1,4 @@
-"""Columns of events that are worked out from what else is known of a process."""
+"""Computed columns of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_FIELDS = ("time_ns", "kind", "flags", "context", "dst")
 
 
 def annotation_texts(process: Process, column: str, members: dict[str, Array]) -> Array:
-    """Numbers for the texts of OF_ANNOTATIONS."""
+    """Returns numbers for the texts of OF_ANNOTATIONS."""
     if column == "range":
         return process.annotations.paths_at(members["thread"], members["seq"])
     said = annotation_records.is_annotation(members["kind"])
@@ -34,13 +34,13 @@ def annotation_texts(process: Process, column: str, members: dict[str, Array]) -
 
 
 def settings_at(process: Process, seqs: Array) -> Array:
-    """Strings of the settings that calls were made under; none where nothing was ever set."""
+    """Returns the string of the tt_control settings at each call, none if nothing was ever set."""
     since, strings = process.controls
     return np.append(strings, layout.NO_ID)[np.searchsorted(since, seqs, "right") - 1]
 
 
 def waits(process: Process, column: str, members: dict[str, Array]) -> Any:
-    """OF_WAITS of events; missing where they did not wait, or for no region that is known."""
+    """Returns OF_WAITS of events, missing if they did not wait or the region is unknown."""
     events = np.zeros(len(members["seq"]), layout.EVENT)
     for name in ("seq", *WAIT_FIELDS):
         events[name] = members[name]
@@ -55,13 +55,13 @@ def waits(process: Process, column: str, members: dict[str, Array]) -> Any:
 
 
 def delays(flags: Array) -> Any:
-    """What of each event was made late."""
+    """Returns what was delayed of each event."""
     call, stream = (flags & flag != 0 for flag in DELAYED)
     return categories(call + 2 * stream - 1, DELAYS)
 
 
 def epoch_of(process: Process, seqs: Array) -> Any:
-    """The first epoch that was cut at these calls or after them; missing where none was."""
+    """Returns the first epoch that was cut at or after each call, missing if there is none."""
     cuts = np.sort(process.epochs["seq"])
     numbers = process.epochs["number"][np.argsort(process.epochs["seq"], kind="stable")]
     at = np.searchsorted(cuts, seqs)
@@ -70,7 +70,7 @@ def epoch_of(process: Process, seqs: Array) -> Any:
 
 
 def gpu_times(process: Process, members: dict[str, Array]) -> dict[str, Any]:
-    """OF_THE_GPU of events; missing where they are not known."""
+    """Returns OF_THE_GPU of events, missing if unknown."""
     begins, ends, known = process.activities.spans(members["seq"])
     times = {"gpu_begin": begins, "gpu_end": ends, "gpu_time": ends - begins}
     times |= {"queue_time": begins - members["time_ns"].astype("i8")}
@@ -78,7 +78,7 @@ def gpu_times(process: Process, members: dict[str, Array]) -> dict[str, Any]:
 
 
 class HostTimes:
-    """For each event of a process the time until the next call of its thread."""
+    """For each event of a process, the time until the next call of its thread."""
 
     def __init__(self, process: Process) -> None:
         events = process.event_columns("seq", "thread", "time_ns", "kind")
@@ -96,7 +96,7 @@ class HostTimes:
         self._gaps[order], self._last[order] = gaps, last
 
     def until_next(self, seqs: Array) -> Any:
-        """Of events by their seq; missing of a thread's last."""
+        """Returns the times of events by seq, missing for the last one of a thread."""
         if not len(self._seqs):
             return pd.arrays.IntegerArray(np.zeros(len(seqs), "i8"), np.ones(len(seqs), bool))
         at = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)

@@ -82,13 +82,13 @@ def _attributes(node: dict[str, Any]) -> str:
 
 
 def _quoted(value: str) -> str:
-    r"""A string of the language, in which \n begins a new line."""
+    """Returns a DOT string, in which \\n begins a new line."""
     lines = (text.printable(line) for line in value.split("\n"))
     return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'
 
 
 def node_text(node: dict[str, Any]) -> str:
-    """What a node does, in a few words. node: a row of graph_tables.nodes."""
+    """Returns in a few words what a node does. node: a row of graph_tables.nodes."""
     kind = node["kind"]
     if kind == "kernel":
         return str(node["short"] or "?")

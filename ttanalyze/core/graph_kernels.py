@@ -1,4 +1,4 @@
-"""Launches of a process, with the kernels that graphs ran behind the launches of the graphs."""
+"""The launches of a process, with the kernels of each graph launch behind it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ KEPT = 256  # states of graphs whose kernels are at hand
 
 @dataclass(frozen=True)
 class Rows:
-    """Arrays by row. events: tt_event, of a kernel that a graph launched what it would be. graph:
-    of launches of graphs and such kernels, else NO_ID. node: of such kernels, else -1. maybe:
-    the kernel ran as often as a conditional node said. given: the parameters of a node, or None.
+    """Launches as arrays, one row each.
+
+    events: tt_event; for kernels of a graph, what their event would be. graph: for graph launches
+    and their kernels, else NO_ID. node: for such kernels, else -1. maybe: a conditional node
+    decided how often the kernel ran. given: the parameters of a node, or None.
     """
 
     events: Array
@@ -35,12 +37,12 @@ class Rows:
     given: Array
 
     def take(self, rows: Array) -> Rows:
-        """Some of them."""
+        """Returns some rows."""
         some = (self.graph, self.node, self.maybe, self.given)
         return Rows(layout.take(self.events, rows), *(a[rows] for a in some))
 
     def params(self, process: Process) -> list[bytes | None]:
-        """The parameters that each kernel was given; None where they were not recorded."""
+        """Returns the parameters of each kernel, None if they were not recorded."""
         out: list[bytes | None] = self.given.tolist()
         for i in np.flatnonzero(self.events["params"]).tolist():
             out[i] = process.params(self.events[i])
@@ -48,7 +50,7 @@ class Rows:
 
 
 def as_they_are(events: Array) -> Rows:
-    """Rows of tt_event records alone."""
+    """Returns rows of tt_event records without kernels of graphs."""
     graph = np.where(events["kind"] == GRAPH_LAUNCH, events["id"], layout.NO_ID)
     count = len(events)
     given = np.full(count, None, object)
@@ -66,8 +68,9 @@ class Launches:
         self._known: dict[tuple[int, int], Rows] = {}
 
     def among(self, events: Array) -> Iterator[Rows]:
-        """In the order of the events, some PIECE rows at a time. Raises FormatError where what is
-        recorded of graphs is damaged.
+        """Yields launches in the order of events, about PIECE rows at a time.
+
+        Raises FormatError if the recorded graphs are damaged.
         """
         launches = np.isin(events["kind"], (LAUNCH, GRAPH_LAUNCH))
         rows = as_they_are(layout.take(events, launches))
@@ -85,7 +88,7 @@ class Launches:
         yield _joined([*parts, rows.take(np.arange(at, len(found)))])
 
     def _kernels_of(self, launch: Any) -> Rows:
-        """What a launch of a graph ran, as it found the graph."""
+        """Returns the kernels that a graph launch ran."""
         graph, seq = int(launch["id"]), int(launch["seq"])
         key = graph, self._graphs.state(graph, seq)
         if key not in self._known:

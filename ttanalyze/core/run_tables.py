@@ -1,7 +1,7 @@
-"""The tables that can be asked: a run's, `allocs`, and columns that are worked out when asked.
+"""The tables for queries: those of a run, `allocs`, and computed columns.
 
-Only what is asked for is read. Events, activities and digests, of which there may be many millions,
-come in pieces; the others as a whole.
+Only requested columns are read. Events, activities and digests, which may have many millions of
+rows, come in pieces; other tables come as a whole.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
 
 class Piece(Protocol):
-    """Rows of a table, of which columns are made when they are asked for."""
+    """Some rows of a table, whose columns are made when they are requested."""
 
     def __len__(self) -> int: ...
 
     def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
-        """Some columns of some rows, by their numbers; of all rows by default."""
+        """Returns columns of some rows by number, by default of all."""
         ...
 
 
@@ -61,14 +61,14 @@ Pieces = Callable[[Any, Sequence[str], bool, Progress], Iterator[Piece]]
 
 @dataclass(frozen=True)
 class Table:
-    """recorded: the columns that are given unless others are asked for. worked_out: those that
-    take some work, here a dict of meanings. shown: what fits on a screen.
+    """A table for queries.
 
-    order: columns by which rows are in order, if pieces may come out of order.
+    recorded: the columns that a query returns by default. worked_out: computed columns, with their
+    meanings. shown: the columns that fit on a screen. order: the columns by which rows are sorted,
+    if pieces may come unsorted.
 
-    pieces: of a run, or of what else has such a table, given the columns that will be asked for,
-    and whether rows have to come in that order. A piece is good until the next is asked for; there
-    is one at least.
+    pieces: takes a run or another source, the columns that will be requested, and whether rows must
+    be sorted. It yields at least one piece; each is valid until the next.
     """
 
     recorded: tuple[str, ...]
@@ -79,13 +79,13 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All that can be asked for."""
+        """All columns."""
         return (*self.recorded, *self.worked_out)
 
 
 @dataclass
 class FramePiece:
-    """A piece that is a DataFrame already."""
+    """A piece that is a DataFrame."""
 
     frame: pd.DataFrame
 
@@ -101,7 +101,7 @@ class FramePiece:
 
 
 class _Names:
-    """Kernels' names as the source has them: in full, or short."""
+    """Demangled names of kernels, in full or short."""
 
     def __init__(self, run: Run, short: bool) -> None:
         names = [p.strings.get(n) for p in run.processes for n in p.functions["name"].tolist()]
@@ -119,7 +119,7 @@ class _Names:
 
 
 class _Events:
-    """What the pieces of events have in common."""
+    """State that all pieces of events share."""
 
     def __init__(self, run: Run, columns: Sequence[str]) -> None:
         self.table = tables.EventTable()
@@ -139,7 +139,7 @@ class _Events:
 
 @dataclass
 class _EventPiece:
-    """host: the process's, if host_ns is asked for."""
+    """A piece of events. host: the host times of the process, if host_ns is requested."""
 
     common: _Events
     process: Process
@@ -244,7 +244,7 @@ class _ActivityPiece:
 
 
 def _as_in_the_source(kernels: Any, short: bool) -> Any:
-    """A categorical of mangled names as one of demangled ones, or short ones."""
+    """Returns a categorical of mangled names as one of demangled or short names."""
     names = demangle.demangle(kernels.categories)
     texts: dict[str, int] = {}
     made = map(demangle.short, names) if short else names
@@ -300,7 +300,7 @@ def _digests(
 
 
 def _changes(run: Run, regions: pd.DataFrame) -> Array:
-    """How often each region was found changed: epochs with another digest than it had before."""
+    """Returns in how many epochs each region has another digest than before."""
     counts = [np.empty(0, "i8"), *(_changes_of(p) for p in run.processes)]
     return np.concatenate(counts)
 
@@ -328,7 +328,7 @@ def _graphs(run: Run, columns: Sequence[str], ordered: bool, progress: Progress)
 
 
 def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
-    """Of each graph as it was in the end; lists and bytes are texts."""
+    """Yields the nodes of each graph in its last state. Lists and bytes become texts."""
     total, parts = sum(len(p.graphs) for p in run.processes), []
     for process in run.processes:
         for number in range(len(process.graphs)):
@@ -364,7 +364,7 @@ def _table(
 
 
 def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:
-    """The columns that it gives, of a run without processes."""
+    """Returns the columns that a function makes for a run without processes."""
     return " ".join(map(str, make(())))
 
 

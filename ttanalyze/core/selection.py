@@ -1,4 +1,4 @@
-"""Regions and tensors as people name them: by id, by label, by an address that lies in one."""
+"""Finds regions and tensors by id, label, name or address."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ttanalyze.output import text
 
 
 def region_named(process: Process, name: str, epoch: int | None = None) -> int:
-    """The captured region with that id or label, of several the one that lives in an epoch.
+    """Returns the captured region with an id or a label; if there are several, the one that lives
+    in an epoch.
 
-    Raises Error where there is none, or more than one.
+    Raises Error if there is none, or more than one.
     """
     if _has_id(process, name):
         return int(name)
@@ -27,10 +28,11 @@ def region_named(process: Process, name: str, epoch: int | None = None) -> int:
 
 
 def named(process: Process, name: str, epoch: int | None = None) -> int | list[Part]:
-    """The region that region_named gives, or else the tensor that the program called so, in an
-    epoch or when it was there last: its parts, from its beginning to its end.
+    """Returns the region that region_named finds, or the parts of the tensor with this name, in
+    order.
 
-    Raises Error where there is neither, or only pieces of it are left.
+    The tensor is looked up in an epoch, or at its last appearance. Raises Error if there is
+    neither, or if only parts of the tensor are left.
     """
     if _has_id(process, name) or len(_rows_labelled(process, name)):
         return region_named(process, name, epoch)
@@ -53,7 +55,7 @@ def _has_id(process: Process, name: str) -> bool:
 
 
 def _rows_labelled(process: Process, name: str) -> Array:
-    """The rows of regions with that label."""
+    """Returns the rows of regions with a label."""
     regions = process.regions
     labels = {offset: process.strings.get(offset) for offset in np.unique(regions.label).tolist()}
     wanted = [offset for offset, label in labels.items() if label == name]
@@ -61,7 +63,9 @@ def _rows_labelled(process: Process, name: str) -> Array:
 
 
 def region_at(process: Process, address: int, epoch: int | None = None) -> tuple[int, int]:
-    """The captured region that an address lies in, and the offset in it. Raises Error as above."""
+    """Returns the captured region that contains an address, and the offset in it. Raises Error as
+    region_named.
+    """
     regions = process.regions
     base = regions.birth["base"]
     there = np.uint64(min(address, (1 << 64) - 1))
@@ -86,7 +90,7 @@ def _only(process: Process, rows: Array, epoch: int | None, missing: str, instea
 
 
 def label_of(process: Process, region: int) -> str | None:
-    """A region's label, as it came from the file."""
+    """Returns the label of a region as the file has it."""
     row = int(process.regions.rows(np.array([region]))[0])
     return process.strings.get(int(process.regions.label[row]))
 
@@ -98,10 +102,10 @@ def by_region(
     epoch: int | None = None,
     tensors: Iterable[str] = (),
 ) -> tuple[str | None, dict[int | str, str]]:
-    """Of values given as VALUE or REGION=VALUE: the one for all regions, and those for some.
-    tensors: names that may stand in the place of a region.
+    """Splits values given as VALUE or REGION=VALUE into the one for all regions and those for some.
 
-    Raises Error, naming the option, where something is given twice or for no region.
+    tensors: names that may be used in place of a region. Raises Error, naming the option, for a
+    value given twice or for no region.
     """
     for_all: str | None = None
     for_some: dict[int | str, str] = {}

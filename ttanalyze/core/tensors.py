@@ -1,6 +1,6 @@
-"""What lies at a place of a region: the tensor, where the program named parts of its memory.
+"""Finds the tensor at an offset of a region, if the program named parts of its memory.
 
-This is the one place where an offset in a region becomes a name that people read.
+Only this module turns an offset in a region into a name.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ttanalyze.output import text
 
 @dataclass(frozen=True)
 class TensorByte:
-    """A byte of a tensor. offset: in bytes from its beginning; element: in items of its type,
-    None where that is not known.
+    """A byte of a tensor. offset: in bytes. element: in items of its type, None if the type is
+    unknown.
     """
 
     name: str
@@ -42,19 +42,19 @@ class TensorByte:
         return f"byte {self.offset}" if self.element is None else f"[{self.element}]"
 
     def __str__(self) -> str:
-        """On a screen: layer.weight [17], or layer.weight byte 68; safe to print."""
+        """Returns text for a screen: "layer.weight [17]" or "layer.weight byte 68"."""
         return f"{text.printable(self.name)} {self.where}"
 
 
 def place_of(part: Part, offset: int) -> TensorByte:
-    """A byte of the region as one of the part that it lies in."""
+    """Returns a byte of a region as a byte of a part."""
     within, kind = part.within(offset), type_of(part)
     element = None if kind is None else within // kind.itemsize
     return TensorByte(part.name, part.type, within, element)
 
 
 def type_of(part: Part) -> Type | None:
-    """What a part's items are, None where that was not said or is not known here."""
+    """Returns the type of a part's items, None if it is unknown."""
     try:
         return None if part.type is None else parse(part.type)
     except Error:
@@ -69,8 +69,9 @@ def tensor_at(
     epoch: int | None = None,
     seq: int | None = None,
 ) -> TensorByte | None:
-    """What a byte of a region was part of in an epoch, or after a call. None where the program
-    named nothing there, or of a manifest, which has no process.
+    """Returns the byte of the tensor at an offset of a region, in an epoch or after a call.
+
+    None if the program named nothing there, or without a process (a manifest).
     """
     part = None if process is None else process.labels.at(region, offset, epoch=epoch, seq=seq)
     return None if part is None else place_of(part, offset)
@@ -78,8 +79,9 @@ def tensor_at(
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """A tensor some of whose bytes differ: how many of its bytes, and the first of these. offset:
-    of the part of the region that it lies in, or a part of it does; bytes: the size of that.
+    """A tensor with different bytes: their number and the first of them.
+
+    offset: of the part in its region. bytes: the size of this part.
     """
 
     name: str
@@ -92,7 +94,7 @@ class TensorDifference:
 
 
 class Tally:
-    """Counts the bytes that differ by the tensor that they lie in."""
+    """Counts different bytes by tensor."""
 
     def __init__(self, process: Process, region: int, epoch: int) -> None:
         self._process = process
@@ -102,7 +104,7 @@ class Tally:
         self._first = np.full(len(self._parts), np.iinfo("i8").max)
 
     def add(self, offsets: Array) -> None:
-        """Takes offsets in the region."""
+        """Adds offsets in the region."""
         if not len(self._parts):
             return
         starts = self._parts["offset"].astype("i8")
@@ -112,13 +114,13 @@ class Tally:
         np.minimum.at(self._first, part[inside], offsets[inside])
 
     def parts(self) -> list[Part]:
-        """Those in which any byte differs, by offset."""
+        """Returns the parts with different bytes, by offset."""
         labels = self._process.labels
         rows = self._parts[self._counts > 0]
         return [labels.part(self._region, row) for row in rows]
 
     def result(self) -> list[TensorDifference]:
-        """The same, with what was counted."""
+        """Returns these parts with the counts."""
         differs = self._counts > 0
         counts, first = self._counts[differs].tolist(), self._first[differs].tolist()
         return [

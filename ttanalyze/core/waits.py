@@ -1,8 +1,7 @@
-"""Streams that waited: for another stream's work, by events that were recorded there, and for a
-capture that read what they would write.
+"""Waits of streams: for events of other streams, and for captures that read what they would write.
 
-The GPU does not say when a stream waits. But it is known when what it waited for was through: where
-that is later than all that the stream had to do before, it waited until then.
+The GPU does not report waits. A stream waited if what it waited for ended later than all its
+earlier work; then it waited until that end.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ RECORD, WAIT = KIND["event-record"], KIND["event-wait"]
 
 @dataclass(frozen=True)
 class Found:
-    """Waits: the rows of the calls that made their streams wait, from when until when they did."""
+    """Waits: the rows of the calls that made their streams wait, with begin and end."""
 
     rows: Array
     begins: Array
@@ -28,7 +27,7 @@ class Found:
 
 
 class Waits:
-    """Of one process, call after call."""
+    """Finds waits in one process, call by call."""
 
     def __init__(self, captures: Captures) -> None:
         self._captures = captures
@@ -44,11 +43,10 @@ class Waits:
         of: Array,
         spans: tuple[Array, Array],
     ) -> tuple[Found, Found]:
-        """calls: the next ones, with the lanes of their streams, which of them asked the GPU for
-        something, and when they were made. of: rows of those whose work is known to have been from
-        and until spans.
+        """Returns waits for events, and waits for captures.
 
-        Gives waits for events, and those for captures.
+        calls: the next calls. lanes: of their streams. submits: which of them submit GPU work.
+        made: their times. of: rows of calls with known GPU times, spans.
         """
         known = np.zeros(len(calls), bool)
         known[of] = True
@@ -86,8 +84,8 @@ class Waits:
 
 
 def capture_ends(captures: Captures, calls: Array) -> Array:
-    """When the captures were through that calls made their streams wait for; 0 where they did not,
-    or that is not known.
+    """Returns when the captures ended that calls waited for, 0 if they did not wait or it is
+    unknown.
     """
     out = np.zeros(len(calls), "i8")
     rows = np.flatnonzero(captures.waited(calls))

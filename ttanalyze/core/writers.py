@@ -95,12 +95,14 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
 
 
 def _hits(events: Array, base: int, size: int) -> Array:
-    """Which of these write to [base, base + size). Of a pitched copy only the bytes are known."""
+    """Returns which of these events write to [base, base + size). Of a pitched copy only the number
+    of bytes is known.
+    """
     return _within(events["dst"], events["bytes"], base, size)
 
 
 def _within(dst: Array, length: Array, base: int, size: int) -> Array:
-    """Which of [dst, dst + length) have a part of [base, base + size)."""
+    """Returns which ranges [dst, dst + length) overlap [base, base + size)."""
     low, high = np.uint64(base), np.uint64(base + size)
     length = np.maximum(length, np.uint64(1))
     begins = (dst >= low) & (dst < high)
@@ -119,7 +121,7 @@ def waits(process: Process, call: int) -> bool:
 
 
 def _launches(process: Process, launches: Array, row: int) -> Array:
-    """How sure each launch is."""
+    """Returns how sure the write of each launch is."""
     birth = process.regions.birth[row]
     out = np.full(len(launches), POSSIBLE, "u1")
     known = launches["params"] != 0
@@ -132,7 +134,7 @@ def _launches(process: Process, launches: Array, row: int) -> Array:
 
 
 def _of_module(process: Process, birth: Any) -> Array:
-    """The kernels that can name a region because it is a variable of their own module."""
+    """Returns the kernels of the module in which a region is a variable."""
     functions = process.functions
     if birth["module"] == layout.NO_ID:
         return np.empty(0, "u4")
@@ -140,7 +142,9 @@ def _of_module(process: Process, birth: Any) -> Array:
 
 
 class _Nodes:
-    """How sure launches of graphs are, by what their nodes are given and write to."""
+    """How sure the write of graph launches is, from the parameters and destinations of their
+    nodes.
+    """
 
     def __init__(self, process: Process, row: int) -> None:
         self._graphs = process.graphs
@@ -182,7 +186,9 @@ class _Nodes:
 
 
 def _pointers(process: Process, launches: Array, base: int, size: int) -> Array:
-    """Which launches have a parameter, or an aligned part of one, within [base, base + size)."""
+    """Returns which launches have a parameter, or an aligned word of one, in [base, base +
+    size).
+    """
     params = [given[: len(given) // 8 * 8] for given in map(process.params, launches)]
     words = np.frombuffer(b"".join(params), "<u8")
     owner = np.repeat(np.arange(len(params)), [len(given) // 8 for given in params])

@@ -1,1 +1,1 @@
-"""The machine code of kernels as tables of instructions."""
+"""Disassembles kernels into tables of instructions."""

@@ -1,6 +1,6 @@
-"""What kind of thing an instruction does, and which are worth a delay, by its opcode.
+"""Categories of instructions by opcode, and the opcodes that may be delayed.
 
-Opcodes are the first part of a mnemonic: LDG of LDG.E.64. What is in none of the lists computes.
+The opcode is the first part of a mnemonic: LDG of LDG.E.64. An opcode that is in no list computes.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def category(opcode: str) -> str:
 
 
 def can_delay(opcode: str, patterns: str = "") -> bool:
-    """Whether a delay may come before such an instruction. patterns: as for `record
-    --delay-patterns`, mnemonics with commas between them, of which only the first part counts, or
-    `*`; by default DELAYED.
+    """Returns whether a delay may come before an instruction.
+
+    patterns: as for `record --delay-patterns`: mnemonics separated by commas, of which only the
+    opcode counts, or `*`. Default: DELAYED.
     """
     if not patterns:
         return opcode in DELAYED

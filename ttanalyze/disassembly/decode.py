@@ -1,4 +1,4 @@
-"""One instruction: from the disassembler's text and the 128 bits to what a table says of it."""
+"""Decodes one instruction: from its text and its 128 bits to a row of the table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_BARRIER = 7
 
 @dataclass(frozen=True)
 class Text:
-    """What an instruction's text says. target: of a branch, as the disassembler counts."""
+    """The text of an instruction. target: of a branch, as the disassembler counts."""
 
     sass: str
     predicate: str | None
@@ -42,7 +42,7 @@ class Text:
 
 @functools.lru_cache(1 << 15)
 def parsed(line: str) -> Text:
-    """line: such as `@!P0 LDG.E.64 R2, desc[UR4][R2.64+0x8]`, without the semicolon."""
+    """Parses a line such as `@!P0 LDG.E.64 R2, desc[UR4][R2.64+0x8]`, without the semicolon."""
     sass = " ".join(REMARK.sub("", line).split())
     found = PARTS.fullmatch(sass)
     predicate, mnemonic, rest = found.groups() if found else (None, sass, "")
@@ -64,7 +64,7 @@ def parsed(line: str) -> Text:
 
 
 def control(words: Array) -> dict[str, list[Any]]:
-    """Of instructions as pairs of 64-bit words: the bits that tell the scheduler when."""
+    """Returns the scheduling bits of instructions, given as pairs of 64-bit words."""
     bits = words[:, 1] >> np.uint64(41)
 
     def field(at: int, width: int) -> Array:

@@ -1,6 +1,6 @@
-"""Where code for a GPU is: in cubins, fatbins, PTX, and host programs with fatbins in them.
+"""Finds GPU code in cubins, fatbins, PTX files and host programs.
 
-Only what is taken is expanded: fatbins of libraries have code for many architectures.
+Only the code that is used is expanded, because fatbins of libraries have many architectures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALIGNED = 8  # bytes, where fatbins begin in a program
 
 @dataclass(frozen=True)
 class Code:
-    """For an architecture (90 is sm_90; 0 of PTX that is not in a fatbin): a cubin, or PTX."""
+    """A cubin or PTX for an architecture: 90 is sm_90, 0 is PTX that is not in a fatbin."""
 
     architecture: int
     cubin: Cubin | None
@@ -27,8 +27,9 @@ class Code:
 
 
 def codes(image: bytes, capability: int = 0) -> list[Code]:
-    """The code that a device of that capability would take; all of it where that is 0. Nothing
-    where there is none that can be read. Raises Error where there is for other devices only.
+    """Returns the code that a device of this capability would use, all code if it is 0.
+
+    Returns [] if there is no readable code. Raises Error if there is code for other devices only.
     """
     if image.startswith(elf.MAGIC):
         try:
@@ -49,8 +50,9 @@ def codes(image: bytes, capability: int = 0) -> list[Code]:
 
 
 def chosen(entries: Sequence[fatbin.Entry], capability: int) -> list[fatbin.Entry]:
-    """Of a fatbin's entries those that a device takes: of its generation, the latest that it is
-    not older than; else PTX. All of them where the capability is not known (0).
+    """Returns the entries of a fatbin that a device uses, all if the capability is unknown (0).
+
+    These are the entries of its generation with the highest version that it supports, else PTX.
     """
     if not capability:
         return list(entries)
@@ -75,7 +77,7 @@ def _read(entry: fatbin.Entry) -> Code | None:
 
 
 def _fatbins(program: bytes) -> Iterator[bytes]:
-    """Of a host program, wherever they lie in it."""
+    """Yields the fatbins anywhere in a host program."""
     at = 0
     while (at := program.find(fatbin.MAGIC, at)) >= 0:
         size = fatbin.size(memoryview(program)[at:]) if at % ALIGNED == 0 else 0

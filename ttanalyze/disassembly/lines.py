@@ -1,7 +1,7 @@
 """Source lines of instructions: the line-number programs of .debug_line, DWARF 2 to 5.
 
-Compilers of GPU code add an extended opcode: the rows behind it are of a function that was inlined
-at the place of another row.
+Compilers of GPU code add an extended opcode: the rows behind it belong to a function that was
+inlined at the place of another row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LAST_LINE = 1 << 31
 
 
 class DamagedError(Exception):
-    """It is no line-number program."""
+    """The bytes are no line-number program."""
 
 
 class SourceLine(NamedTuple):
-    """inlined_at: the call that was inlined, the call that this was inlined at, …: FILE:LINE."""
+    """A source line. inlined_at: the calls that were inlined, the innermost first, as FILE:LINE."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class SourceLine(NamedTuple):
 
 @dataclass
 class Lines:
-    """The source_lines of a section's instructions."""
+    """The source lines of the instructions of a section."""
 
     addresses: list[int] = field(default_factory=list)
     source_lines: list[SourceLine | None] = field(default_factory=list)
@@ -86,8 +86,10 @@ class _Bytes:
 
 @dataclass
 class _Row:
-    """address: of the first instruction that it is of. caller: the row, from 1, of the call that
-    was inlined; 0 where none was.
+    """A row of a line-number program.
+
+    address: of its first instruction. caller: the number, from 1, of the row of the call that was
+    inlined; 0 if none was.
     """
 
     address: int
@@ -108,9 +110,9 @@ class _Header:
 
 
 def sections(data: bytes, strings: bytes, symbols: dict[int, tuple[int, int]]) -> dict[int, Lines]:
-    """Rows by section. symbols: section and address that a relocation puts at an offset of data.
+    """Returns rows by section, up to the first damaged program.
 
-    A damaged program ends what is known.
+    symbols: the section and the address that a relocation puts at an offset of data.
     """
     found: dict[int, Lines] = {}
     at = 0
@@ -131,7 +133,7 @@ def sections(data: bytes, strings: bytes, symbols: dict[int, tuple[int, int]]) -
 
 
 class _Unit:
-    """A program with its header."""
+    """A line-number program with its header."""
 
     def __init__(
         self,
@@ -177,7 +179,7 @@ class _Unit:
         return header
 
     def _entries(self, folders: list[str]) -> list[tuple[str, int]]:
-        """Folders or files of DWARF 5."""
+        """Reads the folders or files of DWARF 5."""
         data, out = self._data, []
         formats = [(data.uleb(), data.uleb()) for _ in range(data.number(1))]
         count = data.uleb()
@@ -253,7 +255,7 @@ class _Unit:
                     data.uleb()
 
     def _end(self, section: int, address: int) -> None:
-        """Of a sequence of rows, all of one section."""
+        """Ends a sequence of rows, all of one section."""
         lines = self._found.setdefault(section, Lines())
         for row in self._rows:
             lines.addresses.append(row.address)

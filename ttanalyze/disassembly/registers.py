@@ -1,8 +1,8 @@
-"""Registers that an instruction reads and writes, from the disassembler's text of it.
+"""The registers that an instruction reads and writes, from the disassembler's text.
 
-Which operand is written, and how many registers one names, follows from mnemonics, as compilers'
-output shows. Of texture instructions, whose counts lie in masks and dimensions, only the registers
-that the text names are given.
+Mnemonics determine which operands are written, and how many registers one names, as the output of
+compilers shows. For texture instructions, whose counts depend on masks and dimensions, only the
+registers in the text are given.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ MATRIX = {
 
 
 class Registers(NamedTuple):
-    """Indices, ascending; without RZ and URZ, which are no registers."""
+    """Numbers of registers, ascending, without RZ and URZ."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -70,7 +70,9 @@ class Registers(NamedTuple):
 
 @functools.lru_cache(1 << 15)
 def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
-    """Of an instruction without its predicate. operands: as the text separates them."""
+    """Returns the registers of an instruction without its predicate. operands: split as in the
+    text.
+    """
     opcode, *modifiers = mnemonic.split(".")
     results = _results(opcode, modifiers, operands)
     read: dict[str, set[int]] = {"R": set(), "UR": set()}
@@ -88,7 +90,7 @@ def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
 
 
 def _results(opcode: str, modifiers: Sequence[str], operands: tuple[str, ...]) -> set[int]:
-    """Places of operands that are written: the first register, with predicates before it."""
+    """Returns the indices of written operands: the first register, and predicates before it."""
     if opcode in WRITES_NOTHING:
         return set()
     wanted = 2 if opcode in TWO_RESULTS or "ENL2" in modifiers else 1
@@ -108,7 +110,7 @@ def _results(opcode: str, modifiers: Sequence[str], operands: tuple[str, ...]) -
 
 @dataclass(frozen=True)
 class _Name:
-    """A register's name at a place in the text of operand i."""
+    """The name of a register at a position in the text of operand i."""
 
     mnemonic: str
     operands: tuple[str, ...]
@@ -118,7 +120,7 @@ class _Name:
     place: int
 
     def count(self) -> int:
-        """How many registers it stands for."""
+        """The number of registers that the name stands for."""
         opcode, *modifiers = self.mnemonic.split(".")
         if not PLAIN.match(self.operands[self.i]):
             return self._in_address(opcode, modifiers)
@@ -155,7 +157,9 @@ class _Name:
 
 
 def _converted(opcode: str, modifiers: Sequence[str], i: int) -> int:
-    """Of conversions: the first of the types is that of the result, where two are given."""
+    """Returns the width of an operand of a conversion. If two types are given, the first is that of
+    the result.
+    """
     types = [m for m in modifiers if re.fullmatch(r"[FSU](8|16|32|64)", m)]
     wide = [t.endswith("64") for t in types]
     if opcode in ("F2F", "FRND"):
@@ -168,28 +172,29 @@ def _converted(opcode: str, modifiers: Sequence[str], i: int) -> int:
 
 
 def _data(modifiers: Sequence[str]) -> int:
-    """Registers of what a memory instruction moves."""
+    """Returns the number of registers that a memory instruction moves."""
     if "ENL2" in modifiers or any(m in WIDER for m in modifiers):
         return 4
     return 2 if any(m in WIDE for m in modifiers) else 1
 
 
 def _address(opcode: str, operands: tuple[str, ...]) -> int:
-    """The place of the operand that is an address of global memory."""
+    """Returns the index of the operand that is an address of global memory."""
     brackets = [i for i, operand in enumerate(operands) if "[" in operand]
     return brackets[-1] if opcode == "LDGSTS" else brackets[0] if brackets else -1
 
 
 def _smem_factors(operands: tuple[str, ...]) -> bool:
-    """Whether both factors of a warp group's product lie in shared memory."""
+    """Returns whether both factors of a warp group's product are in shared memory."""
     return operands[1:2] != () and operands[1].startswith("gdesc")
 
 
 def _of_bulk(opcode: str, modifiers: Sequence[str], i: int) -> int:
-    """Consecutive uniform registers that one name of a bulk copy stands for: of tensors the
-    address in shared memory, of loads the barrier, and the coordinates; then the descriptor's
-    address. Of others, 64 bits of a global address, or one in shared memory, and of what is
-    written there the barrier.
+    """Returns the number of consecutive uniform registers that one name of a bulk copy stands for.
+
+    For tensors: the address in shared memory, for loads the barrier, and the coordinates; then the
+    address of the descriptor. Otherwise: a 64-bit global address, or an address in shared memory
+    and, if that is written, the barrier.
     """
     dimensions = next((int(m[0]) for m in modifiers if re.fullmatch(r"[1-5]D", m)), 0)
     if opcode.startswith("UTMA"):

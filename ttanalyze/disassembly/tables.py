@@ -137,7 +137,7 @@ def _batches(cubin: Cubin, names: Iterable[str]) -> Iterator[list[tuple[str, int
 
 
 def _disassembled(texts: Sequence[memoryview], architecture: int) -> tuple[list[list[str]], str]:
-    """The instructions of each as text, and by what."""
+    """Returns the instructions of each kernel as text, and the tool."""
     said, tool = tools.disassembled(b"".join(texts), architecture)
     found = [match for line in said.splitlines() if (match := LINE.fullmatch(line))]
     if len(found) != sum(map(len, texts)) // decode.SIZE:
@@ -152,14 +152,14 @@ def _disassembled(texts: Sequence[memoryview], architecture: int) -> tuple[list[
 
 
 def _based(line: str, base: int) -> str:
-    """An instruction that lies at another address: what it says of its target moves as well."""
+    """Returns an instruction at another address, with its target moved likewise."""
     if base and RELATIVE.match(line):
         return LAST.sub(lambda m: hex((int(m[1], 16) - base) & ((1 << 64) - 1)), line)
     return line
 
 
 def _lines(cubin: Cubin) -> dict[int, lines.Lines]:
-    """Source lines by section; nothing where there are none that can be read."""
+    """Returns source lines by section, {} if there are none that can be read."""
     try:
         data = cubin.contents(b".debug_line")
         strings = cubin.contents(b".debug_line_str") or cubin.contents(b".debug_str")
@@ -207,8 +207,10 @@ def _instructions(
 
 
 def matcher(kernel: str | None) -> Wanted:
-    """What tells which of some mangled names are wanted: kernel is a regular expression, searched
-    in mangled and demangled names. Raises Error where it is none.
+    """Returns a function that selects mangled names.
+
+    kernel: a regular expression for the mangled or the demangled name. Raises Error if it is
+    malformed.
     """
     if kernel is None:
         return list
@@ -226,7 +228,7 @@ def matcher(kernel: str | None) -> Wanted:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A kernel of a run. image: the digest of the module that it is in."""
+    """A kernel of a run. image: the digest of its module's image."""
 
     name: str
     checksum: str
@@ -235,7 +237,7 @@ class Recorded:
 
 
 def recorded(run: Run, kernel: str | None = None) -> list[Recorded]:
-    """The kernels of a run with saved code, each code once. Only modules with such are read."""
+    """Returns the kernels of a run with saved code, each code once. Only their modules are read."""
     wanted = matcher(kernel)
     found: dict[str, Recorded] = {}
     for process in run.processes:
@@ -265,9 +267,9 @@ def of_run(
     progress: Progress = None,
     refused: list[str] | None = None,
 ) -> Iterator[Table]:
-    """Of the kernels of a run, for the devices that it ran on, or for another capability.
+    """Yields tables of the kernels of a run, for its devices or for another capability.
 
-    refused: gets a line for each module that can't be disassembled. Raises Error where none can.
+    refused: gets one line per module that cannot be disassembled. Raises Error if none can.
     """
     found = recorded(run, kernel)
     waiting = {each.checksum: each for each in found}
@@ -295,7 +297,7 @@ def of_run(
 def _of_module(
     run: Run, first: Recorded, waiting: Mapping[str, Recorded], capability: int
 ) -> Iterator[Table]:
-    """Of those that are waited for and in the same module: kept ones, then others."""
+    """Yields the tables of the waiting kernels of one module, kept ones first."""
     same = {k.checksum: k.name for k in waiting.values() if k.image == first.image}
     if not capability:
         for checksum in list(same):
@@ -321,7 +323,7 @@ def _of_module(
 
 
 def _capability(process: Process) -> int:
-    """That of the devices of a process, where they are of one kind."""
+    """Returns the capability of the devices of a process, 0 if they differ."""
     found = {int(device.get("capability", 0)) for device in process.info.get("devices", [])}
     return found.pop() if len(found) == 1 else 0
 
@@ -358,7 +360,7 @@ def read(path: Path) -> Table:
 
 
 def _keep(run: Run, table: Table) -> None:
-    """For the next time; a run that can't be written to stays as it is."""
+    """Writes a table into the run, if the run is writable."""
     path = _path(run, table.kernel_checksum)
     with contextlib.suppress(OSError), directory(run.path.resolve()) as above:
         with contextlib.suppress(FileExistsError):
@@ -368,5 +370,7 @@ def _keep(run: Run, table: Table) -> None:
 
 
 def open_image(path: Path) -> bytes:
-    """A file with code in it. Raises Error where it can't be read, or is too large."""
+    """Returns the contents of a file with code. Raises Error if it cannot be read or is too
+    large.
+    """
     return read_regular(path, LARGEST)

@@ -1,7 +1,7 @@
-"""NVIDIA's programs for machine code: nvdisasm, which writes it as text, and ptxas, which makes it.
+"""Runs nvdisasm, which disassembles machine code, and ptxas, which compiles PTX.
 
-They are looked for in PATH, CUDA_HOME, CUDA_PATH, packages of Python, and /usr/local/cuda*. One
-that does not know an architecture gives way to the next.
+They are searched in PATH, CUDA_HOME, CUDA_PATH, Python packages and /usr/local/cuda*. If one does
+not know an architecture, the next one is used.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ OTHERS: tuple[Callable[[], Iterator[Path]], ...] = (_packages, _toolkits)
 
 
 def find(name: str) -> list[Path]:
-    """Every program of that name, the first choice first."""
+    """Returns all programs with a name, the preferred one first."""
     usable = (path for path in _candidates(name) if os.access(path, os.X_OK) and path.is_file())
     return list(dict.fromkeys(path.resolve() for path in usable))
 
 
 def needed(name: str) -> list[Path]:
-    """The same. Raises Error, which says what to install, where there is none."""
+    """Returns what `find` returns. Raises Error, which says what to install, if there is none."""
     found = find(name)
     if not found:
         raise Error(
@@ -69,7 +69,7 @@ def needed(name: str) -> list[Path]:
 
 @functools.cache
 def version(tool: Path) -> str:
-    """Such as `nvdisasm 13.0.39`."""
+    """Returns name and version, such as `nvdisasm 13.0.39`."""
     try:
         done = subprocess.run(
             [tool, "--version"], capture_output=True, text=True, timeout=SECONDS, check=False
@@ -81,7 +81,7 @@ def version(tool: Path) -> str:
 
 
 def disassembled(code: bytes, architecture: int) -> tuple[str, Path]:
-    """The text of instructions that begin at address 0, and by what. Raises Error."""
+    """Returns the text of instructions that begin at address 0, and the tool. Raises Error."""
     reason = ""
     with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
         file = Path(folder, "code")
@@ -104,7 +104,7 @@ def disassembled(code: bytes, architecture: int) -> tuple[str, Path]:
 
 
 def assembled(ptx: bytes, architecture: int) -> tuple[bytes, Path]:
-    """A cubin made of PTX, and by what. Raises Error."""
+    """Returns a cubin that was compiled from PTX, and the tool. Raises Error."""
     reason = ""
     with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
         source, cubin = Path(folder, "code.ptx"), Path(folder, "code.cubin")
@@ -124,7 +124,7 @@ def _names(architecture: int) -> list[str]:
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str] | str:
-    """How it went, or why it did not."""
+    """Runs a command and returns its result, or the reason why it failed."""
     try:
         return subprocess.run(
             command,

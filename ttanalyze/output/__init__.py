@@ -1,1 +1,1 @@
-"""What people and programs read: numbers and words, tables, JSON, whole files."""
+"""Output for people and programs: formatted text, tables, JSON, complete files."""

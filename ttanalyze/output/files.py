@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all."""
+"""Writes files that are complete or do not exist."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from ttanalyze.errors import system_error
 
 
 def replace_in(folder: int, name: str, data: bytes) -> None:
-    """Replaces a file in an open directory as a whole, for its owner alone: what a run holds is the
-    program's memory. No link is followed. Raises OSError, also where the directory is another
-    user's, who could read it.
+    """Replaces a file in an open directory. Only its owner can read it, because a run holds the
+    program's memory.
+
+    Follows no link. Raises OSError, also if the directory belongs to another user, who could read
+    the file.
     """
     draft = f".{name}.{os.getpid()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,7 +35,7 @@ def replace_in(folder: int, name: str, data: bytes) -> None:
 
 @contextlib.contextmanager
 def directory(name: Path | str, below: int | None = None) -> Iterator[int]:
-    """A descriptor of a directory, which is no link. Raises OSError."""
+    """Opens a directory that is no link and returns its descriptor. Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     folder = os.open(name, flags, dir_fd=below)
     try:
@@ -46,16 +48,16 @@ Opener = Callable[[str, int], int]
 
 
 def private(path: str | Path, flags: int) -> int:
-    """For `open`: a file that is made is for its owner alone."""
+    """Opens a file. Only its owner can read a file that this creates."""
     return os.open(path, flags, 0o600)
 
 
 @contextlib.contextmanager
 def replacing(path: Path, opener: Opener | None = None) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of what is there once the `with` ends in order.
+    """Opens a file that replaces the existing one when the `with` block ends without an exception.
 
-    Devices and pipes are written to as they are. Raises Error where the system refuses, but lets
-    BrokenPipeError through.
+    Devices and pipes are written directly. Raises Error if the system refuses; BrokenPipeError
+    passes through.
     """
     try:
         if path.exists() and not path.is_file():

@@ -1,4 +1,4 @@
-"""Answers as people and programs read them: aligned text, CSV, JSON, lines of JSON, Parquet."""
+"""Writes tables: aligned text, CSV, JSON, lines of JSON, Parquet."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ UNGROUPED = {*IDS.split()}  # numbers that are names
 
 
 def cells(column: Any) -> list[str]:
-    """A column's values for a screen: numbers grouped, addresses hexadecimal, "-" for what is
-    missing.
+    """Returns the values of a column as text: grouped digits, hexadecimal addresses, "-" for
+    missing values.
     """
     name, missing = str(column.name), column.isna().tolist()
     if column.dtype == bool:
@@ -46,7 +46,7 @@ def cells(column: Any) -> list[str]:
 
 
 def frame_text(frame: pd.DataFrame, width: int = 0) -> str:
-    """A table for a screen that is width letters wide; 0: as wide as it gets."""
+    """Returns a table for a screen. width: of the screen in characters, 0 for no limit."""
     columns = [[str(name), *cells(frame[name])] for name in frame.columns]
     kinds = [frame[name].dtype for name in frame.columns]
     numbers = {i for i, kind in enumerate(kinds) if pd.api.types.is_numeric_dtype(kind)}
@@ -54,7 +54,7 @@ def frame_text(frame: pd.DataFrame, width: int = 0) -> str:
 
 
 def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0) -> str:
-    """An answer for a screen: its first rows, and how many there are if they are more."""
+    """Returns the first rows of a table for a screen, and the number of rows if there are more."""
     shown: list[pd.DataFrame] = []
     rows = given = 0
     for piece in pieces:
@@ -73,7 +73,7 @@ def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0)
 
 
 def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables one below the other, whose categories may be of different number."""
+    """Returns tables as one. Their categories may differ."""
     if len(pieces) == 1:
         return pieces[0].reset_index(drop=True)
     for column in pieces[0].columns:
@@ -86,7 +86,7 @@ def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def written(pieces: Iterator[pd.DataFrame], form: str) -> Iterator[str]:
-    """An answer as csv, json (a list of objects) or ndjson (an object per line), in pieces."""
+    """Yields a table as csv, json (a list of objects) or ndjson (an object per line), in pieces."""
     makers: dict[str, Callable[[Iterator[pd.DataFrame]], Iterator[str]]] = {
         "csv": _csv,
         "json": _json,
@@ -114,7 +114,7 @@ def _json(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
 
 
 def _objects(pieces: Iterator[pd.DataFrame]) -> Iterator[list[bytes]]:
-    """Rows as JSON objects, some at a time; what is missing is null."""
+    """Yields rows as JSON objects, some at a time. Missing values are null."""
     for piece in pieces:
         names = [str(name) for name in piece.columns]
         for at in range(0, len(piece), OBJECTS):
@@ -131,12 +131,12 @@ def _objects(pieces: Iterator[pd.DataFrame]) -> Iterator[list[bytes]]:
 
 
 def _large(value: Any) -> Any:
-    """A whole number of more than 64 bits as JSON has it."""
+    """Returns an integer of more than 64 bits for JSON."""
     return orjson.Fragment(str(value)) if isinstance(value, int) else value
 
 
 def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
-    """Writes an answer as a Parquet file. Raises Error where pyarrow is missing."""
+    """Writes a table as a Parquet file. Raises Error if pyarrow is missing."""
     pyarrow, parquet = load_parquet()
     writer = None
     try:
@@ -156,7 +156,7 @@ def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
 
 
 def load_parquet() -> tuple[Any, Any]:
-    """The modules that write Parquet. Raises Error where they are missing."""
+    """Returns the modules that write Parquet. Raises Error if they are missing."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,4 +1,4 @@
-"""How numbers, sizes and words are put for people."""
+"""Formats numbers, sizes and texts for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NARROWEST = 16  # letters that a text in a table keeps
 
 
 def size(count: int) -> str:
-    """Bytes with a binary unit: 1536 is "1.5 KiB"."""
+    """Returns bytes with a binary unit: 1536 is "1.5 KiB"."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
@@ -21,7 +21,7 @@ def size(count: int) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """Three digits and a unit: 1500 is "1.5 µs"."""
+    """Returns nanoseconds with three digits and a unit: 1500 is "1.5 µs"."""
     value, unit = nanoseconds / 1e9, "s"
     for smaller in ("ms", "µs", "ns"):
         if value >= 1 or value == 0:
@@ -31,17 +31,17 @@ def duration(nanoseconds: float) -> str:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """ "1 epoch", "2 epochs"."""
+    """Returns a number with its noun: "1 epoch", "2 epochs"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def listing(items: Iterable[tuple[str, int]]) -> str:
-    """ "sync 8, final 1"."""
+    """Returns counted items: "sync 8, final 1"."""
     return ", ".join(f"{name} {number:,}" for name, number in items)
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
-    """Two columns; the lines of a value stay in the second one."""
+    """Returns two columns. All lines of a value stay in the second one."""
     pairs = list(pairs)
     width = max((len(key) for key, _ in pairs), default=0) + 2
     out = []
@@ -52,10 +52,10 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(rows: list[list[str]], right: set[int], width: int = 0) -> str:
-    """Columns side by side, head first, none wider than it must be.
+    """Returns aligned columns with a head.
 
-    right: columns pushed to the right. width: of the screen, 0 where there is none; texts are cut
-    for it, then columns left out from the right, which a last line says.
+    right: the columns that are aligned to the right. width: of the screen, 0 for no limit. Texts
+    are cut to fit; then columns on the right are left out, and a last line says so.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
@@ -88,12 +88,12 @@ def table(rows: list[list[str]], right: set[int], width: int = 0) -> str:
 
 
 def command(argv: list[str]) -> str:
-    """A command line as one would type it, safe to print."""
+    """Returns a command line as one would type it, without control characters."""
     return printable(shlex.join(argv))
 
 
 def printable(value: str) -> str:
-    """The text without anything that a terminal would act on."""
+    """Escapes everything that a terminal would act on."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
 
 
@@ -102,9 +102,9 @@ ODD = re.compile("[^\n\t -~]")
 
 
 def screened(value: str, colour: bool) -> str:
-    """What is printed, names from runs included, without anything else that a terminal would act
-    on. What is escaped is so as JSON has it, so that JSON says the same. colour: whether
-    coloured() added anything.
+    """Escapes what a terminal would act on, as JSON does, so JSON output keeps its meaning.
+
+    colour: whether `coloured` added colours, which stay.
     """
     if not colour:
         return ODD.sub(_escaped, value)
@@ -120,22 +120,20 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def coloured(value: str, colour: str, wanted: bool) -> str:
-    """The text in "red", "green", "yellow" or "bold", where that is wanted."""
+    """Returns the text in "red", "green", "yellow" or "bold", if wanted."""
     codes = {"red": 31, "green": 32, "yellow": 33, "bold": 1}
     return f"\033[{codes[colour]}m{value}\033[0m" if wanted else value
 
 
 def colours_wanted(descriptor: int) -> bool:
-    """Whether a descriptor is a terminal whose user has not asked for plain text."""
+    """Returns whether a descriptor is a terminal whose user has not asked for plain text."""
     return (
         os.isatty(descriptor) and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     )
 
 
 def extent(sizes: Iterable[int], sign: str = "") -> str:
-    """Of a grid or block, without axes at the end of at most 1: 16, (16, 8), or with a sign
-    between them 16x8.
-    """
+    """Returns a grid or block without trailing axes of size 1: 16, (16, 8), or with a sign 16x8."""
     kept = list(sizes)
     while len(kept) > 1 and kept[-1] <= 1:
         kept.pop()

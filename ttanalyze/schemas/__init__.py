@@ -1,4 +1,4 @@
-"""Whether files of records are what their schemas say: ours, and those of CUTracer."""
+"""JSON schemas of our files and of CUTracer's, and checks against them."""
 
 from ttanalyze.schemas.files import KINDS, Fault, Report, document_faults, validate
 

@@ -1,8 +1,8 @@
-"""Files against schemas: which kind a file is of, its faults with lines and places.
+"""Checks files against schemas: finds the kind of a file, and its faults with lines and places.
 
-A file is a document (one JSON value) or records (an object in each line, or a list of objects)
-of types that may be mixed. Beyond schemas, what one part of a file says of another is checked:
-call stacks that records refer to, and keys that repeat what is in the object.
+A file is a document (one JSON value) or records (an object per line, or a list of objects) of types
+that may be mixed. Some checks go beyond schemas: records may refer only to call stacks that exist,
+and keys must agree with the objects that they name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ MOST = 10_000  # faults of a file
 
 @dataclass(frozen=True)
 class Fault:
-    """line: from 1, of files of records. where: the member, empty for the whole."""
+    """A fault in a file. line: from 1, for files of records. where: the member, "" for the
+    whole.
+    """
 
     line: int | None
     where: str
@@ -67,7 +69,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Report:
-    """checked: documents or records. more: faults were left out."""
+    """The result of `validate`. checked: the number of documents or records. more: faults were left
+    out.
+    """
 
     path: str
     kind: str
@@ -83,9 +87,9 @@ class Report:
 def validate(
     path: str | os.PathLike[str], kind: str | None = None, progress: Progress = None
 ) -> Report:
-    """Checks a file; kind: one of KINDS, by default what its contents look like.
+    """Checks a file. kind: one of KINDS, by default found from the contents.
 
-    Raises Error where it can't be read or its kind can't be told.
+    Raises Error if the file cannot be read or its kind is unclear.
     """
     path = Path(path)
     if kind is not None and kind not in KINDS:
@@ -100,7 +104,7 @@ def validate(
 
 
 def _kind(path: Path, file: BinaryIO) -> str:
-    """By the first line, where that is a record, else by the whole."""
+    """Finds the kind by the first line if that is a record, else by the whole."""
     first: Any = None
     for line in iter(lambda: file.readline(LONGEST), b""):
         if line.strip():
@@ -132,7 +136,7 @@ def _kind_of(value: Any) -> str | None:
 
 
 class _Checking:
-    """checked: how many documents or records so far."""
+    """The state of a check. checked: the number of documents or records so far."""
 
     def __init__(self, file: BinaryIO, size: int, progress: Progress) -> None:
         self._file, self._size, self._progress = file, size, progress
@@ -175,7 +179,9 @@ class _Checking:
                 yield Fault(line, "callstack_id", f"no callstack_def of {stack!r} before it")
 
     def _values(self) -> Iterator[tuple[int | None, Any]]:
-        """Values of lines with their numbers; of a list, without; a Fault for what is no JSON."""
+        """Yields the values of lines with their numbers, of a list without, and a Fault for invalid
+        JSON.
+        """
         if self._file.read(1) == b"[":
             self._file.seek(0)
             try:
@@ -205,7 +211,7 @@ class _Checking:
 
 
 def document_faults(kind: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Every fault of a value that should be a document of such a kind: where, and what it is."""
+    """Yields the faults of a document of a kind: place and reason."""
     wrong = False
     for fault in check_of(DOCUMENTS[kind])(value, ""):
         wrong = True
@@ -215,7 +221,7 @@ def document_faults(kind: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _misplaced(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Keys that are not those of what they have, which one reader may go by and another not."""
+    """Yields keys that disagree with the objects that they name. Readers may use either."""
     for name, kernel in config["kernels"].items():
         for key, point in kernel["instrumentation_points"].items():
             if key != str(point["pc"]):

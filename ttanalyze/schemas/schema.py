@@ -1,7 +1,7 @@
-"""Checks values against JSON schemas: as much of draft 2020-12 as ours use.
+"""Checks values against JSON schemas: the part of draft 2020-12 that ours use.
 
-Each schema becomes a function once, so that a file of a million records takes seconds. A keyword
-that is not known here is refused then, never passed over.
+Each schema is compiled to a function once, so a million records take seconds. An unknown keyword is
+refused, never ignored.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ LARGEST = (1 << 64) - 1
 
 
 def load(name: str) -> Schema:
-    """The schema in schemas/NAME.json."""
+    """Returns the schema in schemas/NAME.json."""
     file = resources.files("ttanalyze") / "schemas" / f"{name}.json"
     return orjson.loads(file.read_bytes())
 
 
 @functools.cache
 def check_of(name: str) -> Check:
-    """What gives every fault of a value that should be as schemas/NAME.json says."""
+    """Returns a function that yields the faults of a value against schemas/NAME.json."""
     return compiled(load(name))
 
 
 def compiled(schema: Schema) -> Check:
-    """What gives every fault of a value. Raises ValueError for a keyword that is not known."""
+    """Returns a function that yields the faults of a value. Raises ValueError for an unknown
+    keyword.
+    """
     if unknown := schema.keys() - KNOWN - set(OF_OTHERS):
         raise ValueError(f"keywords that are not known: {', '.join(sorted(unknown))}")
     if "$ref" in schema:  # what it says itself goes beyond that schema

@@ -1,1 +1,1 @@
-"""What needs nothing of a run: where our libraries are, and files opened with care."""
+"""Helpers that need no run: paths of the native libraries, safe opening of files, progress."""

@@ -1,7 +1,7 @@
-"""Opens files by names that may come from a stranger's run.
+"""Opens files whose names may come from a stranger's run.
 
-Only regular files are read, and no more of them than is there: a pipe would be waited for without
-end, a device has no end, and the mere opening of one may do something.
+It reads regular files only, and at most their size. A pipe could block forever, a device has no
+end, and opening one may have effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ttanalyze.errors import Error, system_error, system_errors
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """A descriptor for reading a regular file. Raises Error for anything else."""
+    """Opens a regular file and returns its descriptor. Raises Error for anything else."""
     try:
         _check(path, os.stat(path))
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -31,7 +31,9 @@ def open_regular(path: str | os.PathLike[str]) -> int:
 
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
-    """The contents of a regular file of at most so many bytes. Raises Error for anything else."""
+    """Returns the contents of a regular file of at most `most` bytes. Raises Error for
+    anything else.
+    """
     with system_errors(path), open(open_regular(path), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
