@@ -98,7 +98,7 @@ def test_ignored_regions_do_not_count(check: Check) -> None:
 def test_different_exit_status_is_found(check: Check) -> None:
     (finding,) = check("crash")["findings"]
     assert finding["kind"] == "exit status"
-    assert "status 0 in one run and with signal 6 in another" in finding["summary"]
+    assert "ended with status 0 in one run and ended with signal 6 in another" in finding["summary"]
 
 
 @pytest.mark.native

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		return 2;
 	const char *mode = argv[1];
-	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, rounds = 3;
+	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, many = 16 * N, rounds = 3;
 	static uint32_t input[N];
 	char seed_text[16];
 	CUstream streams[2];
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 		if (here && turn % 2 && !strcmp(mode, "launches"))
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
 		if (here && !strcmp(mode, "kernel"))
-			OK(launch(last, n, NULL, PARAMS(&y, &n)));
+			OK(launch(last, many, NULL, PARAMS(&y, &many)));
 		if (here && !strcmp(mode, "order")) {
 			OK(cuCtxSynchronize());
 			for (int i = 0; i < 2; i++)

@@ -24,7 +24,11 @@ PROPERTY = "tt_check"
 
 
 def replace_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Replaces all tests. Raises UsageError for an unknown check."""
+    """Replaces all tests.
+
+    Raises:
+        pytest.UsageError: There is no such check.
+    """
     try:
         checks = choose(config.option.tt_check_only)
     except Error as e:

@@ -24,23 +24,39 @@ from ttanalyze.verbs.record.series import NothingRecordedError
 
 
 class Check(Protocol):
-    """A module with one check. DESCRIPTION: what it looks for, in a few words."""
+    """A module with one check.
+
+    Attributes:
+        NAME: The name, as in --only.
+        DESCRIPTION: What the check looks for, in a few words.
+    """
 
     NAME: str
     DESCRIPTION: str
 
     def recordings(self, settings: Settings) -> Plan:
-        """The recordings that it makes."""
+        """Returns the recordings that the check makes."""
 
     def examine(self, session: Session) -> Outcome:
-        """Looks for faults. Raises Error if it cannot."""
+        """Looks for faults.
+
+        Raises:
+            Error: The check cannot look at the program.
+        """
 
 
 CHECKS: tuple[Check, ...] = (determinism,)
 
 
 def choose(names: str | None) -> list[Check]:
-    """The checks with these names, "bounds,order", or all. Raises Error for an unknown name."""
+    """Returns the checks with these names.
+
+    Args:
+        names: Names separated by commas, None for all checks.
+
+    Raises:
+        Error: There is no such check.
+    """
     if names is None:
         return list(CHECKS)
     known = {check.NAME: check for check in CHECKS}
@@ -59,11 +75,20 @@ def check(
     say: Callable[[str], None] | None = None,
     progress: Progress = None,
 ) -> CheckReport:
-    """Records the program into a folder as often as the checks need, and says what they find.
+    """Records a program as often as the checks need, and returns what they find.
 
-    say: is told in a line what happens. progress: recordings done and planned. A second call with
-    the same folder uses the finished recordings. An interrupt ends it; the report then has what was
-    found so far. Raises Error if the folder cannot be used.
+    A second call with the same folder uses the finished recordings. KeyboardInterrupt ends the
+    checks; the report then has what was found so far.
+
+    Args:
+        settings: What to check.
+        folder: The folder of the recordings.
+        checks: The checks, all by default.
+        say: Called with lines about the progress.
+        progress: Called with the finished and the planned number of recordings.
+
+    Raises:
+        Error: The program cannot be run, or the folder cannot be used.
     """
     began = time.monotonic()
     session = Session(settings, folder, say=say, progress=progress)

@@ -33,7 +33,7 @@ ON_DEVICE = [
 
 
 def recordings(settings: Settings) -> Plan:
-    """Two recordings, or as many as asked for."""
+    """Returns the recordings that are compared."""
     return Plan(("plain", *_names(settings)), 0 if settings.quick else 2 * zoom.ROUNDS)
 
 
@@ -42,7 +42,11 @@ def _names(settings: Settings) -> list[str]:
 
 
 def examine(session: Session) -> Outcome:
-    """Compares recordings of digests until two differ, and says what makes them differ."""
+    """Compares recordings of digests until two differ, and finds what makes them differ.
+
+    Raises:
+        Error: A recording failed.
+    """
     began = time.monotonic()
     settings, first = session.settings, session.plain()
     if first.status == TIMED_OUT:
@@ -64,7 +68,7 @@ def examine(session: Session) -> Outcome:
 
 
 def confidence(agreed: int) -> str:
-    """What it means that so many runs agree with the first one: the rule of three."""
+    """Returns what it means that so many runs agree with the first one: the rule of three."""
     line = f"{agreed + 1} runs agree"
     if agreed <= 3:
         return line
@@ -78,8 +82,7 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
         return outcome
     faults = [session.fault(one) for one in (first, other)]
     if first.status != other.status:
-        ended = f"{_ending(first)} in one run and with {_ending(other)} in another"
-        said = f"The program ended with {ended}."
+        said = f"The program {_ending(first)} in one run and {_ending(other)} in another."
         command = ["cat", str(other.log if other.status else first.log)]
         outcome.status = FOUND
         outcome.findings = [Finding(NAME, "exit status", CONFIRMED, said, command=command)]
@@ -107,7 +110,9 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
 
 def _ending(recording: Recording) -> str:
     status = recording.status
-    return f"signal {status - 128}" if status > 128 else f"status {status}"
+    if status == TIMED_OUT:
+        return "did not end in time"
+    return f"ended with signal {status - 128}" if status > 128 else f"ended with status {status}"
 
 
 def _coverage(recording: Recording, report: DiffReport) -> tuple[float | None, float | None]:

@@ -33,8 +33,13 @@ LAUNCHES, ORDER = "launches", "order"
 
 @dataclass(frozen=True)
 class Difference:
-    """The first difference of two runs. divergence: of memory, if any; stretch: launches that only
-    one run has, if they come before that.
+    """The first difference of two runs.
+
+    Attributes:
+        report: The comparison.
+        process: The processes that differ.
+        divergence: Where memory differs first, None if it does not.
+        stretch: Launches that only one run has, if memory did not differ before.
     """
 
     report: DiffReport
@@ -43,21 +48,28 @@ class Difference:
     stretch: Stretch | None
 
     def side(self, which: int) -> Process:
-        """The process of a run, 0 or 1."""
+        """Returns the process of run 0 or 1."""
         path = (self.report.a, self.report.b)[which]
         return open_run(Path(path)).process((self.process.process_a, self.process.process_b)[which])
 
     def window(self, which: int) -> tuple[int, int]:
-        """The calls of a run between which memory parts: seqs, of which the first is excluded."""
+        """Returns the sequence numbers (after, until] of the calls that may make memory differ."""
         assert self.divergence is not None
         d, process = self.divergence, self.side(which)
-        equal, epoch = ((d.equal_a, d.epoch_a), (d.equal_b, d.epoch_b))[which]
-        before = 0 if equal is None else int(process.coverage.whole[equal])
+        region, equal, epoch = (
+            (d.region_a, d.equal_a, d.epoch_a),
+            (d.region_b, d.equal_b, d.epoch_b),
+        )[which]
+        if equal is not None:
+            before = int(process.coverage.whole[equal])
+        else:
+            row = int(process.regions.rows(np.array([region]))[0])
+            before = int(process.regions.birth["seq"][row])
         return before, int(process.coverage.some[epoch])
 
     @functools.cached_property
     def calls(self) -> int:
-        """How many calls of the window, in the run that has more, may write to memory."""
+        """The number of calls in the window that may write to memory, of the run with more."""
         counts = []
         for which in (0, 1):
             events = self.side(which).events_between(*self.window(which))
@@ -68,11 +80,15 @@ class Difference:
 
 @dataclass
 class Zoomed:
-    """What finer recordings showed. found: the difference in the finest ones. looked: the same in
-    recordings with the contents of this memory. pair: two calls without an order, if recordings
-    with an epoch after each launch agree; agreed: whether they do. fine: whether found is of
-    recordings with an epoch after each launch. varies: whether the launch
-    itself varies when it is repeated; None if that was not tried.
+    """What finer recordings showed.
+
+    Attributes:
+        found: The difference in the finest recordings.
+        looked: The same in recordings with the contents of this memory.
+        pair: Two calls that nothing orders, if recordings with more epochs agree.
+        agreed: Whether the last recordings with more epochs agree.
+        fine: Whether `found` is from recordings with an epoch after each launch.
+        varies: Whether the launch varies when it is repeated alone, None if that was not tried.
     """
 
     found: Difference
@@ -84,7 +100,7 @@ class Zoomed:
 
 
 def compare(a: Path, b: Path, every: bool = False) -> DiffReport | None:
-    """Compares two runs; None if there is nothing to compare."""
+    """Compares two runs. Returns None if there is nothing to compare."""
     try:
         return diff(a, b, every=every)
     except Error as e:
@@ -94,7 +110,7 @@ def compare(a: Path, b: Path, every: bool = False) -> DiffReport | None:
 
 
 def first(session: Session, report: DiffReport) -> Difference | None:
-    """The first difference that --ignore does not leave out; None if the runs agree."""
+    """Returns the first difference that --ignore does not leave out, None if the runs agree."""
     if session.settings.ignore:
         report = diff(report.a, report.b, every=True)
     for process in report.processes:
@@ -147,8 +163,9 @@ def _stretch(
 
 
 def culprit(found: Difference) -> Suspect | None:
-    """The call that makes memory differ: the first that differs itself, else a copy from the host,
-    else the likeliest.
+    """Returns the call that makes memory differ.
+
+    This is the first call that differs itself, else a copy from the host, else the likeliest.
     """
     assert found.divergence is not None
     suspects = found.divergence.suspects
@@ -162,7 +179,7 @@ def _rank(found: Difference, suspect: Suspect) -> int:
 
 
 def kind_of(found: Difference, suspect: Suspect) -> str:
-    """What makes a call's result differ."""
+    """Returns what makes the result of a call differ, as the kind of a finding."""
     if suspect.alone:
         return LAUNCHES
     if suspect.parameters == "different":
@@ -201,7 +218,13 @@ def _what(kind: str, suspect: Suspect) -> str:
 
 
 def finding(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
-    """Names the call that makes the difference. coarse: the difference at the user's epochs."""
+    """Names the call that makes the difference.
+
+    Args:
+        check: The name of the check.
+        coarse: The difference at the epochs of the user.
+        zoomed: What finer recordings showed.
+    """
     found = zoomed.found
     if found.stretch is not None:
         sure = found.divergence is None or found is not coarse
@@ -294,7 +317,7 @@ def _step(found: Difference) -> str | None:
 
 
 def call_text(call: Call) -> str:
-    """ "add (call 12, train.py:3 in step)"."""
+    """Returns a text such as "add (call 12, train.py:3 in step)"."""
     what = readable(call.kernel) if call.kernel else call.call or call.kind
     where = f", {call.line}" if call.line else ""
     return f"{what} (call {call.seq}{where})"

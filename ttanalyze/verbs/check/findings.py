@@ -14,9 +14,19 @@ SAME, DIFFERS, ERROR = 0, 1, 2  # exit statuses
 
 @dataclass(frozen=True)
 class Call:
-    """A driver call. kind: as of an event. kernel: mangled; None for what is no launch of a kernel.
-    line: the program's own, as "train.py:12 in step"; stack: the whole call stack, the outermost
-    frame first; both empty if no call stack was recorded. range: the path of open NVTX ranges.
+    """A driver call.
+
+    Attributes:
+        process: The index of the process.
+        seq: The sequence number.
+        kind: The kind of the event, such as "launch" or "copy".
+        call: The name of the driver function.
+        kernel: The mangled name, None if the call does not launch a kernel.
+        stream: The number of the stream.
+        line: The line of the program that made the call, such as "train.py:12 in step", None if no
+            call stack was recorded.
+        stack: The whole call stack, the outermost frame first.
+        range: The path of the open NVTX ranges.
     """
 
     process: int
@@ -32,8 +42,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of an allocation. name: of the tensor or the allocation. first, count: bytes in the
-    region, None if not known. line: the program's line that allocated it.
+    """Bytes of an allocation.
+
+    Attributes:
+        region: The id of the region.
+        name: The name of the tensor, else the label, else "region N".
+        size: The size of the region in bytes.
+        first: The offset of the first byte in the region, None if not known.
+        count: The number of bytes, None if not known.
+        line: The line of the program that allocated the region.
     """
 
     region: int
@@ -46,9 +63,18 @@ class Memory:
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault. kind: a word or two that a check uses for all faults of this sort. certainty:
-    "confirmed" or "possible". summary: one sentence. step: the epoch, as a text. command: shows
-    more.
+    """A fault.
+
+    Attributes:
+        check: The name of the check.
+        kind: The sort of fault, in the words of the check.
+        certainty: "confirmed" or "possible".
+        summary: One or two sentences.
+        call: The culprit.
+        memory: The memory that shows the fault.
+        step: The epoch, as a text.
+        command: The words of a command that shows more.
+        details: Further facts, as the check has them.
     """
 
     check: str
@@ -62,7 +88,7 @@ class Finding:
     details: dict[str, Any] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        """What --ignore is compared with."""
+        """Returns the names that --ignore is compared with."""
         kernel = self.call.kernel if self.call else None
         lines = [at.line for at in (self.call, self.memory) if at is not None]
         named = [kernel, self.memory.name if self.memory else None, *lines]
@@ -71,9 +97,15 @@ class Finding:
 
 @dataclass
 class Outcome:
-    """What a check says. status: "found", "clean", "not covered" or "failed"; reason: of the last
-    two, and what else one should know of the others. launches, bytes: the share that was checked,
-    0 to 1; None if that is not known.
+    """The result of a check.
+
+    Attributes:
+        check: The name of the check.
+        status: "found", "clean", "not covered" or "failed".
+        reason: Why a check failed or covered nothing, else a remark.
+        launches: The share of launches that the check covered, 0 to 1, None if not known.
+        bytes: The same of allocated bytes.
+        findings: The faults.
     """
 
     check: str
@@ -86,9 +118,15 @@ class Outcome:
 
 @dataclass
 class CheckReport:
-    """What `check` says. command: the program. folder: of the recordings. runs: how often the
-    program ran for these answers, in earlier calls too. interrupted: whether some checks had not
-    ended.
+    """The results of all checks.
+
+    Attributes:
+        command: The program and its arguments.
+        folder: The folder of the recordings.
+        outcomes: The results, one per check.
+        runs: The number of recordings, those of earlier calls included.
+        interrupted: Whether a signal ended the checks early.
+        seconds: The duration in seconds.
     """
 
     command: list[str]
@@ -100,11 +138,14 @@ class CheckReport:
 
     @property
     def findings(self) -> list[Finding]:
+        """The faults of all checks."""
         return [finding for outcome in self.outcomes for finding in outcome.findings]
 
     def exit_status(self, strict: bool = False) -> int:
-        """0: nothing found; 1: something found; 2: an error, or nothing was covered. strict: also 2
-        if a check did not cover the program.
+        """Returns 1 if something was found, 2 on an error or if nothing was covered, else 0.
+
+        Args:
+            strict: Whether one check that did not cover the program is enough for 2.
         """
         statuses = {outcome.status for outcome in self.outcomes}
         if FOUND in statuses:
@@ -114,5 +155,5 @@ class CheckReport:
         return ERROR if strict and NOT_COVERED in statuses else SAME
 
     def to_json(self) -> str:
-        """The report as a JSON object."""
+        """Returns the report as a JSON object."""
         return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2).decode()

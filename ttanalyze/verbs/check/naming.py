@@ -16,7 +16,7 @@ from ttanalyze.verbs.check.findings import Call, Memory
 
 
 def call_of(process: Process, seq: int) -> Call:
-    """The call with this seq."""
+    """Returns the call with this sequence number."""
     event = process.events_between(seq - 1, seq)[0]
     frames = process.stack(int(event["stack"])) if event["stack"] else []
     return Call(
@@ -39,8 +39,14 @@ def memory_of(
     count: int | None = None,
     seq: int | None = None,
 ) -> Memory:
-    """Bytes of a region. Its name is that of the tensor at the first byte after call seq, else the
-    label, else its id.
+    """Describes bytes of a region.
+
+    Args:
+        process: The process.
+        region: The id of the region.
+        first: The offset of the first byte.
+        count: The number of bytes.
+        seq: The call after which a tensor at the first byte gives the name.
     """
     row = int(process.regions.rows(np.array([region]))[0])
     birth = process.regions.birth[row]
@@ -70,6 +76,6 @@ def _line(process: Process, birth: Any) -> str | None:
 
 
 def memory_text(memory: Memory) -> str:
-    """ "weights (4.0 KiB, allocated at train.py:12 in main)"."""
+    """Returns a text such as "weights (4.0 KiB, allocated at train.py:12 in main)"."""
     where = f", allocated at {memory.line}" if memory.line else ""
     return f"{memory.name} ({text.size(memory.size)}{where})"

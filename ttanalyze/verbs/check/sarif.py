@@ -18,7 +18,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif_text(report: CheckReport) -> str:
-    """The report as a SARIF log with one run."""
+    """Returns the report as a SARIF log with one run."""
     ran = {outcome.check for outcome in report.outcomes}
     rules = [
         {"id": one.NAME, "shortDescription": {"text": one.DESCRIPTION}}

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from ttanalyze import options
+from ttanalyze.code.demangle import readable
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.format import open_run
 from ttanalyze.format.files import read_json
@@ -37,11 +38,17 @@ PLAIN = {"contents": "none", "deterministic": True, "params": True, "cpu_callsta
 
 @dataclass(frozen=True)
 class Settings:
-    """command: the program and its arguments. record: options of `record` by name, for all
-    recordings. before: a shell command that restores what the program needs. ignore: regular
-    expressions of names that findings may not have. runs: recordings of the program that are
-    compared with each other; seconds: or as many as fit into this time. quick: make no recording
-    that only explains a finding.
+    """What to check, and how.
+
+    Attributes:
+        command: The program and its arguments.
+        record: Options of `record` by name, for all recordings.
+        before: A shell command that runs before each recording, to restore files.
+        ignore: Regular expressions. Findings with a matching kernel, memory or line are left out.
+        runs: The number of recordings that the determinism check compares.
+        seconds: The time in seconds for which it makes further recordings.
+        quick: Whether to make no recordings that only explain what was found.
+        sim: Whether to use the simulator.
     """
 
     command: tuple[str, ...]
@@ -56,8 +63,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Plan:
-    """The recordings that a check makes: names of those that it always makes, and how many more it
-    makes at most to explain what it finds.
+    """The recordings that a check makes.
+
+    Attributes:
+        names: The names of those that it always makes.
+        more: How many more it makes at most to explain what it finds.
     """
 
     names: tuple[str, ...]
@@ -65,8 +75,13 @@ class Plan:
 
 
 class Session:
-    """A folder of recordings of one program. say: is told in a line what happens; the log has these
-    lines, too. used: the recordings of the present check; partial: what it knows so far.
+    """A folder of recordings of one program.
+
+    Attributes:
+        settings: What to check.
+        folder: The folder.
+        used: The recordings that the present check used, by name.
+        partial: What the present check knows so far. It counts if the check is interrupted.
     """
 
     def __init__(
@@ -77,7 +92,17 @@ class Session:
         say: Callable[[str], None] | None = None,
         progress: Progress = None,
     ) -> None:
-        """Raises Error if the program cannot be run, or if the folder has something else in it."""
+        """Takes up the folder.
+
+        Args:
+            settings: What to check.
+            folder: The folder, which is made if it does not exist.
+            say: Called with lines about the progress. The file `log` gets them too.
+            progress: Called with the finished and the planned number of recordings.
+
+        Raises:
+            Error: The program cannot be run, or the folder has other recordings.
+        """
         if not settings.command:
             raise Error("expected a program")
         self.settings, self.folder = settings, folder
@@ -111,7 +136,7 @@ class Session:
     # ---- what is said ----
 
     def say(self, line: str) -> None:
-        """Says a line, and adds it to the log of the folder."""
+        """Says a line, and adds it to the log."""
         if self._say:
             self._say(line)
         stamp = time.strftime("%H:%M:%S")
@@ -119,12 +144,16 @@ class Session:
             log.write(f"{stamp} {text.printable(line)}\n")
 
     def begin(self) -> None:
-        """A check begins."""
+        """Begins a check."""
         self.partial = None
         self.used = {}
 
     def announce(self, plans: list[Plan]) -> None:
-        """Says how often the program will run."""
+        """Says how often the program will run.
+
+        Args:
+            plans: The recordings of all checks. Recordings with the same name are one recording.
+        """
         self._planned = {name for plan in plans for name in plan.names}
         done = sum(self._series.finished(name) is not None for name in self._planned)
         runs = text.count(len(self._planned) - done, "time")
@@ -140,10 +169,16 @@ class Session:
     # ---- recording ----
 
     def record(self, name: str, **given: Any) -> Recording:
-        """Records the program with these options of `record`, or gives the finished recording of
-        this name. Check fault() of it: the program may have failed.
+        """Records the program, unless this recording is finished already.
 
-        Raises Error if the program cannot be recorded, or if this name has other options.
+        The program may have failed: see `fault`.
+
+        Args:
+            name: The name of the recording, which is its folder.
+            **given: Options of `record`. They override those of the settings.
+
+        Raises:
+            Error: The program cannot be recorded, or the recording has other options.
         """
         given = {**self.settings.record, **{k: v for k, v in given.items() if v is not None}}
         variables = {**NO_DELAYS, **options.variables(given, os.environ)}
@@ -162,18 +197,20 @@ class Session:
         return found
 
     def plain(self, name: str = "plain") -> Recording:
-        """A recording of digests, parameters and call stacks, at the epochs that the user chose;
-        the one named "plain" is for all checks.
+        """Makes a recording with digests, parameters and call stacks, at the user's epochs.
+
+        Args:
+            name: The name. All checks share the recording "plain".
         """
         return self.record(name, **PLAIN)
 
     def forget(self, name: str) -> None:
-        """Removes the run of a recording that nothing refers to. The recording stays finished."""
+        """Removes the run directory of a recording. The recording stays finished."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
     @property
     def runs(self) -> int:
-        """How many recordings the folder has."""
+        """The number of finished recordings."""
         return len(list(self.folder.glob("*.status")))
 
     def _check_disk(self) -> None:
@@ -205,8 +242,9 @@ class Session:
     # ---- what became of the program ----
 
     def fault(self, recording: Recording) -> str | None:
-        """Why a recording does not show what the program does: the program failed, hung or had too
-        little memory, or the recorder failed. None if nothing of that happened.
+        """Returns why a recording does not show what the program does, else None.
+
+        The program failed, hung or ran out of memory, or the recorder failed.
         """
         short = f"see {recording.log}"
         if recording.status == TIMED_OUT and self.settings.record.get("timeout"):
@@ -228,7 +266,11 @@ class Session:
         return None
 
     def sound(self, recording: Recording) -> Recording:
-        """The recording itself. Raises Error with its fault, if it has one."""
+        """Returns the recording itself.
+
+        Raises:
+            Error: It has a fault.
+        """
         fault = self.fault(recording)
         if fault:
             raise Error(fault)
@@ -237,11 +279,15 @@ class Session:
     # ---- findings ----
 
     def ignored(self, *names: str | None) -> bool:
-        """Whether --ignore leaves out what has one of these names."""
-        return any(one.search(name) for one in self._ignore for name in names if name)
+        """Returns whether --ignore leaves out what has one of these names."""
+        if not self._ignore:
+            return False
+        known = [name for name in names if name]
+        known += [readable(name) for name in known if name.startswith("_Z")]
+        return any(one.search(name) for one in self._ignore for name in known)
 
     def kept(self, findings: list[Finding]) -> list[Finding]:
-        """The findings that --ignore does not leave out."""
+        """Returns the findings that --ignore does not leave out."""
         return [finding for finding in findings if not self.ignored(*finding.names())]
 
 
@@ -270,7 +316,11 @@ def _plain(settings: Settings) -> dict[str, Any]:
 
 
 def remove(folder: Path) -> None:
-    """Removes the recordings of a check. Raises Error for a folder that has none."""
+    """Removes the recordings of a check.
+
+    Raises:
+        Error: The folder has something else in it.
+    """
     if not folder.exists():
         return
     if not (folder / STATE).is_file():

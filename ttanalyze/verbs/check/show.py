@@ -10,7 +10,7 @@ COLOURS = {FOUND: "red", CLEAN: "green"}
 
 
 def check_text(report: CheckReport, colour: bool = False, width: int = 0) -> str:
-    """A table of the checks, and then each finding."""
+    """Returns a table of the checks, and then each finding."""
     rows = [HEAD, *(_row(outcome) for outcome in report.outcomes)]
     lines = text.table(rows, {2, 3}, width).split("\n")
     for i, outcome in enumerate(report.outcomes, 1):

@@ -24,11 +24,16 @@ ROUNDS = 3  # of two recordings each: enough for 10^7 launches
 EPOCHS = 2048  # of a recording that looks at many launches
 EACH = 8192  # launches with an epoch after each
 TIMES = 20  # that a launch is repeated
+REPLAYABLE = {"replayable": True, "max_per_kernel": "0", "cpu_callstack": "auto"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 
 
 def zoom(session: Session, found: Difference) -> Zoomed:
-    """Looks closer until one call is left. Raises Error if a recording fails."""
+    """Looks closer until one call is left.
+
+    Raises:
+        Error: A recording failed.
+    """
     out = Zoomed(found)
     for number in range(1, ROUNDS + 1):
         if out.found.divergence is None or (out.found.stretch is not None and out.fine):
@@ -93,7 +98,7 @@ def _window(found: Difference) -> _Window:
 
 
 def launch_seqs(process: Process) -> Array:
-    """The calls that the recorder counts as launches, in their order."""
+    """Returns the sequence numbers of the calls that the recorder counts as launches."""
     columns = process.event_columns("seq", "kind", "result", "flags")
     launch = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
     return columns["seq"][launch & (columns["flags"] & CAPTURING == 0)]
@@ -112,24 +117,24 @@ def _unordered(found: Difference) -> Pair | None:
 
 def _look(session: Session, out: Zoomed, number: int) -> None:
     """Records the contents of the memory around the call; repeats a launch that is suspected."""
-    found = out.found
-    assert found.divergence is not None
-    d = found.divergence
-    window = _window(found)
-    suspect = difference.culprit(found)
-    result = suspect is not None and difference.kind_of(found, suspect) == RESULT
-    if suspect is not None and suspect.kind == "launch" and result:
-        numbers = np.searchsorted(launch_seqs(found.side(0)), [suspect.seq_a or 0], "right")
-        window = _Window(int(numbers[0]), int(numbers[0]))
-        options = {"replayable": True, "max_per_kernel": "0", "cpu_callstack": "auto"}
+    suspect, d = difference.culprit(out.found), out.found.divergence
+    assert d is not None
+    repeated = (
+        suspect is not None
+        and suspect.kind == "launch"
+        and difference.kind_of(out.found, suspect) == RESULT
+    )
+    if repeated:
+        assert suspect is not None
+        place = int(np.searchsorted(launch_seqs(out.found.side(0)), suspect.seq_a or 0, "right"))
+        options = {**REPLAYABLE, "epoch": f"@{place}-{place}"}
     else:
-        options = PLAIN | {"contents": "changed", "control": f"regions={d.region_a}"}
-    epoch = f"launch,memcpy,@{window.first}-{window.last}"
-    if "replayable" in options:
-        epoch = f"@{window.first}-{window.last}"
+        window = _window(out.found)
+        options = {**PLAIN, "contents": "changed", "control": f"regions={d.region_a}"}
+        options["epoch"] = window.triggers
     try:
-        out.looked = _pair(session, number, options | {"epoch": epoch})
-        if "replayable" in options:
+        out.looked = _pair(session, number, options)
+        if repeated:
             out.varies = _varies(session, number)
     except Error as e:
         session.say(f"contents of the difference were not recorded: {e}")

@@ -16,8 +16,13 @@ OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
 
 @dataclass(frozen=True)
 class Recording:
-    """A finished recording. run: its directory. log: what the program printed. seconds: that it
-    took, 0 where an older version of ttanalyze recorded it.
+    """A finished recording.
+
+    Attributes:
+        run: The run directory.
+        status: The exit status of the program.
+        log: The file with what the program printed.
+        seconds: The duration in seconds, 0 if an older version of ttanalyze recorded it.
     """
 
     run: Path
@@ -27,16 +32,21 @@ class Recording:
 
     @property
     def output(self) -> bytes:
-        """What the program printed, without lines of the recorder and the simulator, which name
-        folders.
-        """
+        """What the program printed, without the lines of the recorder and the simulator."""
         lines = self.log.read_bytes().splitlines(keepends=True)
         return b"".join(line for line in lines if not line.startswith(OURS))
 
 
 @dataclass(frozen=True)
 class Series:
-    """The recordings of a command in a folder, each with a name."""
+    """The recordings of a command in a folder.
+
+    Attributes:
+        folder: The folder.
+        command: The program and its arguments.
+        sim: Whether to use the simulator.
+        warn: Called with lines of warning.
+    """
 
     folder: Path
     command: Sequence[str]
@@ -44,7 +54,7 @@ class Series:
     warn: Callable[[str], None] | None = None
 
     def finished(self, name: str) -> Recording | None:
-        """The recording of this name, if it is there."""
+        """Returns the recording of this name, None if it is not finished."""
         try:
             words = (self.folder / f"{name}.status").read_text().split()
             status, seconds = int(words[0]), float(words[1]) if words[1:] else 0.0
@@ -53,9 +63,15 @@ class Series:
         return Recording(self.folder / name, status, self._log(name), seconds)
 
     def recording(self, name: str, variables: Mapping[str, str]) -> Recording:
-        """Records the program with these variables, or gives the recording of this name.
+        """Records the program, unless the recording of this name is finished.
 
-        Raises Error if nothing can be recorded, and KeyboardInterrupt if a signal ended it.
+        Args:
+            name: The name.
+            variables: The TT_ variables.
+
+        Raises:
+            Error: Nothing can be recorded.
+            KeyboardInterrupt: A signal ended the recording.
         """
         found = self.finished(name)
         if found is not None:
@@ -90,7 +106,11 @@ class Series:
 
 
 class NothingRecordedError(Error):
-    """The program ran, but the recorder saw no CUDA context. status: how the program ended."""
+    """The program ran, but the recorder saw no CUDA context.
+
+    Attributes:
+        status: The exit status of the program.
+    """
 
     def __init__(self, what: str, status: int, log: Path) -> None:
         super().__init__(f"{what}; what it printed is in {log}")
