@@ -157,8 +157,9 @@ class _Name:
 
 
 def _converted(opcode: str, modifiers: Sequence[str], i: int) -> int:
-    """Returns the width of an operand of a conversion. If two types are given, the first is that of
-    the result.
+    """Returns the number of registers of an operand of a conversion.
+
+    If two types are given, the first is that of the result.
     """
     types = [m for m in modifiers if re.fullmatch(r"[FSU](8|16|32|64)", m)]
     wide = [t.endswith("64") for t in types]

@@ -1,4 +1,4 @@
-"""A kernel's arguments as the bytes that it sees."""
+"""Converts the arguments of a kernel to the bytes of its parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ UNSAID = "this driver does not say what parameters kernels have"
 def pack(
     kernel: str, layout: list[tuple[int, int]] | None, args: Sequence[Any]
 ) -> tuple[bytes, list[Any]]:
-    """The bytes of arguments, and those among them that have to be kept while the kernel may run.
+    """Returns the bytes of arguments, and the objects that must live while the kernel may run.
 
-    layout: offset and bytes of each parameter; None where it is not known, then each argument
-    has to have a type. Raises Error for what does not fit.
+    layout: offset and size in bytes of each parameter, None if unknown; then each argument needs a
+    type. Raises Error if an argument does not fit.
     """
     if layout is not None and len(args) != len(layout):
         raise Error(f"{kernel} takes {text.count(len(layout), 'argument')}, not {len(args)}")
@@ -51,7 +51,7 @@ def _said(value: Any) -> str:
 
 
 def encode(value: Any, size: int | None, where: str) -> tuple[bytes, int]:
-    """The bytes of one argument and its alignment. size: that of the parameter, where known."""
+    """Returns the bytes of one argument, and its alignment. size: of the parameter, if known."""
     if value is None:
         return bytes(POINTER), POINTER
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):

@@ -1,5 +1,5 @@
-"""Digests of the device's memory as it is now, by block: computed there, but where that is the
-simulator, whose memory is the host's.
+"""Block digests of present device memory, computed on the device, or on the host for the
+simulator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ZEROS = xxhash.xxh3_64_intdigest(bytes(BLOCK_SIZE))  # of a whole block
 
 
 class HelperKernels:
-    """The kernels of the toolkit on a device. processors: how many it has."""
+    """The kernels of the toolkit on a device. processors: the number of its multiprocessors."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -49,13 +49,13 @@ class HelperKernels:
         return self.module.function("tt_replay_spin")
 
     def work(self, kernel: Function, grid: int, block: int, shared: int, *words: int) -> Kernel:
-        """A launch with parameters of eight bytes, which needs no word from the driver on them."""
+        """Returns a launch with 8-byte parameters, whose layout the driver need not tell."""
         params = np.array(words, "u8").tobytes()
         return Kernel(kernel, (grid, 1, 1), (block, 1, 1), shared, params, keeps=(kernel,))
 
 
 class Digests:
-    """Of memory of a device. here: computed by the host."""
+    """Computes digests of device memory. here: on the host."""
 
     def __init__(self, kernels: HelperKernels, here: bool | None = None) -> None:
         self._kernels = kernels
@@ -63,8 +63,8 @@ class Digests:
         self.here = self.device.name == SIMULATOR if here is None else here
 
     def of_memory(self, spans: Sequence[tuple[int, int]]) -> list[Array]:
-        """Of memory given by address and size in bytes, the digest of each block of each. Waits
-        for all work in the context.
+        """Returns the digest of each block of each span (address and size in bytes). Waits for all
+        work in the context.
         """
         self.device.synchronize()
         if self.here:

@@ -1,7 +1,6 @@
-"""Arrays of the host that launches under way still read or write.
+"""Host arrays that running graph launches read or write.
 
-Invariant: they live until the driver says that these launches are through, whoever lets go of
-them before, and nobody waits for that.
+Invariant: they live until the driver reports these launches complete. Nobody waits for that.
 """
 
 from __future__ import annotations
@@ -20,14 +19,16 @@ NOT_READY = 600
 
 
 class Launches:
-    """Those of one executable graph, which come one after the other: the last stands for all."""
+    """The launches of one executable graph. They run one after the other, so the last stands
+    for all.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.event: Any = None
 
     def note(self, stream: int) -> None:
-        """One was submitted to a stream."""
+        """Notes a launch in a stream."""
         _let_go()
         raw = ffi.cast("CUstream", stream)
         with self.context.use() as driver:
@@ -42,14 +43,14 @@ class Launches:
             driver.call("cuEventRecord", self.event, raw)
 
     def through(self) -> bool:
-        """Whether none is under way."""
+        """Returns whether no launch is running."""
         if self.event is None:
             return True
         with self.context.use() as driver:
             return driver.result("cuEventQuery", self.event) != NOT_READY
 
     def keep(self, things: object) -> None:
-        """Until they are through."""
+        """Keeps objects until the launches are complete."""
         if self.event is not None:
             _kept.append((os.getpid(), self, things))
         _let_go()

@@ -1,8 +1,8 @@
-"""Stored contents of blocks into a device's memory, as fast as copies go.
+"""Loads stored contents of blocks into device memory.
 
-Several threads read files into places of page-locked memory, in C (interpose/load), where none of
-them waits for another; contents that are compressed are read here. What several blocks hold is read
-once, and copied on the device from there on.
+Several threads read files into page-locked memory in C (interpose/load), without waiting for each
+other. Compressed contents are read here. Contents that several blocks share are read once and then
+copied on the device.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ READ, CHECKED, COPY, FIRST = (
 
 @dataclass(frozen=True)
 class Blocks:
-    """tt_block records, and the address that each one's contents go to (uint64)."""
+    """tt_block records, and the device address for the contents of each (uint64)."""
 
     records: Array
     address: Array
 
     def take(self, which: Array | slice) -> Blocks:
-        """Some of them."""
+        """Returns some blocks."""
         return Blocks(layout.take(self.records, which), self.address[which])
 
     @staticmethod
     def joined(lists: list[Blocks]) -> Blocks:
-        """Those of several, of which there is at least one."""
+        """Returns the blocks of one or more lists."""
         if len(lists) == 1:
             return lists[0]
         address = np.concatenate([blocks.address for blocks in lists])
@@ -65,8 +65,9 @@ class Blocks:
 
 
 class Loader:
-    """Loads blocks of a process onto a device. check: whether what is read has to have its digest;
-    else whoever loads looks at memory.
+    """Loads blocks of a process onto a device.
+
+    check: whether contents must have their digest. Otherwise the caller checks memory.
     """
 
     def __init__(self, process: Process, device: Device, check: bool) -> None:
@@ -87,7 +88,7 @@ class Loader:
         self._free = weakref.finalize(self, _release, os.getpid(), *of)
 
     def prepare(self, size: int) -> None:
-        """Locks memory for so many bytes that are to come, or fewer, while the caller goes on."""
+        """Starts to lock host memory for up to this many bytes, while the caller goes on."""
         pieces = size // (PIECE * BLOCK_SIZE)
         if pieces >= THREADS and not self._area.memory and self._locking is None:
             self._locking = threading.Thread(target=self._lock, args=(_threads_for(pieces),))
@@ -99,7 +100,7 @@ class Loader:
             self._library.tt_load_lock(self._driver, self._area, size, threads)
 
     def _give_places(self, threads: int) -> None:
-        """Two to each thread. Raises DriverError where the driver locks no memory."""
+        """Gives two places to each thread. Raises DriverError if the driver cannot lock memory."""
         area, piece = self._area, PIECE * BLOCK_SIZE
         if self._locking is not None:
             self._locking.join()
@@ -115,7 +116,7 @@ class Loader:
                 thread.places[turn].memory = memory + (number * PLACES + turn) * piece
 
     def load(self, blocks: Blocks) -> None:
-        """Waits until all is there. Raises FormatError where a file is damaged, Error where one is
+        """Loads blocks and waits. Raises FormatError if a file is damaged, and Error if one is
         gone.
         """
         records = blocks.records
@@ -140,8 +141,8 @@ class Loader:
     # ---- from files ----
 
     def _groups(self, blocks: Blocks) -> Iterator[Blocks]:
-        """Blocks, which are in the order in which they lie in files, as they can be read together:
-        from so many files, and either all plain or all compressed.
+        """Splits blocks in file order into groups that are read together: from a limited number of
+        files, all plain or all compressed.
         """
         segment = blocks.records["segment"]
         found = layout.distinct(segment)
@@ -172,7 +173,7 @@ class Loader:
                     stream.synchronize()
 
     def _in_c(self, pieces: _Pieces) -> tuple[Callable[[int], None], Callable[[], None]]:
-        """What each thread does, and what stops them all."""
+        """Returns the function that each thread runs, and the one that stops all of them."""
         tables = pieces.first, pieces.reads, pieces.checked, pieces.copies
         names = "piece", "read", "block", "copy"
         casts = (
@@ -200,7 +201,7 @@ class Loader:
         return load, stop
 
     def _in_python(self, pieces: _Pieces) -> tuple[Callable[[int], None], Callable[[], None]]:
-        """Likewise, for contents that are compressed."""
+        """Does what _in_c does, for compressed contents."""
         numbers, lock = iter(range(pieces.count)), threading.Lock()
         stopped: list[bool] = []
 
@@ -232,7 +233,7 @@ class Loader:
     # ---- on the device ----
 
     def _copy(self, blocks: Blocks, source: Array) -> None:
-        """To each block from where its contents are already."""
+        """Copies contents to each block from the address where they already are."""
         order = np.argsort(blocks.address, kind="stable")
         to, source = blocks.address[order], source[order]
         length = blocks.records["length"][order].astype("u8")
@@ -274,7 +275,7 @@ def _release(
 
 
 def _together(count: int, work: Callable[[int], None], stop: Callable[[], None]) -> None:
-    """Has threads work, and raises what the first of them does that fails."""
+    """Runs work in threads, and raises the first exception of one."""
     failed: list[BaseException] = []
 
     def one(number: int) -> None:
@@ -302,9 +303,11 @@ def _together(count: int, work: Callable[[int], None], stop: Callable[[], None])
 
 
 class _Pieces:
-    """Blocks, PIECE of which are read at once, as interpose/load/load.h has them: each block at its
-    own place, BLOCK_SIZE apart, but what lies one behind the other, in a file or in the device's
-    memory, is one read, or one copy. descriptors: of files, by segment. check: whether blocks are.
+    """Blocks in pieces of PIECE that are read at once, as interpose/load/load.h declares them.
+
+    Each block has its own place, BLOCK_SIZE apart. Blocks that are adjacent in a file or in device
+    memory form one read or one copy. descriptors: of files, by segment. check: whether blocks are
+    checked.
     """
 
     def __init__(self, blocks: Blocks, descriptors: dict[int, int], check: bool) -> None:
@@ -333,17 +336,17 @@ class _Pieces:
         self.first["copy"] = np.searchsorted(copies, first)
 
     def of(self, piece: int, name: str, table: Array) -> Array:
-        """Those of a piece."""
+        """Returns the entries of a piece."""
         return table[int(self.first[name][piece]) : int(self.first[name][piece + 1])]
 
 
 def _starts(on: Array) -> Array:
-    """The blocks that begin a run, where `on` says of each but the first that it goes on."""
+    """Returns the blocks that begin a run. on: whether each block but the first continues a run."""
     return np.append(0, np.flatnonzero(~on) + 1)
 
 
 def _runs(dtype: np.dtype[Any], starts: Array, length: Array) -> Array:
-    """Where runs of blocks that begin with these begin in a place, and their sizes."""
+    """Returns where runs of blocks begin in a place, and their sizes."""
     last = np.append(starts[1:], len(length)) - 1
     out = np.zeros(len(starts), dtype)
     out["begin"] = starts % PIECE * BLOCK_SIZE

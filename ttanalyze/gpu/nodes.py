@@ -1,4 +1,4 @@
-"""What a graph of the driver consists of, in the tables that recorded graphs have as well."""
+"""Reads the nodes and edges of a graph from the driver, as tables like those of recorded graphs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ assert all(kind in KIND for kind in NODE_KINDS)
 
 @dataclass
 class Node:
-    """number: from 0 as the driver lists them, those of a graph inside right behind the node that
-    holds it, which is their parent. work: what a kernel, a copy or a set does, where it is known.
+    """A node of a graph.
+
+    number: from 0 in the order of the driver; nodes of a child graph come right behind the node
+    that contains it, their parent. work: what a kernel, copy or set does, None if unknown.
     """
 
     number: int
@@ -39,8 +41,9 @@ class Node:
 
 
 def read(device: Device, graph: Any, work: bool = True) -> list[Node]:
-    """The nodes of a graph, those of child graphs included. work: whether what they do is asked
-    for. Raises DriverError where the driver does not say.
+    """Returns the nodes of a graph and its child graphs. work: whether to read what they do.
+
+    Raises DriverError if the driver refuses.
     """
     out: list[Node] = []
     with device.use():
@@ -81,7 +84,7 @@ def _handles(device: Device, graph: Any) -> list[Any]:
 
 
 def address(handle: Any) -> int:
-    """A handle as a number."""
+    """Returns a handle as an int."""
     return int(ffi.cast("uintptr_t", handle))
 
 
@@ -180,7 +183,7 @@ READERS = {"kernel": _kernel, "copy": _copy, "set": _set}
 
 
 def table(nodes: list[Node]) -> pd.DataFrame:
-    """A row per node, with the columns of format.graph_tables.nodes."""
+    """Returns one row per node, with the columns of format.graph_tables.nodes."""
     import pandas as pd  # which takes longer to import than all else together
 
     kernels = [n.work.function.name if isinstance(n.work, Kernel) else None for n in nodes]
@@ -217,7 +220,7 @@ def table(nodes: list[Node]) -> pd.DataFrame:
 
 
 def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
-    """A row per edge, with the columns of format.graph_tables.edges."""
+    """Returns one row per edge, with the columns of format.graph_tables.edges."""
     import pandas as pd
 
     numbers = {address(n.handle): n.number for n in nodes}

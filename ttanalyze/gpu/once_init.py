@@ -1,7 +1,7 @@
-"""What is made when it is first asked for, and only once: threads that ask meanwhile wait for it.
+"""Values that are made at their first use, exactly once. Other threads wait meanwhile.
 
-functools.cached_property and functools.cache may make it in each of these threads, and all but the
-last are given back while they are in use.
+functools.cached_property and functools.cache may make a value in several threads, and all but the
+last are collected while they are in use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 
 
 class once_property(Generic[T]):  # noqa: N801
-    """A property of that kind, as a decorator."""
+    """A property whose value is made once, as a decorator."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -34,7 +34,7 @@ class once_property(Generic[T]):  # noqa: N801
 
 
 def once(make: Callable[P, T]) -> Callable[P, T]:
-    """A function that does something once for each of its arguments, as a decorator."""
+    """Makes a function run once for each of its arguments, as a decorator."""
     made: dict[Any, T] = {}
     lock = threading.RLock()
 

@@ -1,4 +1,4 @@
-"""What callers give: numbers and types of items are what they have to be, or there is an Error."""
+"""Checks arguments of callers: integers and dtypes. Raises Error for wrong ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = (1 << 63) - 1
 
 
 def whole(value: Any, what: str, least: int = 0, most: int = MOST) -> int:
-    """A whole number from least to most; a float may be one. what: its name in the error."""
+    """Returns an integer from least to most; a float may be one. what: its name in the error."""
     try:
         number = int(value) if _is_whole_float(value) else operator.index(value)
     except TypeError:
@@ -29,7 +29,7 @@ def _is_whole_float(value: Any) -> bool:
 
 
 def items(dtype: Any) -> np.dtype[Any]:
-    """A type of items that memory can hold."""
+    """Returns a dtype whose items can be in memory."""
     try:
         kind: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError):

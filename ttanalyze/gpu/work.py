@@ -1,5 +1,6 @@
-"""What a graph's nodes do: submitted to a stream that is captured, added to a graph, or put in the
-place of what a node of an executable graph did.
+"""The work of graph nodes: kernels, copies and sets.
+
+Work is submitted to a stream, added to a graph, or replaces that of a node of an executable graph.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ Size = int | Sequence[int]
 
 
 def three(size: Size, what: str) -> tuple[int, int, int]:
-    """A grid or a block of up to three numbers, each at least 1. Raises Error for what is none."""
+    """Returns a grid or block of one to three ints as three, each at least 1. Raises Error for
+    anything else.
+    """
     numbers = list(size) if isinstance(size, (Sequence, np.ndarray)) else [size]
     if not 1 <= len(numbers) <= 3:
         raise Error(f"{what} {size}: give one to three numbers of at least 1")
@@ -44,7 +47,7 @@ def three(size: Size, what: str) -> tuple[int, int, int]:
 
 
 class _Node(abc.ABC):
-    """Work as a node of a graph."""
+    """Work of a node."""
 
     ADD: ClassVar[str]  # the driver's calls
     CHANGE: ClassVar[str]
@@ -56,17 +59,19 @@ class _Node(abc.ABC):
 
     @abc.abstractmethod
     def _arguments(self, device: Device) -> tuple[tuple[Any, ...], Any]:
-        """The last arguments of both calls, and what must live during them."""
+        """Returns the last arguments of both driver calls, and objects that must live during
+        them.
+        """
 
     def add(self, device: Device, graph: Any, after: Any) -> Any:
-        """Gives the CUgraphNode."""
+        """Adds a node to a graph and returns its CUgraphNode."""
         given, _kept = self._arguments(device)
         with device.use() as driver:
             doing = f"adding {self._description}"
             return driver.get(self.ADD, "CUgraphNode", graph, *after, *given, doing=doing)
 
     def put(self, device: Device, executable: Any, node: Any) -> None:
-        """In the place of what a node of an executable graph does."""
+        """Replaces the work of a node of an executable graph."""
         given, _kept = self._arguments(device)
         with device.use() as driver:
             driver.call(
@@ -76,9 +81,10 @@ class _Node(abc.ABC):
 
 @dataclass(frozen=True)
 class Kernel(_Node):
-    """A launch. params: the parameters as the kernel sees them; None where they are not known.
-    cluster: zeros where none is asked for. keeps: what has to live as long as it may run.
-    attributes: further ones, by CUlaunchAttributeID, each as its bytes.
+    """A launch.
+
+    params: the bytes of the parameters, None if unknown. cluster: zeros for none. keeps: objects
+    that must live while it may run. attributes: further ones by CUlaunchAttributeID, as bytes.
     """
 
     function: Function
@@ -105,7 +111,7 @@ class Kernel(_Node):
         cluster: Size | None = None,
         cooperative: bool = False,
     ) -> Kernel:
-        """Raises Error for arguments and sizes that can't be."""
+        """Makes a launch. Raises Error for wrong arguments and sizes."""
         params, keeps = function.pack(args)
         of = (0, 0, 0) if cluster is None else three(cluster, "cluster")
         sizes = three(grid, "grid"), three(block, "block")
@@ -120,7 +126,7 @@ class Kernel(_Node):
         shared_mem: int | None = None,
         args: Sequence[Any] | None = None,
     ) -> Kernel:
-        """The same with some things changed. Raises Error as of() does."""
+        """Returns the launch with some changes. Raises Error as of()."""
         other = self.function if function is None else function
         params, keeps = self.params, self.keeps
         if args is not None:
@@ -144,7 +150,7 @@ class Kernel(_Node):
 
     @property
     def _attributes(self) -> list[tuple[int, Any]]:
-        """CUlaunchAttribute id and value."""
+        """Returns id and value of each CUlaunchAttribute."""
         out = []
         if any(self.cluster):
             value = ffi.new("CUlaunchAttributeValue *")
@@ -161,7 +167,9 @@ class Kernel(_Node):
         return out
 
     def _extra(self) -> tuple[Any, list[Any]]:
-        """The parameters as the driver takes them, and what must live during the call."""
+        """Returns the parameters as the driver takes them, and objects that must live during
+        the call.
+        """
         if not self.params:
             return ffi.NULL, []
         data = ffi.new("char[]", self.params)
@@ -214,9 +222,10 @@ class Kernel(_Node):
 
 @dataclass(frozen=True)
 class Copy(_Node):
-    """A copy of `size` bytes, or of rows of so many. dst, src: addresses. host_dst, host_src: they
-    are the host's. rows: how many, and slices of them; pitches of both sides; rows from slice to
-    slice of both.
+    """A copy of `size` bytes, or of rows of `size` bytes.
+
+    dst, src: addresses. host_dst, host_src: whether they are on the host. rows: the number of rows
+    and slices, and the distances of rows and slices on both sides.
     """
 
     dst: int
@@ -233,7 +242,7 @@ class Copy(_Node):
 
     @classmethod
     def of(cls, direction: str, size: int, dst: Any, src: Any) -> Copy:
-        """Raises Error for what does not fit together."""
+        """Makes a copy. Raises Error if the arguments do not fit together."""
         known = ALIASES.get(str(direction).lower().replace("-", "_"))
         if known not in DIRECTIONS:
             raise Error(f"direction {direction!r}: must be one of {', '.join(DIRECTIONS)}")
@@ -250,7 +259,7 @@ class Copy(_Node):
         )
 
     def changed(self, size: int | None = None, dst: Any = None, src: Any = None) -> Copy:
-        """The same with some things changed. Raises Error as of() does, and for copies of rows."""
+        """Returns the copy with some changes. Raises Error as of(), and for copies of rows."""
         if self._several:
             raise Error("a copy of several rows: drivers change none; instantiate another graph")
         direction = "2".join("h" if host else "d" for host in (self.host_src, self.host_dst))
@@ -303,8 +312,10 @@ class Copy(_Node):
 
 @dataclass(frozen=True)
 class Set(_Node):
-    """Memory that is set to a value, or rows of so much. size: bytes; item: bytes of each item,
-    which has the value. pitch: bytes from row to row.
+    """A set of memory to a value, or of rows.
+
+    size: bytes. item: the size in bytes of each item, which gets the value. pitch: bytes from row
+    to row.
     """
 
     dst: int
@@ -321,7 +332,7 @@ class Set(_Node):
 
     @classmethod
     def of(cls, size: int, value: int, dst: Any, item: int = 1) -> Set:
-        """Raises Error for what does not fit together."""
+        """Makes a set. Raises Error if the arguments do not fit together."""
         size, value = whole(size, "size", 1), whole(value, "value", -MOST)
         if item not in ITEMS:
             raise Error(f"items of {item} bytes: must be one of {', '.join(map(str, ITEMS))}")
@@ -340,7 +351,7 @@ class Set(_Node):
         dst: Any = None,
         item: int | None = None,
     ) -> Set:
-        """The same with some things changed. Raises Error as of() does, and for sets of rows."""
+        """Returns the set with some changes. Raises Error as of(), and for sets of rows."""
         if self.rows > 1:
             raise Error("a set of several rows: it can't be changed; instantiate another graph")
         return Set.of(
@@ -371,19 +382,21 @@ Work = Kernel | Copy | Set
 
 @dataclass(frozen=True)
 class CheckedAddress:
-    """An address that is known to be good, and what has to be kept for it."""
+    """A valid address, and an object that must live while it is used."""
 
     address: int
     keeps: Any
 
 
 def kept(value: Any) -> Any:
-    """What has to be kept while it is used."""
+    """Returns the object that must live while a value is used."""
     return value.keeps if isinstance(value, CheckedAddress) else value
 
 
 def place(value: Any, kind: int, size: int, which: str, what: str, written: bool = False) -> int:
-    """The address of one side of a copy. Raises Error where it is of another kind or too small."""
+    """Returns the address of one side of a copy. Raises Error if it is of another kind or too
+    small.
+    """
     if isinstance(value, CheckedAddress):
         return value.address
     if value is None:

@@ -1,1 +1,1 @@
-"""Recorded work done again: its steps, their order, its memory and its code."""
+"""Repeats recorded work: its steps, their order, its memory and its code."""

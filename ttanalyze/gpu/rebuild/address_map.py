@@ -1,7 +1,7 @@
-"""Where recorded memory lies now: at the addresses it had, as far as they are free, or elsewhere.
+"""Maps recorded memory to present addresses: the old ones if they are free, else others.
 
-Invariant: what lay side by side does so again, so that what an address is in one piece of memory
-says where it is now.
+Invariant: memory that was adjacent stays adjacent, so one difference per piece translates all
+addresses in it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ ALIGNMENT = 512  # that addresses of memory keep
 
 
 class Reserved:
-    """Addresses that are reserved; given back when they are not used any more. Raises DriverError
-    or Error where the driver does not give these.
+    """Reserved addresses, freed when nothing uses them. Raises DriverError or Error if the driver
+    does not give these addresses.
     """
 
     def __init__(self, device: Device, base: int, size: int) -> None:
@@ -62,7 +62,9 @@ class Reserved:
 
 
 def reserve(device: Device, base: int, size: int) -> Reserved:
-    """Addresses that hold [base, base + size). Raises Error with what the driver says."""
+    """Reserves addresses that contain [base, base + size). Raises Error with the driver's
+    reason.
+    """
     said: list[str] = []
     for around in (1, *AROUND):
         begin, end = base // around * around, -(-(base + size) // around) * around
@@ -75,7 +77,9 @@ def reserve(device: Device, base: int, size: int) -> Reserved:
 
 
 class Mapped:
-    """Memory at reserved addresses, likewise. Raises DriverError where there is not enough."""
+    """Memory at reserved addresses, freed when nothing uses it. Raises DriverError if memory
+    is short.
+    """
 
     def __init__(self, device: Device, within: Reserved, base: int, size: int) -> None:
         self._within = within
@@ -102,7 +106,7 @@ class Mapped:
 
 
 def _settle(context: Context, process: int) -> None:
-    """Waits for what may use memory that is about to be unmapped: the driver does not."""
+    """Waits for work that may use memory before it is unmapped. The driver does not wait."""
     with contextlib.suppress(Error):
         if process == os.getpid():
             context.check_no_capture("wait")
@@ -111,7 +115,7 @@ def _settle(context: Context, process: int) -> None:
 
 
 def granularity(device: Device) -> int:
-    """What addresses and sizes of mapped memory are multiples of, in bytes."""
+    """Returns the unit in bytes of addresses and sizes of mapped memory."""
     props = ffi.new("CUmemAllocationProp *")
     props.type = PINNED
     props.location.type, props.location.id = DEVICE_LOCATION, device.ordinal
@@ -121,7 +125,7 @@ def granularity(device: Device) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """Recorded addresses [begin, end), which lie `delta` higher now."""
+    """Recorded addresses [begin, end), now `delta` higher."""
 
     begin: int
     end: int
@@ -130,9 +134,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Finding:
-    """A region in an epoch, compared. digest, expected: what it has, and had. differ: the blocks
-    that do, blocks: how many, first_block: the first of them. new: what it held in the beginning
-    is not known, as it was allocated within the span and not given out full of zeros.
+    """The comparison of a region with an epoch.
+
+    digest, expected: of present and of recorded memory. differ: the blocks that differ. blocks:
+    their number. first_block: the first of them. new: its initial contents are unknown, because it
+    was allocated within the span without being zeroed.
     """
 
     region: int
@@ -158,8 +164,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class State:
-    """What regions held in an epoch. records: by row, the tt_block records of each. unknown: ids of
-    those that were there, but that no epoch up to it has captured.
+    """The contents of regions in an epoch.
+
+    records: by row, the tt_block records of each. unknown: the ids of live regions that no epoch
+    has captured yet.
     """
 
     epoch: int
@@ -168,7 +176,9 @@ class State:
 
     @classmethod
     def of_epoch(cls, process: Process, epoch: int, rows: Iterable[int]) -> State:
-        """Of some regions, by row. Raises Error where contents of the epoch are lost."""
+        """Returns the state of some regions, by row. Raises Error if contents of the epoch are
+        gone.
+        """
         found, lost = contents.snapshot_all(process, epoch)
         ids = process.regions.id
         wanted = [(row, int(ids[row])) for row in rows]
@@ -178,16 +188,17 @@ class State:
 
 
 class AddressMap:
-    """The memory of some regions of a process, by row, some of which may have come after others.
+    """The memory of some regions of a process, by row. Regions may have replaced others.
 
-    refused: why memory is not where it was, as the driver says; None where it is.
+    refused: the driver's reason why memory is at other addresses, None if it is not.
     """
 
     def __init__(
         self, device: Device, process: Process, rows: Iterable[int], alone: bool | None = None
     ) -> None:
-        """Allocates it. alone: no kernels of our own run; None: only where they pay. Raises Error
-        where there is not enough.
+        """Allocates the memory. Raises Error if there is not enough.
+
+        alone: whether to run no kernels of the toolkit; None: only if they save time.
         """
         self.device = device
         self._process = process
@@ -232,7 +243,7 @@ class AddressMap:
             at = until
 
     def _take(self, base: int, size: int, runs: list[tuple[int, int]]) -> None:
-        """Memory for some runs, which are within [base, base + size)."""
+        """Allocates memory for runs within [base, base + size)."""
         try:
             self._held.append(Mapped(self.device, self._reservation(base, size), base, size))
             self._pieces += [Piece(begin, end, 0) for begin, end in runs]
@@ -262,8 +273,10 @@ class AddressMap:
         return begin, begin + int(self._birth["size"][row])
 
     def add_module(self, number: int, module: Module, lacking: bool = False) -> None:
-        """The variables of a module that was loaded: they are where the driver put them. lacking:
-        those that it does not have are not here; else that is an error.
+        """Adds the variables of a loaded module, at the addresses that the driver chose.
+
+        lacking: whether it may lack recorded variables, which are then not mapped. Otherwise that
+        is an error.
         """
         for row in self._rows:
             birth = self._birth[row]
@@ -285,17 +298,17 @@ class AddressMap:
 
     @property
     def moved(self) -> list[int]:
-        """Ids of the regions that are at other addresses than they were."""
+        """The ids of regions at other addresses than recorded."""
         return [int(self._birth["id"][row]) for row in self._rows if self._delta(row)]
 
     @property
     def deterministic(self) -> bool:
-        """Whether memory was at addresses that are free in any process."""
+        """Whether the recorded addresses are free in any process."""
         return bool(self._process.info.get("deterministic"))
 
     @property
     def moved_variables(self) -> list[int]:
-        """Those of them that are modules' variables, which are wherever the driver puts them."""
+        """The ids of those that are variables of modules, whose addresses the driver chooses."""
         return [int(self._birth["id"][row]) for row in self._variables if self._delta(row)]
 
     def _delta(self, row: int) -> int:
@@ -310,8 +323,8 @@ class AddressMap:
         return None
 
     def translate(self, address: int, row: int | None) -> int:
-        """Where something is now; row: of the region that it lay in. Addresses of nothing that was
-        recorded stay.
+        """Returns the present address of something. row: the region that it was in. Addresses that
+        were not recorded stay unchanged.
         """
         if row is not None and row in self._variables:
             return address + self._delta(row)
@@ -326,21 +339,22 @@ class AddressMap:
 
     @property
     def quiet(self) -> bool:
-        """Whether no kernels of our own run, as that was asked for, or would not pay."""
+        """Whether no kernels of the toolkit run, by request or because they save no time."""
         return self._digests.here
 
     def now(self, row: int) -> int:
-        """The address at which a region is now."""
+        """Returns the present address of a region."""
         return int(self._birth["base"][row]) + self._delta(row)
 
     def has(self, row: int) -> bool:
-        """Whether a region is here."""
+        """Returns whether a region is mapped."""
         return row in self._variables or (row in self._rows and self._ordinary(row))
 
     def restore(self, state: State, unknown: int = 0) -> None:
-        """Puts into memory what it held in an epoch; what was not there then is full of a byte, or
-        what its module says. Blocks that hold it already stay. Raises FormatError for damaged
-        contents.
+        """Sets memory to its contents in an epoch. Regions without recorded contents are filled
+        with a byte, variables with the values of their module.
+
+        Blocks with the right contents stay unchanged. Raises FormatError if contents are damaged.
         """
         self.device.synchronize()
         rows = [row for row in self._rows if row in state.records and self.has(row)]
@@ -370,7 +384,7 @@ class AddressMap:
             self._check(state, rows)
 
     def _clear(self, state: State, fresh: bool, unknown: int) -> None:
-        """A byte where nothing was, zeros where nothing has been put yet."""
+        """Fills regions without contents with a byte, and unwritten memory with zeros."""
         with self.device.use() as driver:
             if fresh:
                 for p in self._pieces:
@@ -382,7 +396,7 @@ class AddressMap:
             driver.call("cuCtxSynchronize")
 
     def _check(self, state: State, rows: list[int]) -> None:
-        """Raises FormatError where memory is not as in an epoch, as files are damaged."""
+        """Raises FormatError if memory differs from the epoch, because files are damaged."""
         for row, digests in self.digests(rows).items():
             wrong = state.records[row][digests != state.records[row]["digest"]]
             if len(wrong):
@@ -392,8 +406,8 @@ class AddressMap:
                 raise Error(f"region {number} does not hold the bytes that were copied to it")
 
     def compare(self, state: State, before: State) -> list[Finding]:
-        """Each region of an epoch that is here, against what it held then, as far as that is known.
-        before: what was restored.
+        """Compares each mapped region with its contents in an epoch, if they are known. before: the
+        restored state.
         """
         self.device.synchronize()
         regions, known = self._process.regions, known_of(self._process, before.epoch, state.epoch)
@@ -415,11 +429,11 @@ class AddressMap:
         return out
 
     def _came(self, row: int, epoch: int) -> bool:
-        """Whether a region was allocated after an epoch."""
+        """Returns whether a region was allocated after an epoch."""
         return int(self._birth["seq"][row]) > cut(self._process, epoch)
 
     def digests(self, rows: Iterable[int]) -> dict[int, Array]:
-        """By row, the digest of each block of some regions, as they are now."""
+        """Returns by row the digest of each block of some regions as they are now."""
         wanted = list(rows)
         spans = [(self.now(row), int(self._birth["size"][row])) for row in wanted]
         return dict(zip(wanted, self._digests.of_memory(spans), strict=True))

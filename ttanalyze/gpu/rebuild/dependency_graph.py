@@ -1,7 +1,7 @@
-"""What a process submitted between two epochs, as steps and which come after which.
+"""The work between two epochs as steps with their dependencies. Uses no driver.
 
-Invariant: an order of the steps in which each comes after those it has in `after` is one in which
-the device may have done them. What can't be done again is refused by name. No driver is needed.
+Invariant: every order in which each step comes after the steps in its `after` is one in which the
+device may have run them. Work that cannot be repeated is refused by name.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ JOIN = 4  # steps that all others come after, from which on one stands for them
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
-    """The steps from epoch first to epoch last, in the order of their streams and events, or
-    "serial" one after the other. Raises Error for what can't be done again, and why.
+    """Returns the steps from epoch first to epoch last, ordered by streams and events, or "serial".
+
+    Raises Error with the reason if some work cannot be repeated.
     """
     if order not in ORDERS:
         raise Error(f"order {order!r}: must be one of {', '.join(ORDERS)}")
@@ -67,8 +68,9 @@ def span(process: Process, first: int, last: int, order: str = "streams") -> Spa
 
 
 def span_to(process: Process, first: int, seq: int) -> Span:
-    """The steps from an epoch up to a call, one after the other as they were submitted. Raises
-    Error for what can't be done again, and why.
+    """Returns the steps from an epoch up to a call, one after the other as submitted.
+
+    Raises Error with the reason if some work cannot be repeated.
     """
     check_first(process, first)
     check_recorded(process)
@@ -76,7 +78,7 @@ def span_to(process: Process, first: int, seq: int) -> Span:
 
 
 class _Reader:
-    """Goes through the calls in order, up to the call `until`."""
+    """Reads the calls in order, up to the call `until`."""
 
     def __init__(
         self, process: Process, first: int, until: int, last: int | None, order: str
@@ -141,7 +143,7 @@ class _Reader:
                 self._barrier()
 
     def _is_used(self, row: int) -> bool:
-        """Whether memory of a region was another's, which lived in the span."""
+        """Returns whether the memory of a region belonged to another one within the span."""
         birth = self._process.regions.birth
         assert self._used is not None
         return self._used.add(int(birth["base"][row]), int(birth["size"][row]))
@@ -160,7 +162,10 @@ class _Reader:
         return self._joined([self._floor, *self._tails.values()])
 
     def _joined(self, parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """Steps of which each comes after no other of them, as far as that is plain to see."""
+        """Returns the steps of all parts without those that another of them follows directly.
+
+        More than JOIN steps become one empty step.
+        """
         steps = {step for part in parts for step in part}
         for step in list(steps):
             steps -= set(self._steps[step].after)
@@ -170,16 +175,16 @@ class _Reader:
         return tuple(steps)
 
     def _barrier(self) -> None:
-        """All that is submitted from here on comes after all that was before."""
+        """Makes all later work depend on all earlier work."""
         self._floor = self._everything()
         self._tails.clear()
 
     def _waited(self, steps: tuple[int, ...]) -> None:
-        """The host waited for these."""
+        """Notes that the host waited for steps."""
         self._floor = self._joined([self._floor, steps])
 
     def _tail(self, event: Any) -> tuple[int, ...]:
-        """What a call in its stream comes after."""
+        """Returns the steps that a call in its stream depends on."""
         stream = self._stream(event)
         if self._serial or stream == LEGACY:
             return self._everything()
@@ -190,7 +195,9 @@ class _Reader:
         self._follows(event, (step,))
 
     def _follows(self, event: Any, steps: tuple[int, ...]) -> None:
-        """What comes behind a call in its stream, and of the default one in others too."""
+        """Makes later calls of the stream depend on steps; for the default stream, other
+        streams too.
+        """
         if self._serial or self._stream(event) == LEGACY:
             self._tails.clear()
             self._floor = steps
@@ -217,7 +224,7 @@ class _Reader:
         self._submit(event, self._in_force(event, launch))
 
     def _in_force(self, event: Any, launch: Launch) -> Launch:
-        """A launch with what else is known of it."""
+        """Returns a launch with its recorded attributes and settings."""
         launches = self._process.launches
         at = int(np.searchsorted(launches["seq"], event["seq"]))
         if at == len(launches) or launches["seq"][at] != event["seq"]:
@@ -237,7 +244,7 @@ class _Reader:
         )
 
     def _launch_of(self, event: Any, record: Any, params: bytes, cooperative: bool) -> Launch:
-        """record: the event, or a node of a graph."""
+        """Returns a launch. record: the event, or a node of a graph."""
         function = int(record["function" if "function" in record.dtype.names else "id"])
         kernel = modules.function(self._process, function)
         if kernel is None:
@@ -262,14 +269,14 @@ class _Reader:
             self._waited(self._tail(event))
 
     def _is_vague(self, event: Any) -> bool:
-        """Whether a copy is of rows, and how far apart they are is not known."""
+        """Returns whether a copy has rows at unknown distances."""
         name = self._process.call(int(event["call"])) or ""
         return any(part in name for part in ("2D", "3D")) and not event["grid"].any()
 
     def _copied(
         self, event: Any, dst: int, src: int, size: int, rows: Rows | None, alone: bool
     ) -> Move | Upload | None:
-        """What a copy does to the context's memory, where it does anything. alone: the call did
+        """Returns what a copy does to memory of the context, None if nothing. alone: the call did
         nothing else.
         """
         to, source = self._alive.find(dst), self._alive.find(src)
@@ -287,7 +294,7 @@ class _Reader:
         return Move(dst, src, size, rows)
 
     def _is_ours(self, row: int | None) -> TypeGuard[int]:
-        """Whether a region is memory of the context."""
+        """Returns whether a region is memory of the context."""
         if row is None:
             return False
         birth = self._process.regions.birth[row]
@@ -296,7 +303,7 @@ class _Reader:
     def _upload(
         self, event: Any, row: int, dst: int, size: int, rows: Rows | None, alone: bool
     ) -> Upload:
-        """A copy from elsewhere: the bytes are those that the next epoch has there."""
+        """Returns a copy from elsewhere. Its bytes come from the next epoch."""
         region = int(self._process.regions.id[row])
         seq = int(event["seq"])
         epoch = self._next_epoch(seq, row)
@@ -325,7 +332,9 @@ class _Reader:
         return Upload(dst, size, region, dst - base, epoch, doubt, rows)
 
     def _next_epoch(self, seq: int, row: int) -> int | None:
-        """The first epoch of the context from a call on that may have a region's contents."""
+        """Returns the first epoch of the context from a call on that may have a region's
+        contents.
+        """
         regions = self._process.regions
         good, number = self._good, int(regions.id[row])
         at = np.searchsorted(self._process.coverage.whole[good], seq)
@@ -353,7 +362,7 @@ class _Reader:
             self._waited(self._tail(event))
 
     def _possible(self, event: Any, fill: Fill) -> Fill:
-        """A set. Raises Error for one that no driver takes, as of a damaged record."""
+        """Returns a set. Raises Error for one that no driver accepts, as in a damaged record."""
         if fill.item not in (1, 2, 4) or fill.size % fill.item or fill.value >> 8 * fill.item:
             raise self._refuse(event, "it sets what can't be set: its record is damaged")
         if fill.rows > 1 and fill.pitch < fill.size:
@@ -376,7 +385,7 @@ class _Reader:
             self._left_out["wait for a value", "waits for values"] += 1
 
     def _write_value(self, event: Any) -> None:
-        """Streams tell each other by values, too: a wait comes after what wrote there last."""
+        """Notes a write of a value by a stream. A wait for the value depends on the last write."""
         dst, size = int(event["dst"]), int(event["shared"])
         words = int(event["src"]).to_bytes(8, "little")
         if self._is_ours(self._alive.find(dst)):
@@ -475,7 +484,7 @@ class _Reader:
 
 
 def _reach(event: Any) -> int:
-    """Bytes from the first that a copy writes to the last."""
+    """Returns the number of bytes from the first to the last that a copy writes."""
     rows, size = rows_of(event), int(event["bytes"])
     return size if rows is None else rows.reach(size // (rows.rows * rows.slices))
 

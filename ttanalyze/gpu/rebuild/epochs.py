@@ -1,4 +1,4 @@
-"""Which epochs recorded work can be done again from, and what they know of memory."""
+"""The epochs from which recorded work can be repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
 
 
 def good_epochs(process: Process, context: int) -> Array:
-    """The numbers of a context's epochs that have contents, which can't be torn."""
+    """Returns the numbers of a context's epochs that have contents and cannot be torn."""
     epochs = process.epochs
     good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
     good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
@@ -22,13 +22,14 @@ def good_epochs(process: Process, context: int) -> Array:
 
 
 def is_partial(process: Process, epoch: int | None) -> bool:
-    """Whether an epoch looked at some memory only."""
+    """Returns whether an epoch read only some memory."""
     return epoch is not None and bool(process.coverage.partial[epoch])
 
 
 def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
-    """Ids of the regions that are known to have been read in an epoch, or since another one: None
-    for all. Where only those that calls name were, these are the ones that had changed.
+    """Returns the ids of regions that were read in an epoch or since another one, None for all.
+
+    If epochs read only what calls name, these are the regions that changed.
     """
     if not is_partial(process, epoch):
         return None

@@ -1,5 +1,5 @@
-"""What is in force for a kernel besides its code: attributes of functions and launches, limits and
-caches of the context, options of the compiler. As recorded, as far as that means something here.
+"""Settings that apply to a kernel: attributes of functions and launches, limits and caches of the
+context, compiler options.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ COMPILED = (0, 1, 7, 8, 9, 10, 11, 13, 14, 20, 21, 22, 23, 24, 29, 30, 31, 32, 3
 
 
 def kept_attributes(launch: Launch) -> tuple[tuple[int, bytes], ...]:
-    """The further attributes of a launch that it has when it is alone."""
+    """Returns the further attributes of a launch that apply when it runs alone."""
     return tuple(one for one in launch.attributes if one[0] not in OTHERS)
 
 
 def jit_options(process: Process, module: Any) -> dict[int, int]:
-    """The compiler's options that a module (tt_module) was loaded with."""
+    """Returns the compiler options with which a module (tt_module) was loaded."""
     found = process.kept.settings(module)
     found = found[found["what"] == layout.SETTING_KINDS.index("jit")]
     pairs = zip(found["number"].tolist(), found["value"].tolist(), strict=True)
@@ -37,8 +37,8 @@ def jit_options(process: Process, module: Any) -> dict[int, int]:
 
 
 def apply_settings(function: Function, launch: Launch) -> None:
-    """Puts in force what was for a launch. What the driver does not allow stays as it is, as limits
-    that can't be changed any more.
+    """Applies the recorded settings of a launch. What the driver refuses stays, such as limits that
+    cannot change any more.
     """
     with function.device.use() as driver:
         for kind, number, raw in launch.settings:
@@ -55,5 +55,5 @@ def apply_settings(function: Function, launch: Launch) -> None:
 
 
 def _signed(value: int) -> int:
-    """Of the two's complement in 64 bits."""
+    """Returns the value of a 64-bit two's complement."""
     return value - (1 << 64) if value >> 63 else value

@@ -1,4 +1,4 @@
-"""Which regions of a process were there when a call was made."""
+"""The regions that exist at a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ttanalyze.format.process import Process
 
 
 class LiveRegions:
-    """The regions of a process that are there at a call; calls are asked for in order."""
+    """The regions of a process at a call. Calls are requested in order."""
 
     def __init__(self, process: Process, seq: int) -> None:
         regions = process.regions
@@ -22,7 +22,7 @@ class LiveRegions:
         self._rows = sorted(zip(self._base[rows].tolist(), rows.tolist(), strict=True))
 
     def advance(self, seq: int) -> list[int]:
-        """Goes on to where a call finds them. Gives the rows of those that were born on the way."""
+        """Goes on to a call and returns the rows of regions that were born since."""
         born = []
         while self._at < len(self._changes) and self._changes["seq"][self._at] < seq:
             row, birth = int(self._changes["row"][self._at]), self._changes["birth"][self._at]
@@ -39,11 +39,11 @@ class LiveRegions:
 
     @property
     def rows(self) -> list[int]:
-        """Those that are there, by address."""
+        """Returns the rows of the regions by address."""
         return [row for _, row in self._rows]
 
     def find(self, address: int) -> int | None:
-        """The row of the region that an address lies in."""
+        """Returns the row of the region that contains an address."""
         at = bisect.bisect_right(self._rows, (address, 1 << 62)) - 1
         if at < 0:
             return None

@@ -1,7 +1,6 @@
-"""Recorded work on a device: its memory, where it was if possible, its code, and each step as what
-a stream or a graph does.
+"""Recorded work on a device: its memory, its code, and each step as work for a stream or a graph.
 
-Invariant: what is made of a step names where things are now.
+Invariant: work that is made of a step uses present addresses.
 """
 
 from __future__ import annotations
@@ -28,13 +27,16 @@ SHOWN = 8  # regions in a note
 
 
 class ReplayContext:
-    """Memory of some regions of a process, by row, and the code of its kernels, as it is needed."""
+    """The memory of some regions of a process, by row, and the code of its kernels, loaded when it
+    is needed.
+    """
 
     def __init__(
         self, process: Process, device: Device, rows: list[int], alone: bool | None = None
     ) -> None:
-        """alone: no kernels of our own run on the device; None: only where they pay. Raises Error
-        where there is not enough memory.
+        """alone: whether to run no kernels of the toolkit; None: only if they save time.
+
+        Raises Error if memory is short.
         """
         self.process = process
         self.device = device
@@ -44,7 +46,7 @@ class ReplayContext:
         self._functions: dict[int, Function] = {}
 
     def function(self, number: int) -> Function:
-        """A kernel by its tt_function.id. Raises Error where its code can't be had."""
+        """Returns a kernel by its tt_function.id. Raises Error if its code is not available."""
         if number not in self._functions:
             name = self.process.kernel(number) or "?"
             module = self._load(modules.of_kernel(self.process, number), f"kernel {name}")
@@ -55,8 +57,8 @@ class ReplayContext:
         return self._functions[number]
 
     def module(self, number: int, what: str) -> Module:
-        """A module of the run, loaded. what: it is needed for. Raises Error where its code can't
-        be had.
+        """Loads a module of the run. what: the purpose, for errors. Raises Error if its code is not
+        available.
         """
         return self._load(modules.by_number(self.process, number), what)
 
@@ -71,8 +73,10 @@ class ReplayContext:
         return self.modules[number]
 
     def replace(self, number: int, kernel: Function, module: Module) -> None:
-        """Has another kernel do what one did, by its tt_function.id, and the variables of its
-        module in the place of those of the same name; recorded ones that it lacks are not here.
+        """Replaces a kernel, by its tt_function.id, and variables of its module by those with the
+        same names.
+
+        Recorded variables that the new module lacks are not mapped.
         """
         of = int(modules.of_kernel(self.process, number)["id"])
         self.modules[of] = module
@@ -81,8 +85,8 @@ class ReplayContext:
 
 
 class WorkBuilder:
-    """Makes work of the steps of a span, which are given to it in their order. keeps: what has to
-    be kept as long as any of it may run.
+    """Makes work of the steps of a span, in their order. keeps: objects that must live while it may
+    run.
     """
 
     def __init__(self, replay_context: ReplayContext, span: Span) -> None:
@@ -104,7 +108,7 @@ class WorkBuilder:
         return [self.replay_context.addresses, self._staging, *self.replay_context.modules.values()]
 
     def work(self, step: Step) -> Work | None:
-        """What a step does, if anything."""
+        """Returns the work of a step, None if there is none."""
         self._alive.advance(step.seq)
         what = step.what
         if isinstance(what, Launch):
@@ -123,7 +127,7 @@ class WorkBuilder:
         return None
 
     def _staged(self, upload: Upload) -> int:
-        """Where in the host's memory what was copied from there is now."""
+        """Returns the host address of the bytes that were copied from the host."""
         end = upload.offset + upload.reach
         data = contents.read(self._process, upload.epoch, upload.region, upload.offset, end)
         at, self._used = self._used, self._used + _padded(upload.reach)
@@ -147,7 +151,7 @@ class WorkBuilder:
         )
 
     def _translated(self, function: Function, params: bytes) -> bytes:
-        """Parameters in which pointers lead to where things are now."""
+        """Returns parameters with pointers translated to present addresses."""
         out = bytearray(params)
         layout = function.layout_within(len(params))
         for begin, size in [(0, len(params))] if layout is None else layout:
@@ -177,7 +181,7 @@ class WorkBuilder:
         return self._address(word)
 
     def _address(self, address: int) -> int:
-        """Where something is now."""
+        """Returns the present address of something."""
         row = self._alive.find(address)
         if row is not None and self._process.regions.birth["kind"][row] == REGION["global"]:
             self.replay_context.module(
@@ -187,7 +191,7 @@ class WorkBuilder:
 
 
 def moved_notes(addresses: AddressMap, moved: list[int]) -> list[str]:
-    """What to know of regions, by id, that are at other addresses than they were."""
+    """Returns remarks on regions, by id, at other addresses than recorded."""
     if not moved:
         return []
     why = f" ({addresses.refused})" if addresses.refused else ""

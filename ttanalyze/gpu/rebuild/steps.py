@@ -1,4 +1,4 @@
-"""What a process submitted, as steps that can be done again."""
+"""The steps of recorded work that can be repeated: launches, copies, sets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from ttanalyze.output import text
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch. function: tt_function.id. params: as the kernel saw them. attributes: further ones
-    that the program gave it, by CUlaunchAttributeID; settings: what was in force, as tt_setting has
-    it: kind, number and value. Both are known of launches that were recorded to be run again.
+    """A launch.
+
+    function: tt_function.id. params: the bytes of the parameters. attributes: further ones by
+    CUlaunchAttributeID. settings: as tt_setting: kind, number and value. The last two are known for
+    replayable launches.
     """
 
     function: int
@@ -32,8 +34,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the rows of a copy lie: dst_pitch bytes behind each other, those of the next slice
-    dst_height rows behind; of the source likewise.
+    """The layout of the rows of a copy: dst_pitch bytes from row to row, dst_height rows from slice
+    to slice; the source likewise.
     """
 
     rows: int
@@ -44,14 +46,16 @@ class Rows:
     src_height: int
 
     def reach(self, size: int) -> int:
-        """Bytes from the first to the last that is written, of rows of `size` bytes."""
+        """Returns the number of bytes from the first to the last written one, for rows of `size`
+        bytes.
+        """
         return size + (self.rows - 1 + (self.slices - 1) * self.dst_height) * self.dst_pitch
 
 
 @dataclass(frozen=True)
 class Move:
-    """A copy within the device's memory, of `size` bytes or of rows of so many each. Addresses are
-    those of the recorded process.
+    """A copy within device memory, of `size` bytes or of rows of `size` bytes. Addresses are
+    recorded ones.
     """
 
     dst: int
@@ -62,8 +66,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Upload:
-    """A copy from the host. What it copied is what the region holds in an epoch; sure: nothing that
-    is known of may have written there before that, else why not.
+    """A copy from the host. Its bytes are those of the region in an epoch.
+
+    doubt: why something may have written there before that epoch, else "".
     """
 
     dst: int
@@ -76,15 +81,13 @@ class Upload:
 
     @property
     def reach(self) -> int:
-        """Bytes from the first to the last that it wrote."""
+        """The number of bytes from the first to the last written one."""
         return self.size if self.rows is None else self.rows.reach(self.size)
 
 
 @dataclass(frozen=True)
 class Fill:
-    """Memory that was set, in `rows` of `size` bytes each, which begin `pitch` bytes behind each
-    other.
-    """
+    """A set of `rows` of `size` bytes each, `pitch` bytes apart."""
 
     dst: int
     size: int
@@ -96,7 +99,9 @@ class Fill:
 
 @dataclass(frozen=True)
 class Step:
-    """seq: of the call. what: None where it is there for the order. after: numbers of steps."""
+    """A step. seq: of the call. what: None for a step that only orders others. after: the numbers
+    of earlier steps that it depends on.
+    """
 
     seq: int
     what: Launch | Move | Upload | Fill | None
@@ -105,9 +110,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """What was recorded between two epochs, or from one up to a call, where last is None. regions:
-    rows of process.regions that lived in it. left_out: what else was submitted, and does nothing to
-    memory.
+    """The recorded work between two epochs, or up to a call if last is None.
+
+    regions: rows of process.regions that lived in it. left_out: other submitted work, without
+    effect on memory.
     """
 
     process: Process
@@ -118,12 +124,12 @@ class Span:
     left_out: list[str]
 
     def born_within(self, row: int) -> bool:
-        """Whether a region was allocated in it."""
+        """Returns whether a region was allocated in the span."""
         return int(self.process.regions.birth["seq"][row]) > cut(self.process, self.first)
 
 
 def cut(process: Process, epoch: int) -> int:
-    """The last call before an epoch."""
+    """Returns the last call before an epoch."""
     return int(process.coverage.whole[epoch])
 
 
@@ -136,21 +142,21 @@ NAMES = {
 
 
 def summary(steps: Iterable[Step]) -> str:
-    """How many steps of each kind there are, in words."""
+    """Returns the number of steps of each kind in words."""
     kinds = [type(step.what) for step in steps]
     there = ((kinds.count(kind), names) for kind, names in NAMES.items())
     return ", ".join(text.count(n, *names) for n, names in there if n) or "nothing"
 
 
 class Used:
-    """Addresses that were somebody's: ranges in order, none of which overlap."""
+    """Used addresses: ordered ranges without overlap."""
 
     def __init__(self) -> None:
         self._begins: list[int] = []
         self._ends: list[int] = []
 
     def add(self, begin: int, size: int) -> bool:
-        """Adds a range, and says whether any of it was there."""
+        """Adds a range and returns whether any part of it was used before."""
         end = begin + size
         first = bisect.bisect_right(self._ends, begin)
         last = bisect.bisect_left(self._begins, end)
@@ -162,7 +168,9 @@ class Used:
 
 
 def rows_of(record: Any) -> Rows | None:
-    """Of a copy (an event, or a node) of more than one row, where that is known."""
+    """Returns the rows of a copy (an event or a node), None if it has one row or they are
+    unknown.
+    """
     width, rows, slices = three(record["grid"])
     if not width or rows * slices < 2:
         return None
