@@ -1,4 +1,4 @@
-"""Looks into a run in a terminal: epochs, regions and memory, step by step."""
+"""The terminal browser: shows epochs, regions and memory of a run."""
 
 from __future__ import annotations
 

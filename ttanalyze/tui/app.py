@@ -1,4 +1,4 @@
-"""What every key does."""
+"""The application of the terminal browser: the action of every key."""
 
 from __future__ import annotations
 

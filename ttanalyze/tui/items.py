@@ -1,4 +1,4 @@
-"""How bytes are put on the screen: as hexadecimal digits or as numbers of a type."""
+"""Formats bytes for the screen: as hexadecimal digits or as numbers of a type."""
 
 from __future__ import annotations
 

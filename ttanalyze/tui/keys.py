@@ -1,4 +1,4 @@
-"""All keys of the screen, and what the help says of them."""
+"""The keys of the terminal browser and their help texts."""
 
 from __future__ import annotations
 

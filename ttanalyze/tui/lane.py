@@ -1,4 +1,4 @@
-"""Work in a thread, so that the screen never waits for a disk."""
+"""Runs work in a thread, so that the screen never waits for a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line in which things are typed: where to go, what to search for."""
+"""The input line: where to go, what to search for."""
 
 from __future__ import annotations
 

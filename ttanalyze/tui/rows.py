@@ -1,4 +1,4 @@
-"""A list of any length, of which only the rows on the screen are made."""
+"""A list of any length that makes only the rows on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes up over the screen: the keys, and the calls between two epochs."""
+"""Screens over the main screen: the help, and the calls between two epochs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Looks for things in space and time: changes, NaNs, bytes, values, names.
+"""Searches epochs and regions: for changes, NaNs, bytes, values, names.
 
-Every search may take long. It tells how far it is and ends when it is told to stop.
+A search may take long. It reports its progress and stops on request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The screen: what is selected, and what is shown of it."""
+"""The main screen: the selection, and its display."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How it looks.
+"""The style sheet.
 
-Blue, orange and yellow, which all eyes tell apart; what matters is bold, underlined or inverted as
-well, so that it shows without colours too.
+Blue, orange and yellow are distinct for all eyes. Important text is also bold, underlined or
+inverted, so it shows without colours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the screens show of one process: rows of epochs, regions and calls, windows of memory.
+"""The data of the screens for one process: rows of epochs, regions and calls, windows of memory.
 
-Nothing here knows of a terminal. Every method reads what it is asked for and no more, may take a
-while, and raises Error for what can't be shown.
+It does not use a terminal. Every method reads only what it needs, may take a while, and raises
+Error for what cannot be shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Memory of one region in one epoch, as bytes or numbers; what changed stands out.
+"""Shows the memory of one region in one epoch, as bytes or numbers, with changes marked.
 
-Only what is on the screen, and as much around it, is read.
+It reads only what is on the screen and its surroundings.
 """
 
 from __future__ import annotations

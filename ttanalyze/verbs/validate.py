@@ -1,4 +1,4 @@
-"""Files against schemas: what `ttanalyze validate` says of them."""
+"""The results of `ttanalyze validate` as text and JSON."""
 
 from __future__ import annotations
 

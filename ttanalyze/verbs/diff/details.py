@@ -1,4 +1,4 @@
-"""What there is to know about a divergence: blocks, bytes, values, and which calls could be it."""
+"""Details of a divergence: blocks, bytes, values, tensors and suspected calls."""
 
 from __future__ import annotations
 

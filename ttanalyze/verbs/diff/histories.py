@@ -1,4 +1,4 @@
-"""What regions held over time, in epochs that both sides of a comparison have."""
+"""The contents of regions over time, in epochs that both sides of a comparison have."""
 
 from __future__ import annotations
 

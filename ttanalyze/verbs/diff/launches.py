@@ -1,4 +1,4 @@
-"""Where the launches of two processes are not the same: stretches of them, with their kernels."""
+"""Stretches of launches that differ between two processes, with their kernels."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What corresponds in two processes: calls, and through them epochs and regions.
+"""Matches calls of two processes, and through them epochs and regions.
 
-Calls of one thread are aligned in the order in which the program made them; where several threads
-submit work, their order among each other is chance, and the calls of each stream, or of each
-thread, are aligned by themselves. Two epochs are at the same point if as many of the calls that
-correspond come before each, in every one of them: so runs that were recorded at other points share
-some, and calls that only one run makes shift nothing. A context of one run is compared with the
-same one of the other.
+The calls of one thread are aligned in program order. If several threads submit work, their relative
+order is random, so the calls of each stream or of each thread are aligned by themselves.
+
+Two epochs correspond if the same number of matched calls comes before each, in every alignment. So
+runs that were recorded at other points share some epochs, and calls that only one run makes shift
+nothing. A context corresponds to the same context of the other run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How diff's report looks on a screen."""
+"""The report of `diff` as text."""
 
 from __future__ import annotations
 

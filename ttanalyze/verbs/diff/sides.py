@@ -1,6 +1,6 @@
-"""The two sides of a comparison, in one form: a recorded process, or one of a manifest.
+"""The two sides of a comparison: a recorded process, or a process of a manifest.
 
-A manifest knows neither calls nor contexts nor contents: what it lacks is empty or zero here.
+A manifest has no calls, contexts or contents; these are empty or zero.
 """
 
 from __future__ import annotations

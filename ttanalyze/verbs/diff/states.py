@@ -1,8 +1,8 @@
 """Compares the digests of regions in the common epochs of two runs, as a stream.
 
-A region's state in an epoch is that of its last digest up to it. What is kept is the state of each
-region; digests are gone through a batch at a time, each looked at once. A region that an epoch of
-either side left out is compared in the next common epoch that both read.
+The state of a region in an epoch is its last digest up to this epoch. Only the state of each region
+stays in memory; digests are read in batches. A region that an epoch of one side left out is
+compared in the next common epoch that both read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which calls may have made a region differ: those that may have written to it, of both sides.
+"""Suspected calls of a divergence: the possible writers of both sides.
 
-Those come first that only one side has or whose parameters differ, then those that are surest to
-have written, in the order of the program.
+Calls that only one side has, or with different parameters, come first. Then come those that are
+surest to have written, in program order.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which regions of two processes are put to the same use: the same parameter of calls that
-correspond points to them, at the same place in them.
+"""Matches regions of two processes by their use: the same parameter of matched calls points to the
+same offset in them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Asks the driver that a program would find what there is, in a process of its own.
+"""Asks the driver for its devices, in a process of its own.
 
-Run as a file, which needs the standard library alone; prints one JSON object. A driver that hangs
-or crashes takes only this process with it.
+It runs as a file with the standard library only, and prints one JSON object. If the driver hangs or
+crashes, only this process is affected.
 """
 
 from __future__ import annotations

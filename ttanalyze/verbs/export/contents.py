@@ -1,7 +1,8 @@
-"""Contents of memory in files that a few lines of C can read, small where memory repeats itself.
+"""Writes memory contents in a file format that a few lines of C can read.
 
-A file is pieces: four 64-bit integers, namely the region's place in the list of regions, an offset
-in it, how many bytes the piece covers, and how many follow; these repeat themselves over the piece.
+A file is a sequence of pieces: four 64-bit integers, then data. The integers are the index of the
+region, an offset in it, the number of bytes that the piece covers, and the number of data bytes,
+which repeat over the piece.
 """
 
 from __future__ import annotations

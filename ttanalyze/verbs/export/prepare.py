@@ -1,4 +1,4 @@
-"""Memory as a launch found it, where copies and sets came between the last epoch and the launch."""
+"""The memory that a launch found, if copies and sets came between the last epoch and the launch."""
 
 from __future__ import annotations
 

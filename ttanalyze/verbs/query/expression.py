@@ -1,8 +1,8 @@
-"""Conditions on the columns of a table, written as pandas queries are.
+"""Conditions on the columns of a table, in the syntax of pandas queries.
 
-An expression is looked at node by node and never run as Python: what is not listed here is an
-error, so nothing that a condition says can reach further than its columns. Conditions on texts are
-decided once for each different text. What is missing is like NaN: it is different from anything.
+An expression is evaluated node by node and never run as Python. Nodes that are not listed here are
+errors, so a condition can use nothing but its columns. Conditions on texts are evaluated once per
+unique text. A missing value is unequal to everything, like NaN.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Looks at a program before it runs: whether it can, and whether LD_PRELOAD reaches it.
+"""Checks a program before it runs: whether it can run, and whether LD_PRELOAD reaches it.
 
-Only what would surprise is looked for. A file of a form that is not known here is left to the
-system to run or to refuse.
+It looks only for common surprises. A file of an unknown form is left to the system.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ends a program whose time is over, and the processes that it started.
+"""Ends a program at its time limit, with the processes that it started.
 
-The recorder ends a process that it records by itself, and says what was in flight. The rest is
-ended from here: at once where nothing is recorded, else once those processes have ended.
+The recorder ends a recorded process itself and reports its in-flight work. Other processes are
+ended from here, after the recorded ones.
 """
 
 from __future__ import annotations

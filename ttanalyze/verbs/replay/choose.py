@@ -1,4 +1,4 @@
-"""Which launch is meant."""
+"""Selects the launch to repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between memory as it is and as it should be: bytes, items, tensors by name."""
+"""Compares present memory with expected memory: bytes, items, tensors."""
 
 from __future__ import annotations
 

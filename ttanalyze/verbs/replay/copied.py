@@ -1,4 +1,4 @@
-"""Copies of regions on the device, beside them."""
+"""Copies of regions in device memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What makes a kernel that depends on the order of its blocks show it: caches in another state,
-processors that are busy for a while, a launch that comes a little later.
+"""Perturbs a launch so that a dependence on the order of blocks shows: other cache contents, busy
+processors, a delayed launch.
 
 Invariant: nothing here reads or writes memory of the launch.
 """

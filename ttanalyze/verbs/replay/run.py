@@ -1,4 +1,4 @@
-"""Replays launches and says of each what came of it: the same, different, or why it can't be."""
+"""Repeats launches and returns the outcome of each: same, different, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How replays look on a screen."""
+"""The results of replays as text."""
 
 from __future__ import annotations
 

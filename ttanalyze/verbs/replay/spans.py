@@ -1,9 +1,8 @@
-"""The device work of a process between epochs, without the process: from each epoch to the next,
-and memory compared at each on the way.
+"""Repeats the device work of a process from epoch to epoch, and compares memory at each.
 
-Each stretch is a graph whose nodes come after each other as streams, events and waits of the host
-ordered them. Where memory is not as recorded at an epoch, it is put so before work goes on: what
-is said of a stretch is of that alone.
+The work between two epochs is a graph, ordered by streams, events and waits of the host. If memory
+differs at an epoch, it is corrected before the work goes on, so each result concerns one stretch
+only.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Uninitialised bytes of new allocations: what they held is not known, so another value in them is
-no difference.
+"""Finds uninitialised bytes of new allocations. Their old contents are unknown, so other values
+there are no difference.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What changed where and when: cells of (region, epochs) and (block, epochs) with counts.
+"""Counts changes by region and epochs, and by block and epochs, for heat maps.
 
-One pass over the block records of a process, in pieces. The cells of both tables are bounded:
-where there would be too many, neighbouring epochs are put together, in powers of two. A block
-counts as changed in an epoch where its digest is not the one that it had before: neither the
-copies in full snapshots nor the first look at a block count.
+It makes one pass over the block records of a process. The number of cells is bounded: neighbouring
+epochs are merged, in powers of two. A block counts as changed in an epoch if its digest differs
+from the one before; full snapshots and first appearances do not count.
 """
 
 from __future__ import annotations

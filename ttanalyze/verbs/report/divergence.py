@@ -1,4 +1,4 @@
-"""What the page shows of the comparison with another run."""
+"""The comparison with another run on a report page."""
 
 from __future__ import annotations
 

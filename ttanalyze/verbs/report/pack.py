@@ -1,9 +1,9 @@
-"""Puts a document with numpy arrays in it into a page: compressed, as base64.
+"""Encodes a document with numpy arrays for an HTML page: compressed, as base64.
 
-Nothing of base64 means anything to HTML, so what a run holds can't act on the page. page/data.js
-is the other side. The layout, once decompressed: the length of the JSON as 32-bit little-endian,
-the JSON, the arrays. In the JSON an array is {"$": [offset, count, type, ascending]}, the offset
-counted from the end of the JSON.
+base64 has no meaning in HTML, so the contents of a run cannot act on the page. page/data.js decodes
+it. The decompressed layout is the length of the JSON (32-bit little-endian), the JSON, and the
+arrays. An array in the JSON is {"$": [offset, count, type, ascending]}; offsets count from the end
+of the JSON.
 """
 
 from __future__ import annotations

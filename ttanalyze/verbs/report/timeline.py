@@ -1,7 +1,7 @@
-"""What ran when: a lane per stream with its launches, copies and sets, a lane of the host's waits.
+"""The timeline of a report: a lane per stream with launches, copies and sets, and one for waits of
+the host.
 
-Each call is a mark. Where there are too many, marks of the same lane, name and time bin are put
-together, in bins as long as need be.
+Each call is a mark. If there are too many, marks of the same lane, name and time bin are merged.
 """
 
 from __future__ import annotations

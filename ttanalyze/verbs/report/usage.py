@@ -1,4 +1,4 @@
-"""How much memory was allocated when, by kind, with the high-water mark kept exactly."""
+"""The allocated memory over time by kind. The maximum is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instruction tables as text beside the source, JSON, CSV or lines of JSON, and as a DataFrame."""
+"""Instruction tables as text beside the source, JSON, CSV, lines of JSON or a DataFrame."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the program said through NVTX, in a trace: ranges of a thread in a lane of their own below
-it, one within the other, with the marks; ranges that may end in another thread in lanes of the
-process, as many as it takes for those that overlap. A domain has lanes of its own.
+"""NVTX annotations in a trace.
+
+The ranges and marks of a thread have a lane below it. Ranges that may end in another thread have
+lanes of the process, as many as needed for overlaps. Each domain has its own lanes.
 """
 
 from __future__ import annotations

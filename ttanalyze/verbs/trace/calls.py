@@ -1,10 +1,9 @@
-"""Driver calls in a trace: each in the lane of its thread, what it submitted in its stream's.
+"""Driver calls in a trace: each in the lane of its thread, its work in the lane of its stream.
 
-When a call was made is recorded, not how long it took. So a call is drawn until its thread's next
-one, at most LENGTH; a wait for as long as it is known to have lasted: until the epoch that was cut
-at its end, or as the run's timeline says. When the GPU did what a call asked for is known where the
-run has a timeline: see work.py. Otherwise a call stands in its stream's lane as long as in its
-thread's: what counts there is the order, and the arrow.
+The run has the time of a call, not its duration. So a call lasts until the next one of its thread,
+at most LENGTH. A wait lasts as long as is known: until the epoch at its end, or as the timeline
+says. If the run has a timeline, the times of the work are known (work.py). Otherwise the work is
+drawn as long as its call; only the order and the arrow have a meaning.
 """
 
 from __future__ import annotations

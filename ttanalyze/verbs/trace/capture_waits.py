@@ -1,4 +1,4 @@
-"""Waits for captures in a trace: in the lane of the stream that waited, with what it waited for."""
+"""Waits for captures in a trace, in the lane of the waiting stream."""
 
 from __future__ import annotations
 

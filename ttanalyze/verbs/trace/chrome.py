@@ -1,6 +1,7 @@
-"""The Trace Event Format: JSON that chrome://tracing, Perfetto and speedscope read.
+"""Writes the Trace Event Format: JSON for chrome://tracing, Perfetto and speedscope.
 
-Columns are: begin and length of either span, in microseconds; the arrow's number; then NUMBERS.
+The columns are begin and length of either span in microseconds, the number of the arrow, then
+NUMBERS.
 """
 
 from __future__ import annotations

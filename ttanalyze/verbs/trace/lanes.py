@@ -1,4 +1,6 @@
-"""The lanes of a process: made when something is first in them, in an order that one expects."""
+"""The lanes of a process in a trace. A lane is made at its first use, at its place in a fixed
+order.
+"""
 
 from __future__ import annotations
 

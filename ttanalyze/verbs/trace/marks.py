@@ -1,4 +1,4 @@
-"""Marks where a run differs from another one, from the reports of `verify` and `diff`."""
+"""Marks differences from the reports of `verify` and `diff` in a trace."""
 
 from __future__ import annotations
 

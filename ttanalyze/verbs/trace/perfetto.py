@@ -1,11 +1,11 @@
-"""Perfetto's own format: the message Trace of protos/perfetto/trace/perfetto_trace.proto.
+"""Writes Perfetto's format: the message Trace of protos/perfetto/trace/perfetto_trace.proto.
 
-Only what a trace of ours has: TracePacket with TrackDescriptor, TrackEvent and InternedData; texts
-that come again are interned, and one sequence of packets has them all. Numbers in templates are
-varints of full length, which decoders take like others: so every packet's size is known.
+Traces have TracePacket with TrackDescriptor, TrackEvent and InternedData. Repeated texts are
+interned, in one sequence of packets. Numbers in templates are varints of full length, which
+decoders accept, so the size of every packet is known.
 
-A template's characters are bytes (latin-1). Columns are: begin and end of either span; the arrow's
-number; then NUMBERS.
+The characters of a template are bytes (latin-1). The columns are begin and end of either span, the
+number of the arrow, then NUMBERS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a trace is made of, whatever its format: lanes, and rows of things that are in them.
+"""The parts of a trace in any format: lanes, and rows of items in them.
 
-Rows come by the hundred thousand, most of them alike but for times and numbers. So a writer makes
-a template of what rows have in common, once, and fills the columns of many rows into theirs.
+There are many rows, most of which differ only in times and numbers. So a writer makes a template of
+what rows share, once, and fills in the columns of many rows.
 """
 
 from __future__ import annotations

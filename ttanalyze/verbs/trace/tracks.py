@@ -1,4 +1,4 @@
-"""Epochs, how they were drained, and how much memory there was, in a trace."""
+"""Epochs, drains and allocated memory in a trace."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the GPU did in a trace, where that was recorded: in the lane of its stream, when it did it.
+"""GPU work in a trace, at its recorded times, in the lanes of its streams.
 
-What one stream does may overlap, as kernels of a graph do, and kernels that are launched before
-those before them are through. A lane can't show that, unless one thing lies within another: so a
-stream has as many lanes, layers, as it takes. What a graph did lies within the graph.
+Work of one stream may overlap, such as kernels of a graph or of early launches. A lane shows only
+nested items, so a stream has as many lanes (layers) as needed. The work of a graph is nested in the
+graph.
 
-Work is never drawn before the call that asked for it; the clocks may be that far apart.
+Work is never drawn before its call, although the clocks may differ that much.
 """
 
 from __future__ import annotations

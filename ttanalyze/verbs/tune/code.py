@@ -1,4 +1,4 @@
-"""Code in the place of a kernel's: PTX, cubins, and CUDA C++ that NVRTC compiles."""
+"""Code to try in place of a kernel's: PTX, cubins, and CUDA C++ that NVRTC compiles."""
 
 from __future__ import annotations
 

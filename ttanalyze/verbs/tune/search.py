@@ -1,4 +1,4 @@
-"""In which order configurations are tried: each search gives one, and is told what came of it."""
+"""Search strategies: the order in which configurations are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried, for people: a table with bars, and a page with a chart."""
+"""The results of `tune`: a table with bars for a screen, and an HTML chart."""
 
 from __future__ import annotations
 

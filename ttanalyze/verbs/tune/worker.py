@@ -1,6 +1,6 @@
-"""A process that tries configurations, one after the other, until one takes it down.
+"""A process that tries configurations one after the other. A crash ends only this process.
 
-It is told what as a line of JSON on standard input, and answers likewise on standard output, where
+It reads requests as lines of JSON from standard input, and writes answers to standard output, where
 nothing else is written.
 """
 

@@ -1,4 +1,4 @@
-"""The process that tries configurations, begun again when it has ended."""
+"""Starts the process that tries configurations, again after each crash."""
 
 from __future__ import annotations
 
