@@ -11,7 +11,7 @@ enum { N = 1024, BYTES = N * 4 };
 
 /* Its result depends on the order of its threads: each stores its number in the same place. */
 static const char LAST[] = PTX_HEADER
-	PTX_BEGIN("last", ".param .u64 p, .param .u32 n",
+	PTX_BEGIN("last", ".param .u64 p, .param .u32 n, .param .u32 unused",
 		  "n") "ld.param.u64 %rd1, [p];\ncvta.to.global.u64 %rd1, %rd1;\nst.global.u32 [%rd1], %r1;\n" PTX_END;
 
 static unsigned next_turn(const char *path)
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		return 2;
 	const char *mode = argv[1];
-	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, many = 16 * N, rounds = 3;
+	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, many = 16 * N, one = 1, rounds = 3;
 	static uint32_t input[N];
 	char seed_text[16];
 	CUstream streams[2];
@@ -71,8 +71,8 @@ int main(int argc, char **argv)
 		OK(launch(add, n, NULL, PARAMS(&y, &n, &seed)));
 		if (here && turn % 2 && !strcmp(mode, "launches"))
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
-		if (here && !strcmp(mode, "kernel"))
-			OK(launch(last, many, NULL, PARAMS(&y, &many)));
+		if (!strcmp(mode, "kernel"))
+			OK(launch(last, here ? many : 1, NULL, PARAMS(&y, here ? &many : &one, &turn)));
 		if (here && !strcmp(mode, "order")) {
 			OK(cuCtxSynchronize());
 			for (int i = 0; i < 2; i++)
