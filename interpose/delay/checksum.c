@@ -6,25 +6,14 @@
  */
 #include "delay/checksum.h"
 
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/xxh3_stream.h"
 #include "util/vector.h"
 
-#define CUDA 190
 #define CONSTANT ".nv.constant"
 #define BANK (sizeof(CONSTANT) + 1) /* with the number of the bank */
-
-struct cubin {
-	const uint8_t *bytes;
-	size_t size;
-	const Elf64_Shdr *sections;
-	uint32_t count;
-	const char *names;
-	size_t names_size;
-};
 
 struct part {
 	char bank[BANK + 1];
@@ -33,32 +22,7 @@ struct part {
 
 static const uint8_t *contents(const struct cubin *c, const Elf64_Shdr *s)
 {
-	return s->sh_offset <= c->size && s->sh_size <= c->size - s->sh_offset ? c->bytes + s->sh_offset : NULL;
-}
-
-static bool open_cubin(struct cubin *c, const void *bytes, size_t size)
-{
-	const Elf64_Ehdr *h = bytes;
-
-	*c = (struct cubin){.bytes = bytes, .size = size};
-	if (size < sizeof(*h) || memcmp(h->e_ident, ELFMAG "\2\1", 6) || h->e_machine != CUDA ||
-	    h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff > size || (uintptr_t)(c->bytes + h->e_shoff) % 8)
-		return false;
-	uint64_t most = (size - h->e_shoff) / sizeof(Elf64_Shdr), count = h->e_shnum;
-	c->sections = (const Elf64_Shdr *)(c->bytes + h->e_shoff);
-	if (h->e_shoff && !count && most)
-		count = c->sections->sh_size;
-	if (!count || count > most || count > UINT32_MAX || h->e_shstrndx >= count)
-		return false;
-	c->count = (uint32_t)count;
-	c->names = (const char *)contents(c, &c->sections[h->e_shstrndx]);
-	c->names_size = c->names ? c->sections[h->e_shstrndx].sh_size : 0;
-	return c->names_size && !c->names[c->names_size - 1];
-}
-
-static const char *name_of(const struct cubin *c, const Elf64_Shdr *s)
-{
-	return s->sh_name < c->names_size ? c->names + s->sh_name : "";
+	return s->sh_type == SHT_NOBITS ? NULL : c->bytes + s->sh_offset;
 }
 
 static bool is_code(const Elf64_Shdr *s)
@@ -84,9 +48,9 @@ static bool own_digest(const struct cubin *c, uint32_t text, uint64_t *digest)
 
 	if (good)
 		parts[count++] = (struct part){.section = text};
-	for (uint32_t i = 0; good && i < c->count; i++) {
+	for (uint32_t i = 0; good && i < c->section_count; i++) {
 		const Elf64_Shdr *s = &c->sections[i];
-		const char *name = name_of(c, s);
+		const char *name = cubin_section_name(c, i);
 		if (s->sh_type != SHT_PROGBITS || s->sh_info != text || strncmp(name, CONSTANT, sizeof(CONSTANT) - 1))
 			continue;
 		if ((good = make_room(&parts, &room, count, 1, sizeof(*parts)))) {
@@ -118,13 +82,13 @@ static bool own_digest(const struct cubin *c, uint32_t text, uint64_t *digest)
 /* Adds the sections with instructions that the relocations of one lead to. */
 static bool follow(const struct cubin *c, uint32_t text, uint8_t *reached, uint32_t *list, uint32_t *count)
 {
-	for (uint32_t i = 0; i < c->count; i++) {
+	for (uint32_t i = 0; i < c->section_count; i++) {
 		const Elf64_Shdr *s = &c->sections[i];
 		if ((s->sh_type != SHT_REL && s->sh_type != SHT_RELA) || s->sh_info != text)
 			continue;
 		size_t each = s->sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
 		const uint8_t *entries = contents(c, s);
-		const uint8_t *symbols = s->sh_link < c->count ? contents(c, &c->sections[s->sh_link]) : NULL;
+		const uint8_t *symbols = s->sh_link < c->section_count ? contents(c, &c->sections[s->sh_link]) : NULL;
 		if (!entries || !symbols)
 			return false;
 		uint64_t most = c->sections[s->sh_link].sh_size / sizeof(Elf64_Sym);
@@ -136,7 +100,7 @@ static bool follow(const struct cubin *c, uint32_t text, uint8_t *reached, uint3
 				return false;
 			memcpy(&symbol, symbols + ELF64_R_SYM(entry.r_info) * sizeof(symbol), sizeof(symbol));
 			uint32_t target = symbol.st_shndx;
-			if (target >= c->count || !is_code(&c->sections[target]) || reached[target])
+			if (target >= c->section_count || !is_code(&c->sections[target]) || reached[target])
 				continue;
 			reached[target] = 1;
 			list[(*count)++] = target;
@@ -150,23 +114,21 @@ static int by_bytes(const void *a, const void *b)
 	return memcmp(a, b, sizeof(uint64_t));
 }
 
-bool kernel_checksum(const void *cubin, size_t size, uint32_t text, uint64_t *checksum)
+bool kernel_checksum(const struct cubin *c, uint32_t text, uint64_t *checksum)
 {
-	struct cubin c;
 	uint32_t count = 1;
-	bool good = open_cubin(&c, cubin, size) && text && text < c.count;
-	uint8_t *reached = good ? calloc(c.count, 1) : NULL;
-	uint32_t *list = good ? malloc(c.count * sizeof(*list)) : NULL;
-	uint64_t *digests = good ? malloc(c.count * sizeof(*digests)) : NULL;
+	uint8_t *reached = calloc(c->section_count, 1);
+	uint32_t *list = malloc(c->section_count * sizeof(*list));
+	uint64_t *digests = malloc(c->section_count * sizeof(*digests));
+	bool good = reached && list && digests;
 
-	good = good && reached && list && digests;
 	if (good) {
 		list[0] = text;
 		reached[text] = 1;
 	}
 	for (uint32_t i = 0; good && i < count; i++) {
 		uint64_t digest;
-		good = own_digest(&c, list[i], &digest) && follow(&c, list[i], reached, list, &count);
+		good = own_digest(c, list[i], &digest) && follow(c, list[i], reached, list, &count);
 		digests[i] = good ? __builtin_bswap64(digest) : 0;
 	}
 	if (good) {

@@ -81,7 +81,7 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 	for (size_t i = 0; patches && kernels && i < c->kernel_count; i++) {
 		const struct cubin_kernel *k = &c->kernels[i];
 		uint64_t sum;
-		if (!kernel_checksum(c->bytes, c->size, k->section, &sum)) {
+		if (!kernel_checksum(c, k->section, &sum)) {
 			session_warn("no delays in %.120s: its code has no checksum", k->name);
 			continue;
 		}

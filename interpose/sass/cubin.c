@@ -70,7 +70,7 @@ static const char *read_sections(struct cubin *c)
 	return NULL;
 }
 
-static const char *section_name(const struct cubin *c, uint32_t section)
+const char *cubin_section_name(const struct cubin *c, uint32_t section)
 {
 	return (const char *)c->bytes + c->sections[c->header.e_shstrndx].sh_offset + c->sections[section].sh_name;
 }
@@ -150,7 +150,7 @@ static bool read_kernel(const struct cubin *c, uint32_t section, struct cubin_ke
 {
 	static const char text[] = ".text.";
 	const Elf64_Shdr *s = &c->sections[section];
-	const char *name = section_name(c, section);
+	const char *name = cubin_section_name(c, section);
 	uint32_t symbol = s->sh_info & 0xffffff;
 
 	if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_EXECINSTR) || !s->sh_size ||

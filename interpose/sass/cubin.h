@@ -50,6 +50,7 @@ struct cubin {
 const char *cubin_open(struct cubin *c, const void *image, size_t size);
 void cubin_close(struct cubin *c);
 
+const char *cubin_section_name(const struct cubin *c, uint32_t section);
 Elf64_Sym cubin_symbol(const struct cubin *c, uint32_t symbol);
 /* Goes through the attributes of a section: place begins at 0. False at the end, and where they can't be read. */
 bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, struct attribute *a);

@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			if (c.kernels[i].info)
 				attributes(&c, c.kernels[i].info);
 		for (uint32_t i = 0; i < c.section_count; i++)
-			kernel_checksum(image, size, i, &checksum);
+			kernel_checksum(&c, i, &checksum);
 		patch(&c);
 		cubin_close(&c);
 	}
