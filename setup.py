@@ -103,6 +103,7 @@ LIBRARIES = {
         (
             ("capture_ptx", "interpose/capture/capture.ptx"),
             ("replay_ptx", "interpose/capture/replay.ptx"),
+            ("fill_ptx", "interpose/capture/fill.ptx"),
         ),
     ),
 }

@@ -1,6 +1,7 @@
 /*
  * Memory at fixed addresses: what is allocated, freed, and free again. See arena.h for the invariant.
  */
+#include "arena/fill.h"
 #include "arena/mapping.h"
 #include "arena/parts.h"
 
@@ -110,7 +111,7 @@ static void take_back(struct block *b, struct context *c, struct stream *s)
 	pthread_mutex_unlock(&arena.lock);
 }
 
-/* A new block in mapped memory; ordered by s where it is not NULL, and then zero yet to be made. */
+/* A new block in mapped memory; ordered by s where it is not NULL; it is not filled yet. */
 static enum arena_result place(struct context *c, struct stream *s, struct pool *pool, uint64_t size, struct block **out)
 {
 	struct mapping *fresh = NULL;
@@ -182,7 +183,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	enum arena_result result = place(c, NULL, NULL, size, &b);
 	if (result != ARENA_SERVED)
 		return result;
-	if (arena_zero(h, b->base, b->room) != CUDA_SUCCESS) {
+	if (arena_fill(h, b->base, b->room) != CUDA_SUCCESS) {
 		take_back(b, c, NULL);
 		return ARENA_NOT;
 	}
@@ -203,7 +204,7 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	enum arena_result result = place(c, s, pool, size, &b);
 	if (result != ARENA_SERVED)
 		return result;
-	if (real.cuMemsetD8Async(b->base, 0, b->room, s->handle) != CUDA_SUCCESS) {
+	if (fill_in_stream(c, s->handle, b->base, b->room) != CUDA_SUCCESS) {
 		take_back(b, c, s);
 		return ARENA_NOT;
 	}
@@ -281,10 +282,12 @@ void arena_free_async_end(struct stream *s, struct block *b)
 
 void arena_context_gone(struct context *c, bool primary)
 {
-	if (!c || !atomic_load(&arena_state.used))
+	bool used = atomic_load(&arena_state.used);
+
+	if (!c)
 		return;
 	pthread_mutex_lock(&arena.lock);
-	for (int i = 0; i < ARENA_DEVICES; i++) {
+	for (int i = 0; used && i < ARENA_DEVICES; i++) {
 		struct free_list *p = &arena.ranges[i].free_list;
 		for (struct block *b = free_list_next(p, 0), *next; b; b = next) {
 			next = free_list_next(p, b->base + b->room);
@@ -297,6 +300,8 @@ void arena_context_gone(struct context *c, bool primary)
 	}
 	arena_holding_gone(c);
 	pthread_mutex_unlock(&arena.lock);
+	if (!used)
+		return;
 	arena_retire(c);
 	if (primary)
 		arena_reserve_anew(c->device);

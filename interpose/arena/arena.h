@@ -3,8 +3,8 @@
  * and without what was there before.
  *
  * Invariant: an address depends on the order and the sizes of the program's calls alone, and
- * memory is zero when the program is given it. What can't be served so is the driver's, as
- * without us; what was served stays ours until it is freed, whether or not recording goes on.
+ * memory is zero, or as --fill says, when the program is given it. What can't be served so is the
+ * driver's; what was served stays ours until it is freed, whether or not recording goes on.
  */
 #ifndef TT_ARENA_ARENA_H
 #define TT_ARENA_ARENA_H
@@ -46,7 +46,7 @@ enum arena_result {
 	ARENA_REFUSED,
 };
 
-/* In the current context, which is c; the memory is zero when it returns. *refused: why. */
+/* In the current context, which is c; the memory is filled when it returns. *refused: why. */
 enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused);
 /* The driver's pitch for rows of that width; 0: it is to be asked. */
 uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element);

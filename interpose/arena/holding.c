@@ -4,9 +4,6 @@
 #include "arena/parts.h"
 
 #include <stdlib.h>
-#include <time.h>
-
-#include "util/clock.h"
 
 static struct holding *find(const struct context *c)
 {
@@ -28,6 +25,8 @@ static struct holding *make(struct context *c)
 	CUstreamCaptureMode mode = capture_mode_relax();
 	uint64_t before = context_free_bytes();
 	bool ok = real.cuStreamCreateWithPriority(&h->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS;
+	if (ok && options.fill.kind == FILL_PATTERN)
+		arena_load_fill(h);
 	context_account(c, before);
 	capture_mode_restore(mode);
 	if (ok)
@@ -57,30 +56,6 @@ struct holding *arena_holding(struct context *c)
 		free(made);
 	}
 	return h;
-}
-
-CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size)
-{
-	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
-	long pause = 0;
-	CUstreamCaptureMode mode = capture_mode_relax();
-	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
-
-	if (r == CUDA_SUCCESS) {
-		r = real.cuMemsetD8Async(p, 0, size, h->stream);
-		while (r == CUDA_SUCCESS && (r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY &&
-		       clock_ns() < deadline) {
-			if (pause)
-				nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-			pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
-			r = CUDA_SUCCESS;
-		}
-		if (r == CUDA_ERROR_NOT_READY)
-			session_warn("the program's work blocks the device: an allocation's address may differ between runs");
-	}
-	h->held_up = r == CUDA_ERROR_NOT_READY;
-	capture_mode_restore(mode);
-	return r;
 }
 
 uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element)

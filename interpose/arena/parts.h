@@ -60,11 +60,12 @@ void arena_reserve_anew(CUdevice device);
 
 /* ---- holding.c ---- */
 
-/* What we need in a context: zeroing must not wait for, or hold up, a stream of the program. */
+/* What we need in a context: filling must not wait for, or hold up, a stream of the program. */
 struct holding {
 	struct context *context;
 	CUstream stream;
-	_Atomic bool held_up; /* zeroing did not come to its end in time */
+	CUfunction fill; /* with --fill pattern:N, where the driver has it; its module goes with the context */
+	_Atomic bool held_up; /* filling did not come to its end in time */
 	uint64_t pitch;  /* the driver's of a row of one byte */
 	CUdeviceptr row; /* that row, until a wait makes its free one without a wait */
 	struct holding *next;
@@ -72,11 +73,19 @@ struct holding {
 
 /* In the current context, which is c. NULL: the driver has no stream for us. */
 struct holding *arena_holding(struct context *c);
-/* CUDA_ERROR_NOT_READY: it did not come to its end within the time the recorder waits for anything. */
-CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size);
 /* After a wait for the context. */
 void arena_drop_row(const struct context *c);
 /* With the context itself. Caller holds the lock. */
 void arena_holding_gone(const struct context *c);
+
+/* ---- fill.c ---- */
+
+/* With a holding, whose context is current. */
+void arena_load_fill(struct holding *h);
+/*
+ * Zeros, or what --fill says. CUDA_ERROR_NOT_READY: it did not come to its end within the time the recorder
+ * waits for anything.
+ */
+CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size);
 
 #endif

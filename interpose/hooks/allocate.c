@@ -27,7 +27,7 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 	if (!settled)
 		do {
 			r = real.cuMemAlloc_v2(p, n);
-		} while (memory_given_back(&op, r));
+		} while (memory_given_back(&op, r) || memory_fill(&op, r, r == CUDA_SUCCESS ? *p : 0, n));
 	memory_born(&op, r, settled ? TT_REGION_ARENA : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, n);
 	return r;
 }
@@ -55,7 +55,8 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t
 	if (!settled)
 		do {
 			r = real.cuMemAllocPitch_v2(p, pitch, w, h, e);
-		} while (memory_given_back(&op, r));
+		} while (memory_given_back(&op, r) ||
+			 memory_fill(&op, r, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * h : 0));
 	memory_born(&op, r, settled ? TT_REGION_ARENA : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0,
 		    r == CUDA_SUCCESS ? *pitch * h : 0);
 	return r;

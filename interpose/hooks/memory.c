@@ -98,13 +98,14 @@ void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)
 	}
 }
 
-/* base and size are looked at only where the call succeeded. */
-#define ALLOCATES(symbol, kind, base, size, params, args) \
+/* base and size are looked at only where the call succeeded. fills: whether --fill has a part in it. */
+#define ALLOCATES(symbol, kind, base, size, params, args, fills) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin(&op)); \
 		CUresult r = real.symbol args; \
-		while (memory_given_back(&op, r)) \
+		while (memory_given_back(&op, r) || ((fills) && memory_fill(&op, r, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, \
+									    r == CUDA_SUCCESS ? (uint64_t)(size) : 0))) \
 			r = real.symbol args; \
 		memory_born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
 		return r; \
@@ -128,16 +129,16 @@ uint64_t memory_range_size(CUdeviceptr p)
 	return real.cuMemGetAddressRange_v2(&base, &size, p) == CUDA_SUCCESS ? base + size - p : 0;
 }
 
-ALLOCATES(cuMemAllocManaged, TT_REGION_MANAGED, *p, n, (CUdeviceptr *p, size_t n, unsigned flags), (p, n, flags))
-ALLOCATES(cuMemAllocHost_v2, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n), (p, n))
-ALLOCATES(cuMemHostAlloc, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n, unsigned flags), (p, n, flags))
-ALLOCATES(cuMemHostRegister, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags))
-ALLOCATES(cuMemHostRegister_v2, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags))
-ALLOCATES(cuArrayCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d), (a, d))
-ALLOCATES(cuArray3DCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d))
-ALLOCATES(cuMipmappedArrayCreate, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n), (a, d, n))
-ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, memory_range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d))
-ALLOCATES(cuExternalMemoryGetMappedBuffer, TT_REGION_IPC, *p, d->size, (CUdeviceptr *p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d))
+ALLOCATES(cuMemAllocManaged, TT_REGION_MANAGED, *p, n, (CUdeviceptr *p, size_t n, unsigned flags), (p, n, flags), memory_managed_fills(&op, flags))
+ALLOCATES(cuMemAllocHost_v2, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n), (p, n), false)
+ALLOCATES(cuMemHostAlloc, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n, unsigned flags), (p, n, flags), false)
+ALLOCATES(cuMemHostRegister, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
+ALLOCATES(cuMemHostRegister_v2, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
+ALLOCATES(cuArrayCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d), (a, d), false)
+ALLOCATES(cuArray3DCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d), false)
+ALLOCATES(cuMipmappedArrayCreate, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n), (a, d, n), false)
+ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, memory_range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d), false)
+ALLOCATES(cuExternalMemoryGetMappedBuffer, TT_REGION_IPC, *p, d->size, (CUdeviceptr *p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d), false)
 FREES(cuMemFreeHost, void *)
 FREES(cuMemHostUnregister, void *)
 FREES(cuArrayDestroy, CUarray)
@@ -212,7 +213,7 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 {
 	HOOK(op, cuMemCreate, op_begin(&op));
 	CUresult r = real.cuMemCreate(h, n, prop, flags);
-	while (memory_given_back(&op, r))
+	while (memory_given_back(&op, r) || memory_fill_created(&op, r, r == CUDA_SUCCESS ? *h : 0, n, prop))
 		r = real.cuMemCreate(h, n, prop, flags);
 	if (r == CUDA_SUCCESS)
 		multicast_is_not(*h);

@@ -3,6 +3,7 @@
  */
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"
+#include "arena/fill.h"
 #include "hooks/memory.h"
 
 /* event: NULL where the wait was for a stream. */
@@ -141,6 +142,8 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 		CUresult r = ours ? CUDA_SUCCESS : real.symbol args; \
 		while (given_back(&op, r)) \
 			r = real.symbol args; \
+		if (fill_asked() && !ours) \
+			memory_fill_async(&op, r, r == CUDA_SUCCESS && p ? *p : 0, n); \
 		memory_born(&op, r, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, n); \
 		return r; \
 	}

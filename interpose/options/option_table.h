@@ -12,6 +12,7 @@
  *	CHOICE    a word of `limit`; the enumerators in options.h have the same order
  *	SIZE      bytes such as 64M or 2GiB, at least `limit`
  *	DISK      auto, off, or as SIZE
+ *	FILL      off, zero, ones or pattern:N, where N is as SEED
  *	SECONDS   such as 0.5; the field has milliseconds
  *	REGEX     a POSIX extended regular expression
  *	TRIGGERS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
@@ -63,6 +64,10 @@ OPTION(MAX_DISK, max_disk, DISK, "8M", "auto", "auto|off|SIZE",
        "whichever is more. A size, such as 20G, limits the run directory. off: when the disk is full.")
 OPTION(DETERMINISTIC, deterministic, SWITCH, "", "0", "",
        "Give allocations the same addresses in each run. The same work then gives the same manifest.")
+OPTION(FILL, fill, FILL, "", "off", "off|zero|ones|pattern:N",
+       "Fill new allocations before the program gets them: with zeros (zero), with 0xFF bytes (ones), or with bytes that depend on "
+       "their address and on seed N (pattern:N). A program that reads uninitialised memory then shows it (default off: memory is "
+       "as the driver gives it, and zero with --deterministic).")
 OPTION(DEPS, deps, CHOICE, "off|device|region", "device", "",
        "What waits for a capture: launches that name memory it reads (region, default with --regions touched), all later "
        "work (device, default), or nothing (off: contents may be torn).")

@@ -27,7 +27,7 @@ enum number {
 	OPTIONS
 };
 
-enum kind { SWITCH, COUNT, SEED, CHOICE, SIZE, DISK, SECONDS, REGEX, TRIGGERS, CONTROL, PATTERNS, PATH };
+enum kind { SWITCH, COUNT, SEED, CHOICE, SIZE, DISK, FILL, SECONDS, REGEX, TRIGGERS, CONTROL, PATTERNS, PATH };
 
 static const struct option {
 	const char *name;
@@ -181,6 +181,20 @@ static bool parse_seconds(const char *text, uint64_t *ms)
 	return good;
 }
 
+static bool parse_fill(const char *text)
+{
+	static const char *const words[] = {[FILL_OFF] = "off", [FILL_ZERO] = "zero", [FILL_ONES] = "ones"};
+	static const char pattern[] = "pattern:";
+
+	for (enum fill i = FILL_OFF; i < FILL_PATTERN; i++)
+		if (!strcmp(text, words[i])) {
+			options.fill.kind = i;
+			return true;
+		}
+	options.fill.kind = FILL_PATTERN;
+	return !strncmp(text, pattern, strlen(pattern)) && parse_number(text + strlen(pattern), UINT64_MAX, &options.fill.seed);
+}
+
 /* Mnemonics, or asterisks, with commas between them. */
 static bool are_patterns(const char *text)
 {
@@ -247,6 +261,9 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		snprintf(why, size, "expected %sa size of at least %s, such as 256M or 2G",
 			 o->kind == DISK ? "auto, off or " : "", o->limit);
 		return parse_size(o->limit, &limit) && parse_size(text, o->field) && *(uint64_t *)o->field >= limit;
+	case FILL:
+		snprintf(why, size, "expected off, zero, ones or pattern:N, such as pattern:1");
+		return parse_fill(text);
 	case SECONDS:
 		snprintf(why, size, "expected seconds, such as 60 or 0.5");
 		return parse_seconds(text, o->field);

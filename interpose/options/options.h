@@ -24,6 +24,9 @@ enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOS
 enum stored_contents { CONTENTS_NONE, CONTENTS_CHANGED, CONTENTS_ALL };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
+/* What new allocations of device memory hold. */
+enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
+
 /* Types of fields, by the kind of option. */
 #define FIELD_SWITCH(field) bool field
 #define FIELD_COUNT(field) uint32_t field
@@ -31,6 +34,11 @@ enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE
 #define FIELD_CHOICE(field) uint32_t field
 #define FIELD_SIZE(field) uint64_t field
 #define FIELD_DISK(field) uint64_t field /* as disk_limit takes it */
+#define FIELD_FILL(field) \
+	struct { \
+		enum fill kind; \
+		uint64_t seed; \
+	} field
 #define FIELD_SECONDS(field) uint64_t field
 #define FIELD_REGEX(field) struct expressions field
 #define FIELD_TRIGGERS(field) struct occasions field

@@ -1,0 +1,131 @@
+/*
+ * Filling new memory. See fill.h for the invariant.
+ */
+#include "arena/fill.h"
+
+#include <time.h>
+
+#include "arena/mapping.h"
+#include "arena/parts.h"
+#include "fill_pattern.h"
+#include "util/clock.h"
+
+#define CTAS 1024 /* each goes on to other memory */
+
+extern const char fill_ptx[];
+
+/* A driver that loads a kernel with its first launch would wait then for all that runs. */
+void arena_load_fill(struct holding *h)
+{
+	CUmodule module = NULL;
+	CUresult r = real.cuModuleLoadData(&module, fill_ptx);
+
+	if (r == CUDA_SUCCESS)
+		r = real.cuModuleGetFunction(&h->fill, module, TT_KERNEL_FILL);
+	if (r == CUDA_SUCCESS && real.cuFuncLoad)
+		r = real.cuFuncLoad(h->fill);
+	if (r == CUDA_SUCCESS)
+		return;
+	h->fill = NULL;
+	session_warn("the driver refused the kernel that fills memory: new memory is zero");
+}
+
+static CUresult launch(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size)
+{
+	struct tt_fill_params params = {.base = p, .size = size, .seed = options.fill.seed};
+	void *args[] = {&params};
+	uint64_t ctas = (size / 8 + 2 + TT_FILL_THREADS - 1) / TT_FILL_THREADS;
+
+	return real.cuLaunchKernel(h->fill, ctas < CTAS ? (unsigned)ctas : CTAS, 1, 1, TT_FILL_THREADS, 1, 1, 0, stream, args,
+				   NULL);
+}
+
+static CUresult submit(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size)
+{
+	if (h && h->fill)
+		return launch(h, stream, p, size);
+	return real.cuMemsetD8Async(p, options.fill.kind == FILL_ONES ? 0xff : 0, size, stream);
+}
+
+CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
+{
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+	long pause = 0;
+	CUstreamCaptureMode mode = capture_mode_relax();
+	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
+
+	if (r == CUDA_ERROR_NOT_READY)
+		r = CUDA_ERROR_INVALID_HANDLE;
+	else if (r == CUDA_SUCCESS)
+		r = submit(h, h->stream, p, size);
+	while (r == CUDA_SUCCESS && (r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY && clock_ns() < deadline) {
+		if (pause)
+			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
+		r = CUDA_SUCCESS;
+	}
+	if (r == CUDA_ERROR_NOT_READY) {
+		h->held_up = true;
+		session_warn("the program's work blocks the device: %s",
+			     options.deterministic ? "an allocation's address may differ between runs"
+						   : "an allocation is not filled");
+	} else if (r == CUDA_SUCCESS) {
+		h->held_up = false;
+	}
+	capture_mode_restore(mode);
+	return r;
+}
+
+/* False: the context, or what is needed in it, is not to be had. */
+static struct holding *enter(struct context *c)
+{
+	if (!context_push(c->handle))
+		return NULL;
+	struct holding *h = arena_holding(c);
+	if (!h)
+		context_pop();
+	return h;
+}
+
+enum fill_result fill_now(struct context *c, CUdeviceptr p, uint64_t size)
+{
+	struct holding *h = enter(c);
+
+	if (!h)
+		return FILL_NONE;
+	CUresult r = arena_fill(h, p, size);
+	context_pop();
+	return r == CUDA_SUCCESS ? FILL_DONE : r == CUDA_ERROR_NOT_READY ? FILL_LATE : FILL_NONE;
+}
+
+CUresult fill_in_stream(struct context *c, CUstream stream, CUdeviceptr p, uint64_t size)
+{
+	if (options.fill.kind != FILL_PATTERN)
+		return submit(NULL, stream, p, size);
+	struct holding *h = enter(c);
+	if (!h)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	CUresult r = submit(h, stream, p, size);
+	context_pop();
+	return r;
+}
+
+/* At an address of its own for the time being. */
+enum fill_result fill_unmapped(struct context *c, CUmemGenericAllocationHandle memory, uint64_t size)
+{
+	enum fill_result result = FILL_NONE;
+	CUdeviceptr at;
+
+	CUstreamCaptureMode mode = capture_mode_relax();
+	if (real.cuMemAddressReserve(&at, size, 0, 0, 0) == CUDA_SUCCESS) {
+		bool mapped = real.cuMemMap(at, size, 0, memory, 0) == CUDA_SUCCESS;
+		if (mapped && mapping_set_access(at, size, c->device, 0) == CUDA_SUCCESS)
+			result = fill_now(c, at, size);
+		if (mapped && result != FILL_LATE)
+			real.cuMemUnmap(at, size);
+		if (result != FILL_LATE)
+			real.cuMemAddressFree(at, size);
+	}
+	capture_mode_restore(mode);
+	return result;
+}

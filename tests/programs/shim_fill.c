@@ -1,0 +1,72 @@
+/* Prints what new memory holds: a line for each allocation, with its address and all of its bytes. */
+#include "program.h"
+
+enum { SIZE = 5003 };
+
+static void show(const char *name, CUdeviceptr p)
+{
+	static unsigned char bytes[SIZE];
+
+	OK(cuCtxSynchronize());
+	OK(cuMemcpyDtoH(bytes, p, SIZE));
+	printf("%s %llu ", name, (unsigned long long)p);
+	for (int i = 0; i < SIZE; i++)
+		printf("%02x", bytes[i]);
+	printf("\n");
+	OK(cuMemsetD8(p, 0x5a, SIZE));
+}
+
+static void map(CUdevice device)
+{
+	CUmemAllocationProp props = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+	};
+	CUmemAccessDesc access = {.location = props.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle memory;
+	CUdeviceptr range;
+	size_t size;
+
+	OK(cuMemGetAllocationGranularity(&size, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	OK(cuMemAddressReserve(&range, 2 * size, 0, 0, 0));
+	OK(cuMemCreate(&memory, size, &props, 0));
+	for (int i = 0; i < 2; i++) {
+		OK(cuMemMap(range + i * size, size, 0, memory, 0));
+		OK(cuMemSetAccess(range + i * size, size, &access, 1));
+		show(i ? "mapped-again" : "mapped", range + i * size);
+	}
+}
+
+int main(void)
+{
+	CUdevice device = start();
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+	};
+	CUmemoryPool pool;
+	CUstream stream;
+	CUdeviceptr p;
+	size_t pitch;
+
+	for (int i = 0; i < 2; i++) {
+		p = allocate(SIZE);
+		show(i ? "again" : "alloc", p);
+		OK(cuMemFree(p));
+	}
+	OK(cuMemAllocPitch(&p, &pitch, SIZE, 3, 4));
+	show("pitched", p);
+	OK(cuMemAllocManaged(&p, SIZE, CU_MEM_ATTACH_GLOBAL));
+	show("managed", p);
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemPoolCreate(&pool, &props));
+	for (int i = 0; i < 4; i++) {
+		CUstream in = i < 2 ? stream : NULL;
+
+		OK(i % 2 ? cuMemAllocFromPoolAsync(&p, SIZE, pool, in) : cuMemAllocAsync(&p, SIZE, in));
+		show(i % 2 ? "pool" : "async", p);
+		OK(cuMemFreeAsync(p, in));
+	}
+	map(device);
+	return 0;
+}
