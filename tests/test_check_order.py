@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import ttanalyze as tt
 from tests import support
 from tests.device_order import LEGACY, PER_THREAD, STREAMS, Program
 from tests.rundir import Writer
+from tests.support import Cli
 from ttanalyze.code.pointers import ANYTHING, READ, WRITE, pointer_uses
 from ttanalyze.code.pointers import ATOMIC as ATOMICALLY
 from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES
@@ -269,3 +271,176 @@ LOADS = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [s+8]; ld.param.u64 %rd3, [z
 def test_accesses_through_kernel_parameters(code: str, uses: dict[int, int]) -> None:
     text = f"{HEAD}{PARAMS}\n{{\n{LOADS}\n{code}\nret;\n}}\n".encode()
     assert pointer_uses(text, ["k", "other"]) == [uses, None]
+
+
+# ---- as a check ----
+
+
+def checked(cli: Cli, built: Path, folder: Path, how: str, *options: str) -> Any:
+    program = support.build_program("shim_orders", built)
+    given = ("--sim", "--only", "order", "--json", "-q", "-o", folder, *options)
+    outcome = cli("check", *given, "--", program, how)
+    return json.loads(outcome.stdout)["outcomes"][0]
+
+
+@pytest.mark.native
+def test_a_finding_is_confirmed_by_a_delay(cli: Cli, built: Path, tmp_path: Path) -> None:
+    outcome = checked(cli, built, tmp_path / "out", "none")
+    assert (outcome["status"], outcome["launches"]) == ("found", 1)
+    (found,) = outcome["findings"]
+    assert (found["kind"], found["certainty"]) == ("read after write", "confirmed")
+    assert found["call"]["kernel"] == "copy" and found["details"]["other"]["kernel"] == "fill"
+    assert found["details"]["streams"] == [16, 17]
+    wanted = f"stream 17 does not wait for stream 16 after call {found['details']['other']['seq']}"
+    assert found["details"]["missing"] == wanted and wanted in found["summary"]
+    assert "reads(" not in found["summary"] and "shim_orders.c" in found["call"]["line"]
+    assert found["command"][:2] == ["ttanalyze", "diff"]
+    delays = json.loads(Path(found["details"]["delays"]).read_text())
+    assert delays["launches"].keys() == {"16:0"}
+
+
+@pytest.mark.native
+def test_without_a_delay_a_finding_is_possible(cli: Cli, built: Path, tmp_path: Path) -> None:
+    outcome = checked(cli, built, tmp_path / "out", "graph", "--quick")
+    (found,) = outcome["findings"]
+    assert (found["kind"], found["certainty"]) == ("read after write", "possible")
+    assert [found["call"]["kernel"], found["details"]["other"]["kernel"]] == ["copy", "fill"]
+    assert "no edges order nodes" in found["details"]["missing"]
+    assert sorted(p.name for p in (tmp_path / "out").glob("*.status")) == ["plain.status"]
+
+
+@pytest.mark.native
+def test_a_program_in_order_is_clean(cli: Cli, built: Path, tmp_path: Path) -> None:
+    assert checked(cli, built, tmp_path / "out", "wait")["status"] == "clean"
+    same = checked(cli, built, tmp_path / "same", "same")
+    assert (same["status"], same["reason"]) == ("clean", "")
+
+
+# ---- calls that are written by hand ----
+
+
+@pytest.fixture
+def w(run_path: Path) -> Writer:
+    """Two streams, two allocations."""
+    writer = Writer(run_path)
+    for stream in (16, 17):
+        writer.event("stream-create", stream=stream, bytes=1)
+    writer.born(0, bytes(256), base=BASE, label="weights")
+    writer.born(1, bytes(256), base=BASE + 256)
+    return writer
+
+
+def launched(w: Writer, stream: int, function: int, *words: int, **members: Any) -> int:
+    raw = struct.pack(f"<{len(words)}Q", *words)
+    given = {"params": w.piece(raw), "params_size": len(raw), "stream": stream, **members}
+    return w.event("launch", "cuLaunchKernel", id=function, **given)
+
+
+def pairs_of(w: Writer, every: bool = False) -> list[Unordered]:
+    w.close()
+    process = tt.open(w.run).processes[0]
+    return find_unordered(process, uses=KERNELS.__getitem__, every=every)
+
+
+def test_pointers_into_one_allocation_are_a_guess(w: Writer) -> None:
+    """It may be the pool of an allocator, with many tensors."""
+    launched(w, 16, 3, 0, BASE)
+    launched(w, 17, 3, 0, BASE + 64)
+    assert not pairs_of(w)
+    (found,) = pairs_of(w, every=True)
+    assert not found.sure
+
+
+def test_a_tensor_says_how_far_a_pointer_reaches(w: Writer) -> None:
+    w.name(0, 0, 128, "x", "f32")
+    w.name(0, 128, 64, "y", "f32")
+    launched(w, 16, 3, 0, BASE)
+    launched(w, 17, 3, 0, BASE + 64)
+    launched(w, 17, 3, 0, BASE + 128)
+    (found,) = pairs_of(w)
+    assert found.sure and (found.low, found.high) == (64, 128)
+
+
+def test_kernels_that_nobody_knows_to_write_are_a_guess(w: Writer) -> None:
+    launched(w, 16, 4, BASE)
+    launched(w, 17, 4, BASE)
+    launched(w, 17, 1, BASE)
+    assert not pairs_of(w)
+    assert len(pairs_of(w, every=True)) == 2
+
+
+def test_the_same_pair_again_and_again_is_listed_once(w: Writer) -> None:
+    for _ in range(10):
+        launched(w, 16, 3, 0, BASE, stack=1)
+        launched(w, 17, 1, BASE, stack=2)
+        w.event("sync", stream=0)
+    (found,) = pairs_of(w)
+    assert found.times == 10
+
+
+def test_what_a_host_function_tells_is_not_known(w: Writer) -> None:
+    launched(w, 16, 3, 0, BASE)
+    w.event("launch-host", stream=16)
+    launched(w, 17, 1, BASE)
+    assert not pairs_of(w)
+    assert len(pairs_of(w, every=True)) == 1
+
+
+def test_a_wait_for_a_value_may_be_called_before_that_is_written(w: Writer) -> None:
+    w.event("mem-op", "cuStreamWaitValue32_v2", src=5, stream=17)
+    launched(w, 17, 1, BASE)
+    launched(w, 16, 3, 0, BASE)
+    w.event("mem-op", "cuStreamWriteValue32_v2", dst=5, stream=16)
+    assert not pairs_of(w)
+
+
+def test_a_value_that_is_written_too_early_orders_nothing(w: Writer) -> None:
+    w.event("mem-op", "cuStreamWaitValue32_v2", src=5, stream=17)
+    w.event("mem-op", "cuStreamWriteValue32_v2", dst=5, stream=16)
+    launched(w, 16, 3, 0, BASE)
+    launched(w, 17, 1, BASE)
+    assert len(pairs_of(w)) == 1
+
+
+def test_a_value_that_somebody_else_writes_may_order_all(w: Writer) -> None:
+    launched(w, 16, 3, 0, BASE)
+    w.event("mem-op", "cuStreamWaitValue32_v2", src=5, stream=17)
+    launched(w, 17, 1, BASE)
+    assert not pairs_of(w)
+
+
+def test_rows_of_a_copy_are_told_apart(w: Writer) -> None:
+    rows: dict[str, Any] = {
+        "grid": [8, 4, 1],
+        "block": [32, 32, 0],
+        "cluster": [4, 4, 0],
+        "bytes": 32,
+    }
+    for stream, column, source in ((16, 0, 0), (17, 8, 16), (17, 4, 16)):
+        w.event("copy", dst=BASE + column, src=BASE + 256 + source, stream=stream, **rows)
+    (found,) = pairs_of(w)
+    assert found.second.access.low == 4 and (found.low, found.high) == (4, 8)
+
+
+def test_work_on_two_devices_is_ordered_by_events(w: Writer) -> None:
+    def send(ordered: bool) -> None:
+        launched(w, 16, 3, 0, BASE)
+        if ordered:
+            w.event("event-record", src=7, stream=16)
+            w.event("event-wait", src=7, stream=17, context=1)
+        w.event("copy", "cuMemcpyDtoD_v2", dst=BASE + 256, src=BASE, bytes=4, stream=17, context=1)
+        for context in (0, 1):
+            w.event("sync", stream=0, context=context)
+
+    send(True)
+    send(False)
+    (found,) = pairs_of(w)
+    assert (found.second.call.event.context, found.times) == (1, 1)
+
+
+def test_memory_that_is_freed_and_used_again_is_other_memory(w: Writer) -> None:
+    launched(w, 16, 3, 0, BASE)
+    w.died(0, "cuMemFreeAsync")
+    w.born(2, bytes(256), base=BASE)
+    launched(w, 17, 1, BASE)
+    assert not pairs_of(w)

@@ -138,9 +138,6 @@
  * What a run does not show of them: the table of docs/limits/driver-calls.md, which make docs takes
  * from here.
  *
- * - `cuEventQuery`, `cuStreamQuery`:
- *   A query is not a wait: a program that only queries has no `sync` epochs. Use `--epoch launch:N` or
- *   `memcpy`.
  * - `cuEventCreate`, `cuCtxRecordEvent`, `cuCtxWaitEvent`, `cuGreenCtxRecordEvent`, `cuGreenCtxWaitEvent`:
  *   No event in the run. Epochs wait for all streams with work, however the program orders them.
  * - `cuCtxCreate` in all versions, `cuCtxSetCurrent`, `cuCtxPushCurrent_v2`, `cuGreenCtxCreate`,

@@ -75,8 +75,10 @@ static void busy(CUstream stream)
 	static CUdeviceptr word;
 	int rounds = 100000;
 
-	if (!word)
+	if (!word) {
 		word = zeros(4);
+		WAIT();
+	}
 	CHECK(cuLaunchKernel(kernel(module, "spin"), 1, 1, 1, 1, 1, 1, 0, stream, PARAMS(&word, &rounds), NULL));
 }
 
@@ -638,7 +640,7 @@ static void free_too_early(void)
 	GO("move", second, n, &p, &q, &none, &n);
 	if (fixed)
 		after(first, second);
-	CHECK(cuMemFreeAsync(p, first));
+	CHECK(cuMemFreeAsync(p, first)); /* culprit of free_too_early */
 	CHECK(cuMemAllocAsync(&r, SIZE, first));
 	CHECK(cuMemsetD8Async(r, 0, SIZE, first)); /* culprit of free_too_early */
 	WAIT();
@@ -672,6 +674,7 @@ static void host_buffer_reused(void)
 
 	CHECK(cuMemAllocHost((void **)&data, SIZE));
 	memset(data, 0, SIZE);
+	WAIT();
 	busy(first);
 	CHECK(cuMemcpyHtoDAsync(p, data, SIZE, first)); /* culprit of host_buffer_reused */
 	if (fixed)

@@ -48,6 +48,9 @@ def check(
     quick: bool = Option(
         False, "--quick", help="Make no recordings that only explain what was found."
     ),
+    every: bool = Option(
+        False, "--all", help="Also list pairs of calls that may not reach the same bytes."
+    ),
     strict: bool = Option(
         False, "--strict", help="End with status 2 if a check did not cover the program."
     ),
@@ -109,6 +112,7 @@ def check(
         runs=runs,
         seconds=_seconds(duration),
         quick=quick,
+        every=every,
         sim=sim,
     )
     folder = out or default_out(command[0], ".check")

@@ -251,7 +251,7 @@ class _Search:
         event = side.call.event
         what = event.id if event.kind not in (MEM_OP,) else event.dst
         node = side.access.node
-        return event.kind, event.call, what, event.stream, event.stack, node, side.access.mode
+        return event.kind, event.call, what, event.stream, event.stack, node
 
     def result(self) -> list[Unordered]:
         for pair, by_first, by_second in self._pending:

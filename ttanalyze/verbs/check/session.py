@@ -48,6 +48,7 @@ class Settings:
         runs: The number of recordings that the determinism check compares.
         seconds: The time in seconds for which it makes further recordings.
         quick: Whether to make no recordings that only explain what was found.
+        every: Whether to list also findings that are only a guess.
         sim: Whether to use the simulator.
     """
 
@@ -58,6 +59,7 @@ class Settings:
     runs: int = 2
     seconds: float = 0
     quick: bool = False
+    every: bool = False
     sim: bool = False
 
 
@@ -196,13 +198,14 @@ class Session:
         self.used[name] = found
         return found
 
-    def plain(self, name: str = "plain") -> Recording:
+    def plain(self, name: str = "plain", **given: Any) -> Recording:
         """Makes a recording with digests, parameters and call stacks, at the user's epochs.
 
         Args:
             name: The name. All checks share the recording "plain".
+            **given: Further options of `record`.
         """
-        return self.record(name, **PLAIN)
+        return self.record(name, **PLAIN, **given)
 
     def forget(self, name: str) -> None:
         """Removes the run directory of a recording. The recording stays finished."""

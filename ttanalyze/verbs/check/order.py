@@ -1,0 +1,282 @@
+"""Whether calls of different streams reach the same memory without an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ttanalyze.core.order import ALLOC, CAPTURING, FREE, PER_THREAD
+from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses, uses_of
+from ttanalyze.core.unordered import Side, Unordered, find_unordered
+from ttanalyze.errors import Error
+from ttanalyze.format import event_kinds, graphs, open_run
+from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
+from ttanalyze.output.files import private, replacing
+from ttanalyze.verbs.check import difference
+from ttanalyze.verbs.check.difference import call_text
+from ttanalyze.verbs.check.findings import (
+    CLEAN,
+    CONFIRMED,
+    FOUND,
+    NOT_COVERED,
+    POSSIBLE,
+    Call,
+    Finding,
+    Outcome,
+)
+from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.record.series import Recording
+
+NAME = "order"
+DESCRIPTION = "calls of different streams that reach the same memory, with nothing ordering them"
+LISTED = 50  # findings
+TRIED = 3  # of these, with a delay
+DELAY_NS = 100_000_000
+# Kinds of events that the recorder may delay: what numbers in delays.json count.
+DELAYABLE = tuple(KIND[name] for name in ("launch", "launch-host", "graph-launch", "copy", "set"))
+LAUNCH = KIND["launch"]
+NAMES = {READS: "read", WRITES: "write", ATOMIC: "atomic", MAY_WRITE: "access"}
+VERBS = {READS: "reads", WRITES: "writes", ATOMIC: "atomically updates", MAY_WRITE: "accesses"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two calls without an order, in a process of the recording."""
+
+    process: Process
+    calls: Unordered
+
+
+def recordings(settings: Settings) -> Plan:
+    """The plain recording; then one without delays and some with one delay each."""
+    return Plan(("plain",), 0 if settings.quick else 1 + TRIED)
+
+
+def examine(session: Session) -> Outcome:
+    """Looks for pairs of calls in one recording, and delays the first call of some of them."""
+    recording = session.sound(session.plain())
+    outcome, pairs = Outcome(NAME, CLEAN), list[Pair]()
+    launches = known = lanes = 0
+    for process in open_run(recording.run).processes:
+        uses = uses_of(process)
+        found = find_unordered(process, every=session.settings.every, uses=uses)
+        pairs += [Pair(process, one) for one in found]
+        counted = _coverage(process, uses)
+        launches, known = launches + counted[0], known + counted[1]
+        lanes = max(lanes, _lanes(process))
+    outcome.launches = known / launches if launches else None
+    if launches > known:
+        _add(outcome, f"unknown accesses of {text.count(launches - known, 'launch', 'launches')}")
+    if pairs:
+        outcome.status = FOUND
+        outcome.findings = [_finding(recording, pair) for pair in pairs[:LISTED]]
+        if len(pairs) > LISTED:
+            _add(outcome, f"{text.count(len(pairs) - LISTED, 'more pair')} not listed")
+        session.partial = outcome
+        if not session.settings.quick:
+            _confirm(session, recording, pairs, outcome)
+    elif lanes > 1 and launches and not known:
+        outcome.status = NOT_COVERED
+    elif lanes < 2:
+        _add(outcome, "all work is in one stream")
+    return outcome
+
+
+def _add(outcome: Outcome, reason: str) -> None:
+    outcome.reason = "; ".join(filter(None, [outcome.reason, reason]))
+
+
+def _coverage(process: Process, uses: Uses) -> tuple[int, int]:
+    """The number of launches, and of those whose memory is known by parameters and PTX."""
+    columns = process.event_columns("kind", "id", "params", "params_size", "result", "flags")
+    launched = (columns["kind"] == LAUNCH) & (columns["result"] == 0)
+    launched &= columns["flags"] & CAPTURING == 0
+    functions, counts = np.unique(
+        columns["id"][launched & ((columns["params"] != 0) | (columns["params_size"] == 0))],
+        return_counts=True,
+    )
+    known = sum(
+        count
+        for function, count in zip(functions.tolist(), counts.tolist(), strict=True)
+        if uses(function) is not None
+    )
+    return int(launched.sum()), known
+
+
+def _lanes(process: Process) -> int:
+    """In how many streams work was."""
+    columns = process.event_columns("kind", "context", "stream", "thread")
+    work = np.isin(columns["kind"], event_kinds.WORK)
+    thread = np.where(columns["stream"] == PER_THREAD, columns["thread"], 0)
+    lanes = np.stack([columns["context"], columns["stream"], thread], 1)[work]
+    return len(np.unique(lanes, axis=0))
+
+
+# ---- the finding ----
+
+
+def _finding(recording: Recording, pair: Pair) -> Finding:
+    process, found = pair.process, pair.calls
+    low, high = found.first.call.event.seq, found.second.call.event.seq
+    one, other = (_named(process, side) for side in (found.first, found.second))
+    if one.seq > other.seq:  # nodes of a graph, captured in the other order
+        found = replace(found, first=found.second, second=found.first)
+        one, other = other, one
+    region = int(process.regions.id[found.row])
+    count = found.high - found.low if _exact(found) else None
+    memory = memory_of(process, region, found.low, count, found.second.call.event.seq)
+    kind = f"{_name(found.second)} after {_name(found.first)}"
+    missing = _missing(process, found)
+    summary = (
+        f"{call_text(other)} {_verb(found.second)} {memory_text(memory)} and {call_text(one)} "
+        f"{_verb(found.first)} it, in any order: {missing}."
+    )
+    details: dict[str, Any] = {"other": asdict(one), "missing": missing, "times": found.times}
+    details |= {"streams": [one.stream, other.stream], "sure": found.sure}
+    between = f"seq.between({low}, {high}) and process == {process.index}"
+    command = ["ttanalyze", "query", str(recording.run), "--filter", between]
+    return Finding(
+        NAME, kind, POSSIBLE, summary, other, memory, _step(process, found), command, details
+    )
+
+
+def _exact(found: Unordered) -> bool:
+    """Whether both calls say how many bytes they reach."""
+    return all(side.access.high == side.access.end for side in (found.first, found.second))
+
+
+def _name(side: Side) -> str:
+    kind = side.call.event.kind
+    return {ALLOC: "allocation", FREE: "free"}.get(kind) or NAMES[side.access.mode]
+
+
+def _verb(side: Side) -> str:
+    return {ALLOC: "allocates", FREE: "frees"}.get(side.call.event.kind) or VERBS[side.access.mode]
+
+
+def _named(process: Process, side: Side) -> Call:
+    """The call; of a node of a graph the captured one, if it is known."""
+    event = side.call.event
+    call = call_of(process, event.seq)
+    if side.access.node < 0:
+        return call
+    node = process.graphs.nodes(event.id, event.seq)[side.access.node]
+    captured = _captured(process, event.id, event.seq, node)
+    if captured is not None:
+        return replace(call_of(process, captured), stream=call.stream)
+    kernel = process.kernel(int(node["function"])) if node["kind"] == graphs.KERNEL else None
+    return replace(call, kernel=kernel, kind=graphs.KINDS[int(node["kind"])])
+
+
+def _captured(process: Process, graph: int, seq: int, node: Any) -> int | None:
+    """The last call before the graph was made that was captured with a node's parameters."""
+    made = int(process.graphs.made["seq"][graph])
+    columns = process.event_columns("seq", "kind", "flags", "id", "dst", "src", "bytes")
+    wanted = (columns["flags"] & CAPTURING != 0) & (columns["seq"] < made)
+    if node["kind"] == graphs.KERNEL:
+        wanted &= (columns["kind"] == LAUNCH) & (columns["id"] == node["function"])
+        data = process.graphs.data(node)
+        for number in columns["seq"][wanted][::-1].tolist():
+            event = process.events_between(number - 1, number)[0]
+            if process.params(event) == data or not event["params"]:
+                return int(number)
+        return None
+    wanted &= (columns["dst"] == node["dst"]) & np.isin(columns["kind"], event_kinds.MOVE)
+    found = columns["seq"][wanted]
+    return int(found[-1]) if len(found) else None
+
+
+def _missing(process: Process, found: Unordered) -> str:
+    first, second = found.first.call.event, found.second.call.event
+    if found.first.call is found.second.call:
+        nodes = f"{found.first.access.node} and {found.second.access.node}"
+        return f"no edges order nodes {nodes} of graph {first.id}"
+    same = first.stream == second.stream
+    streams = [
+        f"stream {event.stream}"
+        + (f" of thread {event.thread}" if same and event.stream == PER_THREAD else "")
+        + (f" of context {event.context}" if first.context != second.context else "")
+        for event in (first, second)
+    ]
+    return f"{streams[1]} does not wait for {streams[0]} after call {first.seq}"
+
+
+def _step(process: Process, found: Unordered) -> str | None:
+    """The first epoch after both calls."""
+    epochs = process.epochs
+    after = np.flatnonzero(epochs["seq"] >= found.second.call.event.seq)
+    return f"epoch {int(after[0])}" if len(after) else None
+
+
+# ---- with a delay ----
+
+
+def _confirm(
+    session: Session, recording: Recording, pairs: Sequence[Pair], outcome: Outcome
+) -> None:
+    """Marks the findings whose first call, when it is late, changes what the program does."""
+    tried = [(at, one) for at, pair in enumerate(pairs[:LISTED]) if (one := _delays(pair))]
+    if not tried:
+        return
+    if _differs(session, recording, session.plain("again")):
+        _add(outcome, "no delay was tried, as runs differ without any")
+        return
+    for number, (at, delays) in enumerate(tried[:TRIED], 1):
+        name = f"order-{number}"
+        path = session.folder / f"{name}.json"
+        with replacing(path, private) as file:
+            file.write(orjson.dumps(delays, option=orjson.OPT_INDENT_2))
+        late = session.plain(name, delay_load=str(path))
+        if not _differs(session, recording, late):
+            continue
+        found, seq = outcome.findings[at], pairs[at].calls.first.call.event.seq
+        command = ["ttanalyze", "diff", str(recording.run), str(late.run)]
+        outcome.findings[at] = replace(
+            found,
+            certainty=CONFIRMED,
+            summary=f"{found.summary} A delay of call {seq} changes the result.",
+            command=command,
+            details={**found.details, "delays": str(path)},
+        )
+
+
+def _delays(pair: Pair) -> dict[str, Any] | None:
+    """A delay of the first call; None if it is no call that can be delayed."""
+    found = pair.calls
+    event = found.first.call.event
+    if found.first.call is found.second.call or event.kind not in DELAYABLE:
+        return None
+    columns = pair.process.event_columns("seq", "kind", "stream", "context", "thread")
+    earlier = (columns["seq"] < event.seq) & np.isin(columns["kind"], DELAYABLE)
+    for name in ("stream", "context", *(("thread",) if event.stream == PER_THREAD else ())):
+        earlier &= columns[name] == getattr(event, name)
+    number = int(earlier.sum())
+    call = {"stream": event.stream, "number": number, "delay": DELAY_NS, "on": True}
+    return {
+        "version": "1.0",
+        "delay_ns": DELAY_NS,
+        "kernels": {},
+        "launches": {f"{event.stream}:{number}": {**call, "where": "stream"}},
+    }
+
+
+def _differs(session: Session, recording: Recording, other: Recording) -> bool:
+    """Whether the program did something else."""
+    if other.status != recording.status or other.output != recording.output:
+        return True
+    if not Path(other.run).exists():
+        return False
+    try:
+        report = difference.compare(recording.run, other.run)
+    except Error:
+        return False
+    found = None if report is None else difference.first(session, report)
+    return found is not None and found.divergence is not None
