@@ -24,6 +24,7 @@ from ttanalyze.verbs.diff.report import Stretch
 from ttanalyze.verbs.race import Pair
 
 HOST_SRC = layout.constant("TT_EVENTF_HOST_SRC")
+WORK = [kind for kind in event_kinds.WRITES if kind != event_kinds.KIND["set"]]
 # Of copies to the host, and of what is recorded into a graph.
 ELSEWHERE = layout.constant("TT_EVENTF_HOST_DST") | layout.constant("TT_EVENTF_CAPTURING")
 # Kinds of findings, and what each says of a call.
@@ -70,11 +71,13 @@ class Difference:
 
     @functools.cached_property
     def calls(self) -> int:
-        """The number of calls in the window that may write to memory, of the run with more."""
+        """The number of launches and copies in the window that may write to memory, of the run with
+        more. Sets do not count: what they write is recorded.
+        """
         counts = []
         for which in (0, 1):
             events = self.side(which).events_between(*self.window(which))
-            writes = np.isin(events["kind"], event_kinds.WRITES) & (events["result"] == 0)
+            writes = np.isin(events["kind"], WORK) & (events["result"] == 0)
             counts.append(int(np.count_nonzero(writes & (events["flags"] & ELSEWHERE == 0))))
         return max(counts)
 
@@ -320,7 +323,7 @@ def _of_memory(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
     kind = kind_of(found, suspect)
     side = 0 if suspect.seq_a is not None else 1
     call = call_of(found.side(side), suspect.seq_a or suspect.seq_b or 0)
-    sure = zoomed.varies if kind == RESULT else found.calls == 1
+    sure = zoomed.varies if kind == RESULT else found.calls <= 1
     details |= {"parameters_a": suspect.parameters_a, "parameters_b": suspect.parameters_b}
     summary = f"{call_text(call)} {_what(kind, suspect)}; then {memory_text(memory)} differs."
     if zoomed.varies:
