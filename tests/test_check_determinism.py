@@ -45,6 +45,8 @@ CAUSES = {
     "input": ("host input", "confirmed", "cuMemcpyHtoD_v2", "copies other data from the host", 6),
     "launches": ("launches", "confirmed", "mix", "Only one of two runs makes mix", 4),
     "order": ("order", "possible", "add", "in any order; runs differ, but not with an epoch", 4),
+    "graph": ("parameters", "confirmed", "cuGraphLaunch", "in node 0 (add): bytes 12 to 15", 6),
+    "graph-kernel": ("result", "possible", "cuGraphLaunch", "another result in kernel last", 6),
     "kernel": ("result", "confirmed", "last", "It varies when it is repeated alone", 6),
 }
 

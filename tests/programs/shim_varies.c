@@ -28,6 +28,24 @@ static unsigned next_turn(const char *path)
 	return turn;
 }
 
+/* One kernel after another, in a graph. */
+static void launch_graph(CUfunction first, void **first_params, CUfunction second, void **second_params)
+{
+	CUDA_KERNEL_NODE_PARAMS k = {
+		.gridDimX = 256, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1};
+	CUgraphExec executable;
+	CUgraphNode nodes[2];
+	CUgraph graph;
+
+	OK(cuGraphCreate(&graph, 0));
+	k.func = first, k.kernelParams = first_params;
+	OK(cuGraphAddKernelNode(&nodes[0], graph, NULL, 0, &k));
+	k.func = second, k.kernelParams = second_params;
+	OK(cuGraphAddKernelNode(&nodes[1], graph, nodes, 1, &k));
+	OK(cuGraphInstantiate(&executable, graph, 0));
+	OK(cuGraphLaunch(executable, NULL));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 4)
@@ -39,7 +57,7 @@ int main(int argc, char **argv)
 	CUstream streams[2];
 
 	snprintf(seed_text, sizeof(seed_text), "%u", turn + 1);
-	if ((!strcmp(mode, "kernel") || !strcmp(mode, "order")) &&
+	if ((strstr(mode, "kernel") || !strcmp(mode, "order")) &&
 	    (setenv("TT_SIM_SCHEDULE", "random", 1) || setenv("TT_SIM_SEED", seed_text, 1)))
 		return 2;
 	start();
@@ -73,6 +91,9 @@ int main(int argc, char **argv)
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
 		if (!strcmp(mode, "kernel"))
 			OK(launch(last, here ? many : 1, NULL, PARAMS(&y, here ? &many : &one, &turn)));
+		if (here && !strncmp(mode, "graph", 5))
+			launch_graph(add, PARAMS(&y, &n, !strcmp(mode, "graph") ? &turn : &one), last,
+				     PARAMS(&y, !strcmp(mode, "graph-kernel") ? &many : &one, &one));
 		if (here && !strcmp(mode, "order")) {
 			OK(cuCtxSynchronize());
 			for (int i = 0; i < 2; i++)

@@ -16,6 +16,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
+from ttanalyze.verbs.check import parameters
 from ttanalyze.verbs.check.findings import CONFIRMED, POSSIBLE, Call, Finding, Memory
 from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
 from ttanalyze.verbs.check.session import Session
@@ -28,7 +29,6 @@ WORK = [kind for kind in event_kinds.WRITES if kind != event_kinds.KIND["set"]]
 # Of copies to the host, and of what is recorded into a graph.
 ELSEWHERE = layout.constant("TT_EVENTF_HOST_DST") | layout.constant("TT_EVENTF_CAPTURING")
 # Kinds of findings, and what each says of a call.
-EARLIER = 64  # launches of a kernel whose parameters are compared
 PARAMETERS, INPUT, RESULT = "parameters", "host input", "result"
 LAUNCHES, ORDER = "launches", "order"
 
@@ -53,6 +53,11 @@ class Difference:
         """Returns the process of run 0 or 1."""
         path = (self.report.a, self.report.b)[which]
         return open_run(Path(path)).process((self.process.process_a, self.process.process_b)[which])
+
+    @property
+    def sides(self) -> tuple[Process, Process]:
+        """The processes of both runs."""
+        return self.side(0), self.side(1)
 
     def window(self, which: int) -> tuple[int, int]:
         """Returns the sequence numbers (after, until] of the calls that may make memory differ."""
@@ -93,6 +98,7 @@ class Zoomed:
         agreed: Whether the last recordings with more epochs agree.
         fine: Whether `found` is from recordings with an epoch after each launch.
         varies: Whether the launch varies when it is repeated alone, None if that was not tried.
+        node: The kernel inside a graph after which memory differs first, mangled.
     """
 
     found: Difference
@@ -101,6 +107,7 @@ class Zoomed:
     agreed: bool = False
     fine: bool = False
     varies: bool | None = None
+    node: str | None = None
 
 
 def compare(a: Path, b: Path, every: bool = False) -> DiffReport | None:
@@ -186,12 +193,14 @@ def kind_of(found: Difference, suspect: Suspect) -> str:
     """Returns what makes the result of a call differ, as the kind of a finding."""
     if suspect.alone:
         return LAUNCHES
-    if suspect.parameters == "different" and not _harmless(found, suspect):
+    if suspect.parameters == "different" and not parameters.harmless(*found.sides, *_seqs(suspect)):
         return PARAMETERS
-    if suspect.kind in ("copy", "set") and suspect.seq_a and suspect.seq_b:
+    if suspect.kind == "graph-launch" and parameters.of_graph(*found.sides, *_seqs(suspect)):
+        return PARAMETERS
+    if suspect.kind in ("copy", "set"):
         a, b = (
             found.side(side).events_between(seq - 1, seq)[0]
-            for side, seq in enumerate((suspect.seq_a, suspect.seq_b))
+            for side, seq in enumerate(_seqs(suspect))
         )
         if suspect.kind == "set" and a["src"] != b["src"]:
             return PARAMETERS
@@ -200,51 +209,21 @@ def kind_of(found: Difference, suspect: Suspect) -> str:
     return RESULT
 
 
-def _harmless(found: Difference, suspect: Suspect) -> bool:
-    """Whether all parameter bytes that differ did so in earlier launches of this kernel as well:
-    memory was the same after these, so the bytes are padding, or an address that is not used.
-    """
+def _seqs(suspect: Suspect) -> tuple[int, int]:
+    """The numbers of a call that both runs make."""
     assert suspect.seq_a is not None and suspect.seq_b is not None
-    earlier = [
-        _launches_of(found.side(which), seq)
-        for which, seq in enumerate((suspect.seq_a, suspect.seq_b))
-    ]
-    pairs = list(zip(*earlier, strict=False))
-    if len(earlier[0]) != len(earlier[1]) or len(pairs) < 2:
-        return False
-    *before, now = [_differing(found, *pair) for pair in pairs]
-    return now <= set().union(*before)
+    return suspect.seq_a, suspect.seq_b
 
 
-def _launches_of(process: Process, seq: int) -> list[int]:
-    """Launches of one kernel up to a call, the last ones of them."""
-    columns = process.event_columns("seq", "kind", "id")
-    row = int(np.searchsorted(columns["seq"], seq))
-    same = (columns["kind"] == columns["kind"][row]) & (columns["id"] == columns["id"][row])
-    seqs: list[int] = columns["seq"][: row + 1][same[: row + 1]].tolist()
-    return seqs[-EARLIER:]
-
-
-def _differing(found: Difference, *seqs: int) -> set[int]:
-    """The offsets of parameter bytes that differ."""
-    a, b = (
-        np.frombuffer(process.params(process.events_between(seq - 1, seq)[0]), "u1")
-        for process, seq in zip((found.side(0), found.side(1)), seqs, strict=True)
-    )
-    size = min(len(a), len(b))
-    return set(np.flatnonzero(a[:size] != b[:size]).tolist())
-
-
-def _what(kind: str, suspect: Suspect) -> str:
+def _what(kind: str, suspect: Suspect, zoomed: Zoomed) -> str:
     """What a finding says of the call."""
     if kind == PARAMETERS and suspect.parameters_a and suspect.parameters_b:
-        at = suspect.parameter_offset or 0
         a, b = (bytes.fromhex(one) for one in (suspect.parameters_a, suspect.parameters_b))
-        end = 1 + max((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), default=0)
-        end = min(-(-end // 4) * 4, len(a))
-        one, other = a[:end].hex(" "), b[:end].hex(" ")
-        where = f"bytes {at} to {at + end - 1}"
-        return f"has other parameters: {where} are {one} in one run, {other} in another"
+        return "has other parameters: " + parameters.text_of(suspect.parameter_offset or 0, a, b)
+    if kind == PARAMETERS and suspect.kind == "graph-launch":
+        return parameters.of_graph(*zoomed.found.sides, *_seqs(suspect)) or ""
+    if zoomed.node is not None:
+        return f"has another result in kernel {readable(zoomed.node)}, with the same parameters"
     return {
         LAUNCHES: "is made by only one of two runs",
         PARAMETERS: "writes another value",
@@ -325,7 +304,9 @@ def _of_memory(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
     call = call_of(found.side(side), suspect.seq_a or suspect.seq_b or 0)
     sure = zoomed.varies if kind == RESULT else found.calls <= 1
     details |= {"parameters_a": suspect.parameters_a, "parameters_b": suspect.parameters_b}
-    summary = f"{call_text(call)} {_what(kind, suspect)}; then {memory_text(memory)} differs."
+    summary = (
+        f"{call_text(call)} {_what(kind, suspect, zoomed)}; then {memory_text(memory)} differs."
+    )
     if zoomed.varies:
         summary += " It varies when it is repeated alone."
         command = ["ttanalyze", "prove", shown.a]

@@ -119,23 +119,23 @@ def _look(session: Session, out: Zoomed, number: int) -> None:
     """Records the contents of the memory around the call; repeats a launch that is suspected."""
     suspect, d = difference.culprit(out.found), out.found.divergence
     assert d is not None
-    repeated = (
-        suspect is not None
-        and suspect.kind == "launch"
-        and difference.kind_of(out.found, suspect) == RESULT
-    )
-    if repeated:
-        assert suspect is not None
-        place = int(np.searchsorted(launch_seqs(out.found.side(0)), suspect.seq_a or 0, "right"))
+    result = suspect is not None and difference.kind_of(out.found, suspect) == RESULT
+    launch = suspect.kind if suspect is not None and result else None
+    seq = suspect.seq_a or 0 if suspect is not None else 0
+    place = int(np.searchsorted(launch_seqs(out.found.side(0)), seq, "right"))
+    if launch == "launch":
         options = {**REPLAYABLE, "epoch": f"@{place}-{place}"}
+    elif launch == "graph-launch":
+        options = {**PLAIN, "contents": "changed", "epoch": f"@{place}-{place};graph-node:."}
     else:
-        window = _window(out.found)
         options = {**PLAIN, "contents": "changed", "control": f"regions={d.region_a}"}
-        options["epoch"] = window.triggers
+        options["epoch"] = _window(out.found).triggers
     try:
         out.looked = _pair(session, number, options)
-        if repeated:
+        if launch == "launch":
             out.varies = _varies(session, number)
+        elif launch and out.looked and out.looked.divergence:
+            out.node = out.looked.divergence.epoch_label
     except Error as e:
         session.say(f"contents of the difference were not recorded: {e}")
 
