@@ -228,7 +228,7 @@ def test_a_run_beyond_the_tolerance_counts_though_another_differs_in_more(
     script = """
 import dataclasses, sys
 from ttanalyze.format import open_run
-from ttanalyze.verbs.replay import determinism as module
+from ttanalyze.verbs.prove import determinism as module
 from ttanalyze.verbs.replay.plan import choice
 from ttanalyze.verbs.replay.run import ReplayOptions, replay
 

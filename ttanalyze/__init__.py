@@ -87,7 +87,7 @@ MODULES = {
     "record": "verbs.record",
     "reduce": "verbs.reduce",
     "replay": "verbs.replay",
-    "replay.prove": "verbs.replay.determinism",
+    "replay.prove": "verbs.prove",
     "report": "verbs.report",
     "rewind": "verbs.rewind",
     "sass": "verbs.sass",

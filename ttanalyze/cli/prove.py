@@ -52,8 +52,7 @@ def prove(
     if launch is not None and kernel is not None:
         raise Error("--launch and --kernel cannot be combined")
     from ttanalyze.format import open_run
-    from ttanalyze.verbs.replay import determinism as module
-    from ttanalyze.verbs.replay import show
+    from ttanalyze.verbs.prove import determinism, show
 
     of = open_run(run).process(process)
     types, allowed = replay_options.parse_types_of(of, dtype, tolerance)
@@ -62,13 +61,15 @@ def prove(
         os.environ.setdefault("TT_SIM_SCHEDULE", "random")
     opener = replay_options.device_opener(device, sim)
     with common.progress_bar("proving", quiet) as progress:
-        found = module.prove(of, seqs, times, types, allowed, seed, opener, progress)
+        found = determinism.prove(of, seqs, times, types, allowed, seed, opener, progress)
     shown = show.verdicts_text(found, text.colours_wanted(1), common.screen_width())
     failed = replay_options.tell_launches(run, of, found, others, shown, json)
     statuses = {one.status for one in found}
-    if module.VARIES in statuses or any(one.recorded is False for one in found):
+    if determinism.VARIES in statuses or any(one.recorded is False for one in found):
         return common.DIFFERS
     done = (
-        module.STEADY in statuses and "failed" not in statuses and not (failed and launch is None)
+        determinism.STEADY in statuses
+        and "failed" not in statuses
+        and not (failed and launch is None)
     )
     return common.SAME if done else common.ERROR

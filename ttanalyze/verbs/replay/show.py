@@ -9,7 +9,6 @@ from ttanalyze.core import bytewise
 from ttanalyze.core.values import ValueDifference
 from ttanalyze.output import text
 from ttanalyze.verbs.replay.compare import RegionDifference
-from ttanalyze.verbs.replay.determinism import STEADY, VARIES, Verdict
 from ttanalyze.verbs.replay.run import (
     DIFFERS,
     FAILED,
@@ -62,13 +61,13 @@ def _verdict(found: Outcome) -> str:
         return f"{what} leaves {differ} of {found.regions} different from the recording"
     if found.status == UNCHECKED:
         return f"{what} ran: {text.printable(found.reason)}"
-    return f"{what}: {text.printable(_why(found))}"
+    return f"{what}: {text.printable(reason_of(found.seq, found.reason))}"
 
 
-def _why(found: Outcome | Verdict) -> str:
-    """The reason, where it is plain which launch it is about."""
-    name = f"launch {found.seq}"
-    rest = found.reason.removeprefix(f"{name}: ")
+def reason_of(seq: int, reason: str) -> str:
+    """Returns the reason for a launch without its number, if the text around it has that."""
+    name = f"launch {seq}"
+    rest = reason.removeprefix(f"{name}: ")
     return f"it{rest.removeprefix(name)}" if rest.startswith(f"{name} ") else rest
 
 
@@ -139,7 +138,11 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
         row = [str(one.seq), readable(one.kernel), grid, block, text.size(one.bytes), one.status]
         rows.append([*row, *([f"{one.times.median:,.2f}" if one.times else ""] if timed else [])])
     out = [text.table(rows, {0, 4, 6}, width)]
-    out += noted((str(one.seq), _why(one)) for one in found if one.status in (REFUSED, FAILED))
+    out += noted(
+        (str(one.seq), reason_of(one.seq, one.reason))
+        for one in found
+        if one.status in (REFUSED, FAILED)
+    )
     unchecked = [one for one in found if one.status == UNCHECKED]
     why = [(str(one.seq), one.reason) for one in unchecked if one.reason != NOT_COMPARED]
     out += noted((seq, f"{NOT_COMPARED}: {reason}") for seq, reason in why)
@@ -199,83 +202,3 @@ def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 
         out.append(f"not checked: {copies}, {text.size(size)}, taken from the next epoch")
     out.append(_counted([one.status for one in found], "stretch", "stretches"))
     return "\n".join(out)
-
-
-# ---- prove ----
-
-VERDICT_HUES = {VARIES: "red", STEADY: "green", FAILED: "red", REFUSED: "yellow"}
-FIRST_AND_OTHER = ("first run", "another")
-
-
-def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0) -> str:
-    """Kernels that vary first, with where and how much; then all of them in a table."""
-    demangle([one.kernel for one in found])
-    out = []
-    kernels: dict[str, list[Verdict]] = {}
-    for one in found:
-        kernels.setdefault(one.kernel, []).append(one)
-    for launches in kernels.values():  # of each that varies the launch that does so most
-        if any(one.variations for one in launches):
-            out += [*_variations(max(launches, key=_width), colour), ""]
-    rows = [["kernel", "launches", "runs", "result", "as recorded"]]
-    for kernel, launches in sorted(kernels.items(), key=lambda pair: _worst(pair[1])):
-        statuses = [one.status for one in launches]
-        result = text.listing([(s, statuses.count(s)) for s in VERDICT_HUES if s in statuses])
-        if len(set(statuses)) == 1:
-            result = statuses[0]
-        runs = sum(one.runs for one in launches)
-        known = [one.recorded for one in launches if one.recorded is not None]
-        recorded = "yes" if known and all(known) else "no" if known else ""
-        rows.append([readable(kernel), str(len(launches)), f"{runs:,}", result, recorded])
-    out.append(text.table(rows, {1, 2}, width))
-    out += noted((str(one.seq), _why(one)) for one in found if one.reason)
-    for one in found:
-        if one.recorded is False and one.status == STEADY:
-            out.append(f"launch {one.seq}: the same in all runs, but different from the recording")
-            for difference in one.differences[:1]:
-                out += difference_lines(difference, SIDES, colour)
-    out += noted((str(one.seq), note) for one in found for note in one.notes)
-    varying = [kernel for kernel, launches in kernels.items() if _worst(launches) == 0]
-    proven = sum(bool(one.runs) for one in found)
-    if not proven:
-        return "\n".join([*out, "no launch was run"])
-    several = text.count(proven, "launch", "launches")
-    word = text.coloured(VARIES, "red", colour) if varying else STEADY
-    if not varying and any(one.variations for one in found):
-        word += " beyond the tolerance"
-    names = ", ".join(readable(kernel) for kernel in varying[:SHOWN])
-    tail = f": {text.count(len(varying), 'kernel')} ({names})" if varying else ""
-    out.append(f"{word}{tail}, of {text.count(len(kernels), 'kernel')} in {several}")
-    return "\n".join(out)
-
-
-def _width(one: Verdict) -> int:
-    sizes = (v.widest.bytes.count for v in one.variations if v.widest.bytes is not None)
-    return sum(sizes)
-
-
-def _worst(launches: Iterable[Verdict]) -> int:
-    order = list(VERDICT_HUES)
-    return min(order.index(one.status) for one in launches)
-
-
-def _variations(one: Verdict, colour: bool) -> list[str]:
-    word = f"{VARIES} within the tolerance" if one.status == STEADY else one.status
-    word = text.coloured(word, VERDICT_HUES[one.status], colour)
-    name = text.printable(demangle([one.kernel])[0])
-    lines = [f"{word}: launch {one.seq} of {name}"]
-    pairs = []
-    if one.site:
-        pairs.append(("launched", text.printable(one.site)))
-    if one.range:
-        pairs.append(("in range", text.printable(one.range)))
-    lines += [f"  {line}" for line in text.rows(pairs).splitlines()]
-    for variation in one.variations[:SHOWN]:
-        first, *more = difference_lines(variation.widest, FIRST_AND_OTHER, colour)
-        others = text.count(one.runs - 1, "other run")
-        contents = text.count(variation.contents, "different content")
-        lines += [
-            f"{first}: differs from the first run in {variation.runs} of {others}, {contents}"
-        ]
-        lines += more
-    return lines

@@ -1,7 +1,4 @@
-"""Checks kernels for determinism: repeats each launch many times from the same memory.
-
-A kernel that varies is proven to: two runs differ. One that never varied may still do so.
-"""
+"""Repeats launches and compares what they leave."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
+from ttanalyze.verbs.prove.perturb import Perturber
 from ttanalyze.verbs.replay.compare import (
     Memory,
     RegionDifference,
@@ -30,7 +28,6 @@ from ttanalyze.verbs.replay.compare import (
     unknown,
 )
 from ttanalyze.verbs.replay.copied import Copied
-from ttanalyze.verbs.replay.perturb import Perturber
 from ttanalyze.verbs.replay.plan import Plan
 from ttanalyze.verbs.replay.replay import Replay
 from ttanalyze.verbs.replay.run import FAILED, Outcome, is_lost, plans, status_of
