@@ -1,13 +1,14 @@
 /*
- * Taking frames. See frames.h for the invariant.
+ * Takes the frames of a thread. See frames.h for the invariant.
  *
- * Native frames come from the unwinder of exceptions. Where both kinds are wanted, the native frame
- * that is the interpreter's loop is known by what lies in its part of the stack, the record of the
- * evaluation, without names or addresses of functions; the functions that it runs take its place.
- * All other code of the interpreter, which only leads from one to the next, is left out, unless the
- * interpreter is part of a program of another name, whose own code can't be told from it. So is
- * what called the outermost function of Python where it can only be the start of the interpreter:
- * in the first thread of a program that is Python.
+ * Native frames come from the exception unwinder. If both kinds are wanted, the native frame of the
+ * interpreter's loop is recognised by the evaluation record in its part of the stack, without names
+ * or addresses of functions. The Python functions that it runs replace it.
+ *
+ * Other code of the interpreter is left out, unless the interpreter is part of another program,
+ * whose code cannot be distinguished from it. Callers of the outermost Python function are left out
+ * too if they can only be the start of the interpreter: in the first thread of a program that is
+ * Python.
  */
 #define _GNU_SOURCE
 #include "callstack/frames.h"

@@ -1,8 +1,8 @@
 /*
- * The frames that the calling thread is in: Python's, native ones, or both in one order.
+ * The frames of the calling thread: Python's, native ones, or both in one order.
  *
- * Invariant: taking them allocates nothing, takes no lock of ours and makes no system call, and
- * Python's are never lost, however little the native ones can be followed.
+ * Invariant: taking them allocates nothing, takes no lock of ours and makes no system call.
+ * Python's frames are complete even if the native ones cannot be followed.
  */
 #ifndef TT_CALLSTACK_FRAMES_H
 #define TT_CALLSTACK_FRAMES_H

@@ -1,5 +1,5 @@
 /*
- * Executable mappings of files. See objects.h.
+ * Finds the files that code is mapped from. See objects.h.
  */
 #define _GNU_SOURCE
 #include "callstack/objects.h"

@@ -1,5 +1,5 @@
 /*
- * The files that code of this process lies in, by address. Callers take turns.
+ * The object files of this process by address. Callers hold a lock of their own.
  */
 #ifndef TT_CALLSTACK_OBJECTS_H
 #define TT_CALLSTACK_OBJECTS_H

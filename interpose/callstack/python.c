@@ -1,11 +1,11 @@
 /*
- * Python frames. See python.h. The line tables are those of CPython's Objects/lnotab_notes.txt for
+ * Reads Python frames. See python.h. The line tables follow CPython's Objects/lnotab_notes.txt for
  * 3.10 and Objects/locations.md from 3.11 on.
  *
- * An evaluation is a call of the interpreter's loop. Up to 3.10 it runs one function, later those
- * that Python code calls as well. Each has a record on the stack of the C code, by which it can be
- * told where among native frames its functions belong: up to 3.11 the records are a list of their
- * own, then each is a frame without code, behind the frames of its functions.
+ * An evaluation is a call of the interpreter's loop. Up to 3.10 it runs one function, later also
+ * those that Python code calls. Each has a record on the C stack, which tells where its functions
+ * belong among native frames. Up to 3.11 the records form a list of their own. Later each is a
+ * frame without code, behind the frames of its functions.
  */
 #define _GNU_SOURCE
 #include "callstack/python.h"

@@ -1,9 +1,9 @@
 /*
- * The Python functions that the calling thread is in, where there is an interpreter.
+ * The Python functions of the calling thread, if there is an interpreter.
  *
- * They are read from the thread's own frames, which nobody changes while it is in a call of ours:
- * neither the interpreter's lock is needed nor anything of its API that needs it, so that there is
- * nothing to wait for. Only versions whose structures are known are read.
+ * They are read from the thread's own frames, which nobody changes during a call of ours. So
+ * reading needs neither the interpreter's lock nor its API, and waits for nothing. Only versions
+ * with known structures are read.
  */
 #ifndef TT_CALLSTACK_PYTHON_H
 #define TT_CALLSTACK_PYTHON_H

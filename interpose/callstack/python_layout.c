@@ -1,10 +1,10 @@
 /*
  * Layouts of CPython's structures. See python_layout.h for the invariant.
  *
- * Up to 3.12 they are those of CPython's headers (pystate.h, frameobject.h, pycore_frame.h, code.h,
- * unicodeobject.h). From 3.13 on an interpreter carries a table of them for debuggers at the
- * beginning of _PyRuntime (struct _Py_DebugOffsets); what has to be known is which of its members
- * are where, which changes from version to version.
+ * Up to 3.12 they follow CPython's headers (pystate.h, frameobject.h, pycore_frame.h, code.h,
+ * unicodeobject.h). From 3.13 on the interpreter has a table for debuggers at the beginning of
+ * _PyRuntime (struct _Py_DebugOffsets). The offsets of the members within this table differ by
+ * version.
  */
 #define _GNU_SOURCE
 #include "callstack/python_layout.h"

@@ -1,8 +1,7 @@
 /*
- * Where the members of CPython's structures are that frames are read from.
+ * The offsets of members of CPython's structures that are needed to read frames.
  *
- * Invariant: a layout is only given out for versions that are known, after what can be checked of
- * it, without reading a frame, was found to hold.
+ * Invariant: a layout is returned only for known versions, after all checks that need no frame.
  */
 #ifndef TT_CALLSTACK_PYTHON_LAYOUT_H
 #define TT_CALLSTACK_PYTHON_LAYOUT_H

@@ -1,10 +1,9 @@
 /*
- * Call stacks. See stacks.h for the invariant.
+ * Stores call stacks. See stacks.h for the invariant.
  *
- * What is kept of a native frame is the object file it lies in and where in it; names and lines are
- * found after the run, from the files. Python's are told at once, while they are running. The table
- * of stacks is an open one, by hash; the map of object files is read again when an address is not
- * in it.
+ * For a native frame the object file and the offset in it are stored; names and lines are found
+ * after the run. Python functions are read at once, while they run. Stacks are kept in an open hash
+ * table. The map of object files is read again if it lacks an address.
  */
 #define _GNU_SOURCE
 #include "callstack/stacks.h"

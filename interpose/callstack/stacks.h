@@ -1,8 +1,8 @@
 /*
- * Call stacks of the program's calls, each kept once.
+ * Call stacks of the program's calls. Each is stored once.
  *
- * Invariant: taking a stack that was seen before allocates nothing, takes no lock of ours and
- * makes no system call; a stack's frames are in the files before its number is given out.
+ * Invariant: taking a known stack allocates nothing, takes no lock of ours and makes no system
+ * call. The frames of a stack are in the files before its number is used.
  */
 #ifndef TT_CALLSTACK_STACKS_H
 #define TT_CALLSTACK_STACKS_H

@@ -1,7 +1,8 @@
 /*
- * Delays between calls. See calls.h for the invariant.
+ * Delays threads and streams between calls. See calls.h for the invariant.
  *
- * A stream says in one word that it has got to a delay, and goes on when another has the same number.
+ * A stream writes a word when it reaches a delay, and goes on when another word has the same
+ * number.
  */
 #include "delay/calls.h"
 

@@ -1,11 +1,11 @@
 /*
- * Delays between calls: some of those that submit work are late, so that what a program forgot to
- * order comes in another order.
+ * Delays between calls: some calls that submit work are delayed, so that unordered work runs in
+ * another order.
  *
- * Invariant: only time is added. What a stream is made to wait for is a word that a thread of the
- * recorder writes, so it needs no room on the GPU, and it is written after a bounded time whatever
- * the program does. Which calls are late depends on the seed, or a file, the stream and how many such
- * calls came before it there, and on nothing else.
+ * Invariant: only time is added. A stream waits for a word that a thread of the recorder writes, so
+ * the delay needs no room on the GPU. The word is written within a bounded time, whatever the
+ * program does. The choice of delayed calls depends only on the seed or a file, the stream, and the
+ * number of such calls before it in the stream.
  */
 #ifndef TT_DELAY_CALLS_H
 #define TT_DELAY_CALLS_H

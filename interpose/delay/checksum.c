@@ -1,8 +1,8 @@
 /*
- * Checksums of kernels. See checksum.h for the invariant.
+ * Computes checksums of kernels. See checksum.h for the invariant.
  *
- * Of a section with instructions and its constants, which name it in sh_info, and of those that its
- * relocations lead to, in turn.
+ * A checksum covers the section with instructions, its constants, which name it in sh_info, and
+ * likewise all sections that its relocations name.
  */
 #include "delay/checksum.h"
 

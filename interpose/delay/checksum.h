@@ -1,6 +1,6 @@
 /*
- * The checksum of a kernel's code in a cubin, as ttanalyze/code/elf.py has it: equal wherever
- * the code is.
+ * The checksum of a kernel's code in a cubin: the same as in ttanalyze/code/cubin.py, equal for
+ * equal code.
  */
 #ifndef TT_DELAY_CHECKSUM_H
 #define TT_DELAY_CHECKSUM_H

@@ -1,8 +1,8 @@
 /*
  * Puts delays into cubins.
  *
- * Invariant: what comes out does what the cubin did, later; where that is not certain, nothing comes
- * out.
+ * Invariant: the new cubin does what the old one does, only later. If that is not certain, there is
+ * no new cubin.
  */
 #ifndef TT_DELAY_IMAGE_H
 #define TT_DELAY_IMAGE_H

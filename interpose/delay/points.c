@@ -1,5 +1,5 @@
 /*
- * Choosing what is late. See points.h for the invariant.
+ * Chooses what is delayed. See points.h for the invariant.
  */
 #include "delay/points.h"
 

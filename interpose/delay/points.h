@@ -1,10 +1,9 @@
 /*
- * Which points of kernels, and which calls, are late: drawn from the seed, or as a file says; and
- * the list of both that is written into the run.
+ * Chooses delayed instructions and calls by the seed or by a file, and lists them for the run.
  *
- * Invariant: a point is chosen by the seed, the checksum of its kernel's code and its place in it,
- * and by nothing else. What is listed is what was chosen, and a list that is read again chooses the
- * same.
+ * Invariant: the choice of an instruction depends only on the seed, the checksum of the kernel's
+ * code and the position in it. The list has what was chosen, and reading it again gives the same
+ * choice.
  */
 #ifndef TT_DELAY_POINTS_H
 #define TT_DELAY_POINTS_H

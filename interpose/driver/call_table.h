@@ -1,17 +1,17 @@
 /*
- * Every driver call the recorder knows, once.
+ * Every driver call that the recorder knows, once.
  *
- * HOOK_TABLE lists the calls that are intercepted, by exported symbol: the symbol of a call
- * names its version and default-stream flavour, and the driver hands out the same address for
- * it through dlsym and through cuGetProcAddress. A call is therefore recognised by the address
- * the driver gives, never by a version number that a newer driver may read differently.
+ * HOOK_TABLE lists the intercepted calls by exported symbol. The symbol contains version and
+ * default-stream flavour, and the driver returns the same address for it through dlsym and through
+ * cuGetProcAddress. So a call is recognised by its address, never by a version number, which a
+ * newer driver may interpret differently.
  *
- * CALL_TABLE lists further calls that the recorder makes itself; NEED_TABLE those of both that
- * it can't do without. It asks for each of the others before it calls it.
+ * CALL_TABLE lists further calls that the recorder makes itself. NEED_TABLE lists those of both
+ * that are required. The recorder checks each of the others before it calls it.
  *
- * PASS_TABLE lists the calls of CUDA 13.0 that are left: they are passed through knowingly, those for
- * the per-thread default stream (suffix ptds or ptsz) as well. What the driver hands out that is in no
- * table is of a later version: it is passed through, too, and the run says so.
+ * PASS_TABLE lists the other calls of CUDA 13.0, with those for the per-thread default stream
+ * (suffix ptds or ptsz). They pass through knowingly. A call in no table belongs to a later
+ * version: it passes through too, and the run says so.
  */
 #ifndef TT_DRIVER_CALL_TABLE_H
 #define TT_DRIVER_CALL_TABLE_H

@@ -1,6 +1,5 @@
 /*
- * The driver's functions, and which of their addresses are those of calls that have a wrapper.
- * See driver.h for the invariant.
+ * The driver's functions, and the wrapper for an address. See driver.h for the invariant.
  */
 #include "driver/driver.h"
 

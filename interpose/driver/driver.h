@@ -1,8 +1,8 @@
 /*
  * The driver's functions by name, and its wrapped calls by address.
  *
- * Invariant: a wrapper is found only by the very address that the driver gives for its call; our
- * own export is never taken for the driver's.
+ * Invariant: a wrapper is found only by the address that the driver returns for its call. Our own
+ * export is never taken for the driver's.
  */
 #ifndef TT_DRIVER_DRIVER_H
 #define TT_DRIVER_DRIVER_H

@@ -1,9 +1,8 @@
 /*
- * How we get between the program and the driver: dlsym, cuGetProcAddress, direct symbols.
+ * Puts wrappers between the program and the driver: dlsym, cuGetProcAddress, direct symbols.
  *
- * Invariant: a program is given our wrapper exactly where the driver would have given it the
- * call that the wrapper wraps; in every other case it gets what the driver or the C library
- * answers. Nothing here records anything.
+ * Invariant: a program gets our wrapper exactly where the driver would have returned the wrapped
+ * call. Otherwise it gets the answer of the driver or the C library. Nothing here records anything.
  */
 #ifndef TT_ENTRY_ENTRY_H
 #define TT_ENTRY_ENTRY_H

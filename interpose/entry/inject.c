@@ -1,11 +1,11 @@
 /*
- * The second door: the driver itself loads us at cuInit (CUDA_INJECTION64_PATH), for programs
- * that LD_PRELOAD does not reach, because a launcher dropped it or the program is static.
+ * The second way in: the driver loads us at cuInit (CUDA_INJECTION64_PATH). It serves programs that
+ * LD_PRELOAD does not reach, because a launcher dropped it or the program is static.
  *
- * By then the program may hold the driver's addresses. Every exported call of the driver is a
- * stub of one form that calls its implementation through a pointer of its own; it is these
- * pointers that are exchanged, so that whoever holds an address reaches our wrapper. Where a
- * stub does not have that form to the byte, nothing at all is exchanged.
+ * At that moment the program may hold the driver's addresses. Every exported call of the driver is
+ * a stub of one form that calls its implementation through its own pointer. These pointers are
+ * replaced, so calls by address reach our wrappers. If any stub differs from this form in a byte,
+ * nothing is replaced.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

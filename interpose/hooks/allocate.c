@@ -1,5 +1,5 @@
 /*
- * cuMemAlloc, cuMemAllocPitch and cuMemFree: from the arena in deterministic runs.
+ * Wrappers of cuMemAlloc, cuMemAllocPitch and cuMemFree. Deterministic runs use the arena.
  */
 #include "arena/arena.h"
 #include "hooks/memory.h"

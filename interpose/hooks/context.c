@@ -1,5 +1,5 @@
 /*
- * Initialisation, contexts and their synchronisation.
+ * Wrappers of initialisation, contexts and their synchronisation.
  */
 #include "capture/graph_epochs.h"
 #include "lifecycle/inflight.h"

@@ -1,5 +1,5 @@
 /*
- * Copies and sets, for the legacy and the per-thread default stream.
+ * Wrappers of copies and sets, for the legacy and the per-thread default stream.
  */
 #include <string.h>
 

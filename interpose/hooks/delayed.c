@@ -1,8 +1,8 @@
 /*
- * Modules with late kernels. See delayed.h for the invariant.
+ * Makes modules with delayed kernels. See delayed.h for the invariant.
  *
- * Machine code is changed as it is. Where there is none for the devices here, the driver first makes
- * it of the PTX, as it would have, with the program's own options.
+ * Machine code is patched. If there is none for the devices here, the driver first compiles the PTX
+ * with the program's own options.
  */
 #include "hooks/delayed.h"
 

@@ -1,8 +1,8 @@
 /*
- * What the driver is given to load in place of a module whose kernels are to be late.
+ * Images with delays that the driver loads in place of the program's modules.
  *
- * Invariant: a program that is given nothing else loads what it has; so does one whose changed code
- * the driver refuses.
+ * Invariant: if there is no such image, or if the driver refuses it, the program's own image is
+ * loaded.
  */
 #ifndef TT_HOOKS_DELAYED_H
 #define TT_HOOKS_DELAYED_H

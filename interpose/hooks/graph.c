@@ -1,5 +1,5 @@
 /*
- * Executable graphs: making them, changing them, ending them. Their launches are in launch.c.
+ * Wrappers of calls that make, change and destroy executable graphs. launch.c has graph launches.
  */
 #include "capture/graph_epochs.h"
 #include "inspect/graphs.h"

@@ -1,5 +1,5 @@
 /*
- * Memory that processes share by handles.
+ * Wrappers of calls that share memory between processes by handles.
  */
 #include <string.h>
 

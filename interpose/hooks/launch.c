@@ -1,5 +1,5 @@
 /*
- * Kernel launches, host functions and graph launches.
+ * Wrappers of kernel launches, host functions and graph launches.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * What a launch is asked for, and those that are recorded so that they can be run again.
+ * The arguments of a launch, and replayable launches.
  */
 #ifndef TT_HOOKS_LAUNCH_H
 #define TT_HOOKS_LAUNCH_H

@@ -1,5 +1,5 @@
 /*
- * Modules, libraries, and what the program looks up in them.
+ * Wrappers of modules, libraries, and look-ups in them.
  */
 #include <stdlib.h>
 #include <string.h>

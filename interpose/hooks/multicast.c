@@ -1,8 +1,8 @@
 /*
- * Which handles are multicast objects. See multicast.h for the invariant.
+ * Finds the handles of multicast objects. See multicast.h for the invariant.
  *
- * One that another process made is imported like any other handle; but a device is added to it
- * in each process before memory is bound to it or it is mapped, which tells it.
+ * The handle of an object of another process is imported like any other. But each process adds a
+ * device to it before it binds memory or maps it, which identifies it.
  */
 #include "hooks/multicast.h"
 

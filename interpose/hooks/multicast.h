@@ -1,8 +1,8 @@
 /*
  * Multicast objects: one address for the memory of several devices.
  *
- * Invariant: what is mapped from one is no region. Only instructions of their own may read there;
- * the memory behind it is a region where it is mapped itself.
+ * Invariant: a mapped multicast object is no region. Only special instructions may read there. Its
+ * memory is a region where it is mapped directly.
  */
 #ifndef TT_HOOKS_MULTICAST_H
 #define TT_HOOKS_MULTICAST_H

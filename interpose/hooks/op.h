@@ -1,8 +1,8 @@
 /*
  * What every wrapper does around the driver's call.
  *
- * Invariant: the driver's call is made exactly once per attempt with the program's own
- * arguments, and its result is returned as it is.
+ * Invariant: the driver's call is made exactly once per attempt with the program's own arguments,
+ * and its result is returned unchanged.
  */
 #ifndef TT_HOOKS_OP_H
 #define TT_HOOKS_OP_H

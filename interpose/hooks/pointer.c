@@ -1,6 +1,6 @@
 /*
- * What the program asks about pointers, and who may reach its memory. What lies in the arena is
- * answered for as if the driver had allocated it on its own.
+ * Wrappers of questions about pointers and of access rights. For memory in the arena they answer as
+ * if the driver had allocated it by itself.
  */
 #include "arena/arena.h"
 #include "hooks/op.h"

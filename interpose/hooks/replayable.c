@@ -1,9 +1,9 @@
 /*
- * Launches that are recorded so that they can be run again: memory before and after, and what was in
- * force.
+ * Records replayable launches: memory before and after, and the settings that apply.
  *
  * Invariant: between the two epochs of such a launch nobody else submits work, unless one of them
- * says that it is loose; a launch is recorded so only if both were cut, or if it may have crashed.
+ * is loose. A launch is recorded as replayable only if both epochs were cut, or if it may have
+ * crashed.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * Streams, events, stream capture, waits of the host, and stream-ordered allocation.
+ * Wrappers of streams, events, stream capture, waits of the host and stream-ordered allocation.
  */
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"

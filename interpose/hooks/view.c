@@ -1,5 +1,5 @@
 /*
- * Texture and surface objects.
+ * Wrappers of texture and surface objects.
  */
 #include "track/views.h"
 #include "hooks/op.h"

@@ -1,5 +1,6 @@
 /*
- * What is used of CUPTI: its calls and the members of its records, as they have been since CUDA 12.0.
+ * The calls of CUPTI and the members of its records that we use. They are unchanged since CUDA
+ * 12.0.
  */
 #ifndef TT_CUPTI_ABI_H
 #define TT_CUPTI_ABI_H

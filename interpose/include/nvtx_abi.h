@@ -1,9 +1,9 @@
 /*
- * What a tool and a module that uses NVTX agree on, as far as we need it.
+ * The binary interface between a tool and a module that uses NVTX, as far as we need it.
  *
- * Each module has tables of its own: an entry points to the variable through which the module
- * calls a function, and a tool stores its function there. A table of an older version is shorter,
- * and says how long it is.
+ * Each module has its own tables. An entry points to the variable through which the module calls a
+ * function, and a tool stores its function there. A table of an older version is shorter and has
+ * its length.
  */
 #ifndef TT_NVTX_ABI_H
 #define TT_NVTX_ABI_H

@@ -1,5 +1,5 @@
 /*
- * Contexts and streams by what the driver says. See contexts.h.
+ * Finds contexts and streams of calls. See contexts.h.
  */
 #include "inspect/contexts.h"
 

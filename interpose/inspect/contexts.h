@@ -1,5 +1,5 @@
 /*
- * The context and the stream that a call works on, as the driver says.
+ * Asks the driver for the context and the stream of a call.
  */
 #ifndef TT_INSPECT_CONTEXTS_H
 #define TT_INSPECT_CONTEXTS_H

@@ -1,5 +1,5 @@
 /*
- * Functions and variables of loaded modules. See functions.h.
+ * Asks the driver for functions and variables of modules. See functions.h.
  */
 #include "inspect/functions.h"
 

@@ -1,5 +1,5 @@
 /*
- * Functions and variables of the program's modules, as the driver says.
+ * Asks the driver for functions and variables of the program's modules.
  */
 #ifndef TT_INSPECT_FUNCTIONS_H
 #define TT_INSPECT_FUNCTIONS_H

@@ -1,5 +1,5 @@
 /*
- * Reading graphs from the driver. See graphs.h for the invariant.
+ * Reads graphs from the driver. See graphs.h for the invariant.
  */
 #include "inspect/graphs.h"
 

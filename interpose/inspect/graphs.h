@@ -1,8 +1,8 @@
 /*
- * What a graph consists of, as the driver says.
+ * Asks the driver for the nodes of a graph.
  *
- * Invariant: nothing here changes a graph. What can't be read is marked so (TT_GRAPHF_UNREAD) and
- * never guessed.
+ * Invariant: nothing here changes a graph. What cannot be read is marked (TT_GRAPHF_UNREAD), never
+ * guessed.
  */
 #ifndef TT_INSPECT_GRAPHS_H
 #define TT_INSPECT_GRAPHS_H

@@ -1,7 +1,7 @@
 /*
- * Reports of work in flight. See crash_report.h for the invariant.
+ * Reports in-flight work. See crash_report.h for the invariant.
  *
- * Who looks holds the one answer of inflight.c, and with it the texts here.
+ * Callers hold the only result of inflight.c, and with it the texts here.
  */
 #include "lifecycle/crash_report.h"
 

@@ -1,9 +1,9 @@
 /*
- * What is told when a context is lost or something ends the process: the work in flight, who
- * submitted it, and the last epoch that is complete; on standard error, and in process.json.
+ * The report when a context is lost or something ends the process: in-flight work, its callers, and
+ * the last complete epoch. It goes to standard error and process.json.
  *
- * Invariant: nothing is told of a process that ends in order. A report is one write, of bounded
- * length, and is made within a bound.
+ * Invariant: a process that ends normally gets no report. A report is one write of bounded length,
+ * made within a bounded time.
  */
 #ifndef TT_LIFECYCLE_CRASH_REPORT_H
 #define TT_LIFECYCLE_CRASH_REPORT_H

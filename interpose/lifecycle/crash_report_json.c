@@ -1,5 +1,5 @@
 /*
- * Reports of work in flight as process.json has them.
+ * Writes crash reports for process.json.
  */
 #include "lifecycle/crash_report_json.h"
 

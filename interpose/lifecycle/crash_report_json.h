@@ -1,5 +1,5 @@
 /*
- * Reports of work in flight, kept for process.json.
+ * Crash reports for process.json.
  */
 #ifndef TT_LIFECYCLE_CRASH_REPORT_JSON_H
 #define TT_LIFECYCLE_CRASH_REPORT_JSON_H

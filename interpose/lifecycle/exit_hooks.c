@@ -1,8 +1,8 @@
 /*
- * exit, quick_exit, _exit, exec and fork; signals are in signals.c.
+ * Wrappers of exit, quick_exit, _exit, exec and fork. signals.c has signals.
  *
- * Invariant: the process ends with the status it would have ended with, and an exec that fails
- * leaves the recording going where that could be foreseen.
+ * Invariant: the exit status of the process does not change. If an exec fails and that was
+ * foreseeable, the recording goes on.
  */
 #include "lifecycle/exit_hooks.h"
 

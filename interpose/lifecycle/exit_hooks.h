@@ -1,5 +1,5 @@
 /*
- * How a process may end, and that the run is whole by then.
+ * Completes the run however the process ends.
  */
 #ifndef TT_LIFECYCLE_EXIT_HOOKS_H
 #define TT_LIFECYCLE_EXIT_HOOKS_H

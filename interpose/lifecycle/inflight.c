@@ -1,8 +1,8 @@
 /*
- * What is in flight. See inflight.h for the invariant.
+ * Finds in-flight work. See inflight.h for the invariant.
  *
- * The recorded calls are gone through several times: for waits, for records of events, for work. Each
- * stream that is met gets a lane, each event that was recorded or waited for a mark.
+ * It passes several times over the recorded calls: for waits, for event records, for work. Each
+ * stream gets a lane, and each event that was recorded or waited for gets a mark.
  */
 #include "lifecycle/inflight.h"
 

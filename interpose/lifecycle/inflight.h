@@ -1,12 +1,11 @@
 /*
- * Work in flight: what the program submitted that is not known to be complete.
+ * In-flight work: submitted work that is not known to be complete.
  *
- * It is found out when it is asked for, from the calls that were recorded and from the driver, and
- * costs those calls nothing. Complete is what comes before a wait of the host that returned, an
- * epoch that was captured, work that the timeline has seen the end of, and what the driver says is
- * complete of streams and of events that the program recorded in them.
+ * It is computed on demand from the recorded calls and the driver, so calls cost nothing more. Work
+ * is complete if it comes before a wait of the host that returned, a captured epoch, work whose end
+ * the timeline has seen, or a stream or recorded event that the driver says is complete.
  *
- * Invariant: nothing here allocates, or waits without a bound for a lock or for a driver that hangs.
+ * Invariant: nothing here allocates, or waits without a bound for a lock or a hanging driver.
  */
 #ifndef TT_LIFECYCLE_INFLIGHT_H
 #define TT_LIFECYCLE_INFLIGHT_H

@@ -1,5 +1,5 @@
 /*
- * process.json: what a process is, how it was recorded and how the recording stands.
+ * Writes process.json: what the process is, its options, and the state of the recording.
  */
 #include "lifecycle/process_json.h"
 

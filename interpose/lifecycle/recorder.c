@@ -1,5 +1,5 @@
 /*
- * Beginning, failing and ending. See recorder.h for the invariant.
+ * Starts, fails and ends the recording. See recorder.h for the invariant.
  */
 #include "lifecycle/recorder.h"
 

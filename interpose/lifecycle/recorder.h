@@ -1,8 +1,8 @@
 /*
- * The recorder as a whole: when it begins and how it ends.
+ * The recorder as a whole: when it starts and how it ends.
  *
- * Invariant: recording starts at the first call that works in a usable context, never in
- * cuInit and never in a constructor.
+ * Invariant: recording starts at the first call that works in a usable context, never in cuInit and
+ * never in a constructor.
  */
 #ifndef TT_LIFECYCLE_RECORDER_H
 #define TT_LIFECYCLE_RECORDER_H

@@ -1,5 +1,5 @@
 /*
- * Signals, and the time limit. See signals.h for the invariant.
+ * Signals and the time limit. See signals.h for the invariant.
  */
 #include "lifecycle/signals.h"
 

@@ -1,9 +1,9 @@
 /*
- * Signals that end a process, where the program left them to their default.
+ * Signals that end a process by default.
  *
- * Invariant: the program sees its own dispositions. A handler of ours stands only where the
- * program has SIG_DFL, and it is told SIG_DFL; it finishes the recording, bounded, and then the
- * signal does what it does by default.
+ * Invariant: the program sees its own dispositions. Our handler is installed only where the program
+ * has SIG_DFL, and the program is told SIG_DFL. The handler finishes the recording within a bounded
+ * time; then the signal has its default effect.
  */
 #ifndef TT_LIFECYCLE_SIGNALS_H
 #define TT_LIFECYCLE_SIGNALS_H

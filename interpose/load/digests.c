@@ -1,5 +1,5 @@
 /*
- * Digests of many short inputs at once. See digests.h.
+ * Digests of many short inputs. See digests.h.
  */
 #include "load/digests.h"
 

@@ -1,7 +1,7 @@
 /*
  * Digests of many short inputs at once.
  *
- * The toolkit reads this file, too: what directives say is not seen there.
+ * The toolkit reads this file too. It ignores preprocessor directives.
  */
 #ifndef TT_LOAD_DIGESTS_H
 #define TT_LOAD_DIGESTS_H

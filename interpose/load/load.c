@@ -1,7 +1,7 @@
 /*
  * Loads pieces. See load.h.
  *
- * Invariant: a place is read into only when what was read into it before is copied.
+ * Invariant: a place is filled only after its previous contents were copied.
  */
 #include "load/load.h"
 

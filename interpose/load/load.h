@@ -1,9 +1,9 @@
 /*
- * Contents of blocks from files into a device's memory, by threads of the caller's: each takes the
- * next piece, reads it into a place of its own in page-locked memory, and has the driver copy it
- * while it reads into its other place.
+ * Loads contents of blocks from files into device memory, in threads of the caller. Each thread
+ * takes the next piece, reads it into one of its two places in page-locked memory, and lets the
+ * driver copy it while it reads into the other.
  *
- * The toolkit reads this file, too: what directives say is not seen there.
+ * The toolkit reads this file too. It ignores preprocessor directives.
  */
 #ifndef TT_LOAD_LOAD_H
 #define TT_LOAD_LOAD_H

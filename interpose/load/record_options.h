@@ -1,7 +1,7 @@
 /*
- * What the recorder says of variables, for the toolkit to say before a program runs.
+ * The recorder's errors and warnings about variables, for the toolkit, before a program runs.
  *
- * The toolkit reads this file, too: what directives say is not seen there.
+ * The toolkit reads this file too. It ignores preprocessor directives.
  */
 #ifndef TT_LOAD_RECORD_OPTIONS_H
 #define TT_LOAD_RECORD_OPTIONS_H

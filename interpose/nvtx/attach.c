@@ -1,9 +1,9 @@
 /*
- * How modules find us, and their tables come to hold our functions.
+ * Attaches us to modules that use NVTX, by filling their tables with our functions.
  *
- * A module asks at its first call, by a variable of the environment, for a library and the function
- * in it that fills its tables. Where the variable names another tool, that one keeps its place: it
- * fills the tables, and where it put a function ours goes before it.
+ * At its first call a module reads an environment variable with the name of a library, whose
+ * function fills the module's tables. If the variable names another tool, that tool stays: it fills
+ * the tables, and our functions go before its functions.
  */
 #define _GNU_SOURCE
 #include "nvtx/nvtx.h"

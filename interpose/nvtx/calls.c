@@ -1,9 +1,9 @@
 /*
- * What modules call: marks, ranges, domains, registered messages, names.
+ * The functions that modules call: marks, ranges, domains, registered messages, names.
  *
- * The program is told what a tool tells it: the level of a range within its domain and thread, a
- * number for a range that ends anywhere, a handle for a domain. Where there is another tool behind
- * us it is that one's answers.
+ * The program gets the answers of a tool: the level of a range within its domain and thread, a
+ * number for a range that may end anywhere, a handle for a domain. If another tool is behind us, it
+ * gets that tool's answers.
  */
 #include "nvtx/calls.h"
 

@@ -1,5 +1,5 @@
 /*
- * The functions that modules are given, and those of another tool that these hand on to.
+ * The functions for modules, and those of another tool behind us.
  */
 #ifndef TT_NVTX_CALLS_H
 #define TT_NVTX_CALLS_H

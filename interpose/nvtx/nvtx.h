@@ -1,9 +1,9 @@
 /*
- * Annotations: what the program says of itself through NVTX.
+ * Annotations: NVTX calls of the program.
  *
- * Invariant: no call of NVTX takes a lock or allocates where its message was met before, but to
- * cut an epoch that was asked for; and none begins the recording, or calls the driver, but for
- * that and to name a stream.
+ * Invariant: a call with a known message takes no lock and allocates nothing, unless it cuts an
+ * epoch. No call starts the recording. No call calls the driver, except to cut an epoch or to name
+ * a stream.
  */
 #ifndef TT_NVTX_NVTX_H
 #define TT_NVTX_NVTX_H

@@ -1,8 +1,8 @@
 /*
- * Ranges that are open: a thread's own, one within the other, and those that end anywhere.
+ * Open ranges: nested ranges of a thread, and ranges that may end in another thread.
  *
- * Invariant: a thread's levels are right for its program at any time, recorded or not. Memory is
- * bounded: of too many open ranges the level is still told, but not which they are.
+ * Invariant: the levels of a thread are right at any time, recorded or not. Memory is bounded: with
+ * too many open ranges the levels stay right, but the ranges are unknown.
  */
 #ifndef TT_NVTX_RANGES_H
 #define TT_NVTX_RANGES_H

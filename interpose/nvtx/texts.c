@@ -1,13 +1,12 @@
 /*
  * Messages and domains. See texts.h for the invariant.
  *
- * Messages are found by their hash in a table of which the oldest make way; one that comes again
- * later is asked for in the run's strings. Two words belong together where they were written
- * together: the first is kept as its difference from the second, so that what two threads wrote
- * at once is not found at all.
+ * Messages are found by hash in a table in which new ones replace the oldest. A message that was
+ * replaced is looked up in the strings of the run. An entry has two words: the first is stored as
+ * its difference from the second, so a mix of two writes is never found.
  *
- * A handle that we give is a number, which says all that has to be known of a registered message
- * when it is used. What another tool gives for it stands in a table of its own.
+ * Our handle for a registered message is a number with all that its use needs. Handles of another
+ * tool behind us are in a table of their own.
  */
 #define _GNU_SOURCE
 #include "nvtx/texts.h"

@@ -1,8 +1,8 @@
 /*
- * Messages and names of domains: where they are in the run, and whether an epoch is due by them.
+ * Messages and names of domains: their offset in the run, and whether they trigger an epoch.
  *
- * Invariant: memory is bounded, whatever the program says; what was said lately is found without a
- * lock and without an allocation. No handle is ever followed as a pointer.
+ * Invariant: memory is bounded, whatever the program does. A recent message is found without a lock
+ * and without an allocation. No handle is used as a pointer.
  */
 #ifndef TT_NVTX_TEXTS_H
 #define TT_NVTX_TEXTS_H

@@ -1,5 +1,5 @@
 /*
- * Settings that change while the program runs, as text. See control_text.h.
+ * Parses settings that change while the program runs. See control_text.h.
  */
 #include "options/control_text.h"
 

@@ -1,5 +1,5 @@
 /*
- * Reads delay configurations. See config.h for the invariant.
+ * Reads delay configurations. See delay_config.h for the invariant.
  */
 #include "options/delay_config.h"
 

@@ -1,8 +1,8 @@
 /*
- * Delay configurations: which points of kernels, and which calls, are late, as a JSON file.
+ * Delay configurations: a JSON file with the delayed instructions and calls.
  *
- * Invariant: a file comes from anywhere. One that is not what docs/format.md says is refused as a
- * whole, with the place and the reason in one line.
+ * Invariant: a file may come from anywhere. One that does not follow docs/format.md is refused as a
+ * whole, with place and reason in one line.
  */
 #ifndef TT_OPTIONS_DELAY_CONFIG_H
 #define TT_OPTIONS_DELAY_CONFIG_H

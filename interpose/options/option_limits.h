@@ -1,6 +1,6 @@
 /*
- * Limits and choices of options, as option_table.h has them, for code that reads such values from
- * elsewhere or writes them: LIMIT_DELAY, LIMIT_TIMELINE and so on.
+ * Limits and choices of options from option_table.h, for code that reads such values elsewhere or
+ * writes them: LIMIT_DELAY, LIMIT_TIMELINE and so on.
  */
 #ifndef TT_OPTIONS_OPTION_LIMITS_H
 #define TT_OPTIONS_OPTION_LIMITS_H

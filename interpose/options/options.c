@@ -1,7 +1,6 @@
 /*
- * Reads the TT_ environment variables, as option_table.h lists them. A variable that can't be
- * understood stops the recording before it began: a run that silently meant something else would
- * be worse.
+ * Reads the TT_ environment variables that option_table.h lists. A variable with a wrong value
+ * stops the recording before it starts, because a run with other settings would mislead.
  */
 #define _GNU_SOURCE
 #include "options/options.h"

@@ -1,5 +1,5 @@
 /*
- * What the user asked for: the TT_ environment variables, read once. option_table.h lists them.
+ * The user's options: the TT_ environment variables, read once. option_table.h lists them.
  */
 #ifndef TT_OPTIONS_OPTIONS_H
 #define TT_OPTIONS_OPTIONS_H

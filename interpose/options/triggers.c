@@ -1,5 +1,5 @@
 /*
- * Reads what TT_EPOCH says. See triggers.h.
+ * Parses TT_EPOCH. See triggers.h.
  */
 #define _GNU_SOURCE
 #include "options/triggers.h"

@@ -1,18 +1,17 @@
 /*
- * Machine code. See code.h for the invariant.
+ * Decodes and encodes machine code. See code.h for the invariant.
  *
- * An instruction has its opcode in the low 12 bits, a guard in the next four, up to three operands
- * from bits 16, 24, 32 (here an immediate as well) and 64 on. From bit 105 on it says how it is
- * scheduled: four bits of cycles until the next, one to stay with this warp, the scoreboards that it
- * sets when its result is there and when its operands are read (7: none), six bits of scoreboards to
- * wait for, and three that keep an operand for the next instruction.
+ * An instruction has its opcode in the low 12 bits, a guard in the next four, and up to three
+ * operands from bits 16, 24, 32 (or an immediate there) and 64 on. The schedule begins at bit 105:
+ * four bits for the cycles until the next instruction, one to stay with this warp, the scoreboards
+ * that it sets when its result is ready and when its operands were read (7: none), six bits of
+ * scoreboards to wait for, and three that keep operands for the next instruction.
  *
- * A delay waits for the clock in a loop. It does not sleep: NANOSLEEP lets other threads of the warp
- * run on, even past where they would wait for those that sleep, and code is compiled for threads that
- * stay together and for uniform registers, of which a warp has one set, that keep their values. For
- * the same reason all threads of a warp that come together are late by the same time. What a delay
- * computes it has in uniform registers and a predicate that no code of the kernel uses, so that it
- * needs none of the registers that are shared out among threads.
+ * A delay is a loop on the clock. It does not sleep, because NANOSLEEP lets other threads of the
+ * warp run on, even past where they should wait for sleeping ones. Code is compiled for threads
+ * that stay together, and for uniform registers, of which a warp has one set, that keep their
+ * values. So all threads of a warp that come together are delayed by the same time. A delay uses
+ * only uniform registers and a predicate that the kernel never uses.
  */
 #include "sass/code.h"
 

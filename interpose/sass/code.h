@@ -1,7 +1,7 @@
 /*
- * Machine code: what an instruction is, and those that are put before one.
+ * Machine code: instructions, and the instructions that are inserted before one.
  *
- * Invariant: what is not known to be movable is not moved.
+ * Invariant: an instruction is moved only if it is known to be movable.
  */
 #ifndef TT_SASS_CODE_H
 #define TT_SASS_CODE_H

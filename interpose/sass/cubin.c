@@ -1,5 +1,5 @@
 /*
- * Reading cubins. See cubin.h for the invariant.
+ * Reads cubins. See cubin.h for the invariant.
  *
  * The layout is that of 64-bit ELF. A kernel K has its instructions in `.text.K`, whose sh_info
  * names its symbol in the low 24 bits, and attributes in `.nv.info.K`, whose sh_info names the

@@ -1,7 +1,7 @@
 /*
- * Instructions that are put into kernels, without operands and schedule: as nvcc 13 writes them and
- * nvdisasm reads them for every architecture that code.c knows. Where no register is meant they have
- * the last one, 255; before sm_100 there were 64 uniform ones, and that is 63.
+ * Instructions that are inserted into kernels, without operands and schedule, as nvcc 13 writes
+ * them and nvdisasm reads them for every architecture that code.c knows. An unused register field
+ * has the last register, 255; for uniform registers before sm_100 it is 63.
  */
 #ifndef TT_SASS_ENCODINGS_H
 #define TT_SASS_ENCODINGS_H

@@ -1,9 +1,9 @@
 /*
- * Fatbins. See fatbin.h for the invariant.
+ * Makes fatbins. See fatbin.h for the invariant.
  *
- * Of machine code the driver takes that for the device's own capability, or else for the closest
- * lower one of its generation. There can be several, made for exactly that capability or for others
- * too: which of these it takes does not matter, as all are replaced.
+ * The driver takes machine code for the device's own capability, or else for the closest lower one
+ * of its generation. There may be several for this capability. All of them are replaced, so it does
+ * not matter which one the driver takes.
  */
 #include "sass/fatbin.h"
 

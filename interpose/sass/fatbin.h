@@ -1,8 +1,8 @@
 /*
- * Fatbins with other machine code in them.
+ * Makes fatbins with other machine code.
  *
- * Invariant: an image comes from the program and may be anything; nothing outside of it is read. The
- * driver chooses from what is made here as it would have from the original.
+ * Invariant: an image comes from the program and may contain anything; nothing outside of it is
+ * read. The driver chooses from the new fatbin as it would have from the original.
  */
 #ifndef TT_SASS_FATBIN_H
 #define TT_SASS_FATBIN_H

@@ -1,4 +1,4 @@
-/* Opcodes that were seen in cubins: 12 bits, name, architectures by bit (80, 86, 89, 90, 100, 120), whether bound to its place. */
+/* Opcodes of cubins: 12 bits, name, architectures by bit (80, 86, 89, 90, 100, 120), whether it is bound to its place. */
 OPCODE(0x202, "MOV", 0x3f, false)
 OPCODE(0x207, "SEL", 0x3f, false)
 OPCODE(0x208, "FSEL", 0x3f, false)

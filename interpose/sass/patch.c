@@ -1,10 +1,9 @@
 /*
- * Patching. See patch.h for the invariant.
+ * Patches cubins. See patch.h for the invariant.
  *
- * Everything behind a section that grows moves on in the file. What refers to places in the file
- * is the ELF header, the section headers and the program headers; what refers to instructions are
- * attributes of the kernel, which follow those that are moved, and relocations, whose instructions
- * are left alone.
+ * Everything behind a section that grows moves in the file. Places in the file are named by the ELF
+ * header, the section headers and the program headers. Instructions are named by attributes of the
+ * kernel, which follow moved instructions, and by relocations, whose instructions are not moved.
  */
 #include "sass/patch.h"
 

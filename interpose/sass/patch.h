@@ -1,12 +1,12 @@
 /*
- * Puts code before instructions of a cubin's kernels.
+ * Inserts code before instructions of a cubin's kernels.
  *
- * An instruction that code goes before is replaced by a branch to the end of its section, which
- * grows: there is that code, the instruction itself and a branch back. All others stay where they
- * are, so that no branch of the kernel's own has to be changed.
+ * An instruction with inserted code is replaced by a branch to the end of its section, which grows
+ * by this code, the instruction itself and a branch back. All other instructions stay in place, so
+ * no branch of the kernel changes.
  *
- * Invariant: a kernel is patched as was asked for, or its bytes are those it had and there is a
- * reason why. Memory in, memory out: nothing else is read, kept or changed.
+ * Invariant: a kernel is patched as requested, or its bytes stay unchanged and there is a reason.
+ * Input and output are in memory; nothing else is read, kept or changed.
  */
 #ifndef TT_SASS_PATCH_H
 #define TT_SASS_PATCH_H

@@ -1,5 +1,5 @@
 /*
- * What all parts of the recording share. See session.h for the invariant.
+ * State that all parts of the recording share. See session.h for the invariant.
  */
 #include "session/session.h"
 

@@ -1,8 +1,8 @@
 /*
- * The recording as every part of it sees it: whether it goes on, what it has to say, its numbers
- * and its files. lifecycle/ begins and ends it.
+ * The recording for all of its parts: whether it is active, its messages, its numbers and its
+ * files. lifecycle/ starts and ends it.
  *
- * Invariant: whatever fails turns the recording off for the rest of the process with one line on
+ * Invariant: any failure turns the recording off for the rest of the process with one line on
  * stderr, and the program goes on. Nothing here waits for the driver.
  */
 #ifndef TT_SESSION_SESSION_H

@@ -1,5 +1,5 @@
 /*
- * Records of timeline.bin. See activities.h for the invariant.
+ * Writes timeline.bin. See activities.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "store/activities.h"

@@ -1,8 +1,8 @@
 /*
- * timeline.bin: when the GPU did what calls asked for, in a mapped file.
+ * timeline.bin, a mapped file: when the GPU did the work of calls.
  *
- * Invariant: a record whose kind is still 0 is not part of the run, so a killed process leaves a
- * readable file.
+ * Invariant: a record of kind 0 is not part of the run, so the file of a killed process is
+ * readable.
  */
 #ifndef TT_STORE_ACTIVITIES_H
 #define TT_STORE_ACTIVITIES_H

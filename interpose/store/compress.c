@@ -1,7 +1,6 @@
 /*
- * Compressed contents. See compress.h for the invariant. The library is looked for when it is
- * needed, so that a program that does not ask for it never loads it; its functions and their
- * meaning are those of zstd.h, stable since 1.4.
+ * Compresses contents. See compress.h for the invariant. The library is loaded only when it is
+ * needed. Its functions are those of zstd.h, stable since 1.4.
  */
 #include "store/compress.h"
 

@@ -1,9 +1,9 @@
 /*
- * Block contents, compressed by libzstd where the user asked for it and the system has it.
+ * Compresses contents of blocks with libzstd, if the user asked for it and the system has it.
  *
- * Invariant: what is made here is in the form that data files with TT_ENCODING_ZSTD have, for
- * each block its size in 4 bytes, then a zstd frame; where that would not be smaller, the contents
- * themselves, whose size is the block's length.
+ * Invariant: the output has the form of data files with TT_ENCODING_ZSTD: for each block its size
+ * in 4 bytes, then a zstd frame. If that is not smaller, the contents follow unchanged, and the
+ * size is the block's length.
  */
 #ifndef TT_STORE_COMPRESS_H
 #define TT_STORE_COMPRESS_H

@@ -1,7 +1,7 @@
 /*
- * The table of stored contents: buckets of eight entries, found by the digest's low bits,
- * which are as good as random. A full bucket doubles the table up to the limit; from then on
- * an entry of it gives way. See dedup.h for the invariant.
+ * The table of stored contents: buckets of eight entries, found by the low bits of the digest. A
+ * full bucket doubles the table up to the limit; then a new entry replaces an old one. See dedup.h
+ * for the invariant.
  */
 #include "store/dedup.h"
 

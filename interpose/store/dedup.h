@@ -1,8 +1,8 @@
 /*
- * Which contents the current data segment holds, and where.
+ * The contents in the current data segment, and their places.
  *
- * Invariant: what the table gives was put there and not dropped since. It is bounded: when
- * full it forgets, so a miss only means that the content may be stored a second time.
+ * Invariant: an entry of the table was stored and not dropped since. The table is bounded, so it
+ * may lack an entry; then the contents are stored a second time.
  */
 #ifndef TT_STORE_DEDUP_H
 #define TT_STORE_DEDUP_H

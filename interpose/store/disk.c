@@ -1,5 +1,5 @@
 /*
- * How much of the disk a run may take. See disk.h for the invariant.
+ * Limits the disk space of a run. See disk.h for the invariant.
  *
  * All processes of a run share its limit: each adds up the files of all.
  */

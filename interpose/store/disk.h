@@ -1,10 +1,11 @@
 /*
- * How much of the disk a run may take.
+ * Limits the disk space of a run.
  *
- * Contents of epochs end first, so that there is room left for the records of what follows. Where
- * that is used up as well, files do not grow any more, as on a full disk.
+ * Contents of epochs stop first, so that later records still have room. When that is used up too,
+ * files stop growing, as on a full disk.
  *
- * Invariant: the disk is looked at again at the latest after DISK_GRANT bytes, whoever else fills it.
+ * Invariant: the free space is checked again after at most DISK_GRANT bytes, because others may
+ * fill the disk.
  */
 #ifndef TT_STORE_DISK_H
 #define TT_STORE_DISK_H

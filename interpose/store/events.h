@@ -1,11 +1,10 @@
 /*
- * Event slots: fixed-size records in a shared file mapping, claimed in runs by each thread.
+ * Event slots: fixed-size records in a shared file mapping. Each thread claims runs of slots.
  *
- * Invariant: taking a slot allocates nothing, takes no lock and makes no system call, but for
- * one wake-up of the helper every few thousand slots and a thread's very first one. A slot
- * once given out stays writable memory until the process ends. A slot whose kind is still 0
- * is not part of the run, and kind and check come with one store, so that a killed process leaves
- * a readable file.
+ * Invariant: taking a slot allocates nothing, takes no lock and makes no system call, except one
+ * wake-up of the helper every few thousand slots, and a thread's first slot. A slot stays writable
+ * until the process ends. A slot of kind 0 is not part of the run. Kind and check are written with
+ * one store, so the file of a killed process is readable.
  */
 #ifndef TT_STORE_EVENTS_H
 #define TT_STORE_EVENTS_H

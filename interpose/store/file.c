@@ -1,9 +1,9 @@
 /*
  * Append-only files. See file.h for the invariant.
  *
- * Writes go to explicit offsets, never through the descriptor's own position, which a forked
- * child would share. SIGXFSZ, the signal of a write beyond RLIMIT_FSIZE, is held back around
- * every call that can grow a file and taken back if it came.
+ * Writes use explicit offsets, because a forked child shares the descriptor's position. SIGXFSZ,
+ * the signal of a write beyond RLIMIT_FSIZE, is blocked around every call that can grow a file, and
+ * removed if it came.
  */
 #define _GNU_SOURCE
 #include "store/file.h"

@@ -1,9 +1,9 @@
 /*
- * Append-only files of a process that is not ours.
+ * Append-only files in the program's process.
  *
- * Invariant: nothing here raises a signal in the program, takes one of its low descriptor
- * numbers or writes to a descriptor that the program closed and opened again as its own.
- * Functions that return bool give false with errno set.
+ * Invariant: nothing here raises a signal in the program, takes one of its low descriptor numbers,
+ * or writes to a descriptor that the program closed and opened again. Functions that return bool
+ * return false with errno set.
  */
 #ifndef TT_STORE_FILE_H
 #define TT_STORE_FILE_H

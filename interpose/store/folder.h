@@ -1,9 +1,9 @@
 /*
- * Directories of a run.
+ * The directories of a run.
  *
- * Invariant: files are made in, read from and removed from the directory that was found or made
- * first, or not at all: whoever may write to one above it can't put another in its place. It is
- * opened anew each time, as programs close descriptors. Functions give false or -1 with errno.
+ * Invariant: files are created, read and removed in the directory that was found or made first, or
+ * not at all, so nobody who can write to a parent directory can replace it. It is opened anew each
+ * time, because programs close descriptors. Functions return false or -1 with errno.
  */
 #ifndef TT_STORE_FOLDER_H
 #define TT_STORE_FOLDER_H

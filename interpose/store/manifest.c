@@ -1,8 +1,8 @@
 /*
- * Writes manifest.json from the record files, in a few MiB of memory however long the run was.
+ * Writes manifest.json from the record files, in a few MiB of memory for a run of any length.
  *
- * A region's birth and death lie anywhere in regions.bin: the ids are taken a window at a
- * time, and the file is read once for each window.
+ * The birth and the death of a region may be anywhere in regions.bin. So ids are processed a window
+ * at a time, and the file is read once per window.
  */
 #define _GNU_SOURCE
 #include "store/manifest.h"

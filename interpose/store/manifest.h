@@ -1,7 +1,7 @@
 /*
- * manifest.json: what the process's memory was, without times, addresses or paths.
+ * manifest.json: the digests of the process's memory, without times, addresses or paths.
  *
- * Invariant: a function of the record files alone, so that identical work gives identical bytes.
+ * Invariant: it depends on the record files alone, so identical work gives identical bytes.
  */
 #ifndef TT_STORE_MANIFEST_H
 #define TT_STORE_MANIFEST_H

@@ -1,18 +1,16 @@
 /*
- * A file that threads write to through a mapping, each in pieces of its own.
+ * A file that threads write through a mapping, each in its own pieces.
  *
- * The file is mapped into one large reserved range, so that a piece's address follows from its
- * place. A helper thread extends file and mapping ahead of the claims: space is allocated on disk
- * before it is mapped, since a store into a mapping that the disk has no room for would kill the
- * program, and its pages are made present before it is given out. Far behind, the mapping is made
- * anew, which frees its pages from this process and still lets a thread that kept a piece for long
- * write to it.
+ * The file is mapped into one large reserved range, so the address of a piece follows from its
+ * place. A helper thread extends file and mapping ahead of the claims. It allocates disk space
+ * before it maps it, because a store into a mapping without disk space would kill the program, and
+ * makes the pages present. Far behind, it maps again, which frees the pages from this process; a
+ * thread that kept a piece for long can still write to it.
  *
- * Where the helper falls behind, a claim waits, but for a bounded time; then it and, until the
- * helper has moved on, those after it get nothing. The helper is up to 32 MiB in front, so that
- * this takes a disk that hangs.
+ * If the helper is late, a claim waits for a bounded time. After that, claims fail until the helper
+ * has moved on. The helper is up to 32 MiB ahead, so this happens only if the disk hangs.
  *
- * Invariant: a piece once given out stays writable memory until the process ends.
+ * Invariant: a piece stays writable until the process ends.
  */
 #ifndef TT_STORE_MAPPED_H
 #define TT_STORE_MAPPED_H

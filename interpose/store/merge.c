@@ -1,9 +1,9 @@
 /*
- * Joins the processes' JSON files. See merge.h for the invariant.
+ * Merges the JSON files of processes. See merge.h for the invariant.
  *
- * The lock is an flock of the run directory itself, so that no file but the run's own appears;
- * who cannot have it within LOCK_MS leaves the merge to whoever holds it, for a program's end
- * must not hang on another process.
+ * The lock is an flock of the run directory itself, so no other file appears in the run. A process
+ * that cannot get it within LOCK_MS leaves the merge to its holder, because the end of a program
+ * must not depend on another process.
  */
 #define _GNU_SOURCE
 #include "store/merge.h"

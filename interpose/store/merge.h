@@ -1,8 +1,8 @@
 /*
- * RUN/run.json and RUN/manifest.json: what the processes wrote, in one file each.
+ * RUN/run.json and RUN/manifest.json: the merged files of all processes.
  *
- * Invariant: at any moment each of them is complete and holds every process that had written
- * its own by the last merge; processes that merge at once take turns.
+ * Invariant: at any moment each is complete and has every process that had written its own by the
+ * last merge. Processes that merge at once take turns.
  */
 #ifndef TT_STORE_MERGE_H
 #define TT_STORE_MERGE_H

@@ -1,9 +1,9 @@
 /*
- * Parameters of launches, kept where the user asked for them: bytes in a mapped file, claimed in
- * pieces by each thread.
+ * Parameters of launches, if the user asked for them: bytes in a mapped file, claimed in pieces by
+ * each thread.
  *
- * Invariant: keeping parameters allocates nothing, takes no lock and makes no system call, but for
- * a wake-up of the helper now and then and a wait where the disk is behind.
+ * Invariant: storing parameters allocates nothing, takes no lock and makes no system call, except a
+ * wake-up of the helper now and then, and a wait if the disk is late.
  */
 #ifndef TT_STORE_PARAMS_H
 #define TT_STORE_PARAMS_H

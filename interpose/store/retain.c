@@ -1,7 +1,7 @@
 /*
- * Bases: an epoch of a context from which on its memory can be rebuilt, and the segment that
- * begins there or before. Epochs belong to one context each, so that a full epoch of one says
- * nothing about another's memory. See retain.h for the invariant.
+ * Bases: for each, an epoch of a context from which its memory can be rebuilt, and the segment that
+ * begins there or before. An epoch belongs to one context, so a full epoch of one says nothing
+ * about another. See retain.h for the invariant.
  */
 #include "store/retain.h"
 

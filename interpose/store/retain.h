@@ -1,8 +1,8 @@
 /*
- * Which data segments the epochs to keep still need.
+ * The data segments that kept epochs still need.
  *
- * Invariant: for every context with memory, a segment from which on all its blocks were listed
- * again is kept; what cannot be told apart is kept too.
+ * Invariant: for every context with memory, a segment is kept from which on all its blocks were
+ * listed again. In doubt, a segment is kept.
  */
 #ifndef TT_STORE_RETAIN_H
 #define TT_STORE_RETAIN_H

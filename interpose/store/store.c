@@ -1,5 +1,5 @@
 /*
- * The run directory: its making, its end, the JSON files. See store.h for the invariant.
+ * Creates and ends the run directory, and writes its JSON files. See store.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "store/store.h"

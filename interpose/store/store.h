@@ -1,11 +1,11 @@
 /*
- * The run directory: creates it, appends records, commits epochs, keeps the JSON files.
+ * The run directory: creates it, appends records, commits epochs, writes the JSON files.
  *
- * Invariant: whatever prefix of these calls has happened, the files on disk are a valid run
- * up to the last committed epoch. Every function is safe from any thread. Once an operation
- * has failed (directory gone, no room for records) the store stays failed: calls return false at once,
- * the first reason is kept, and nothing here ever raises a signal or aborts. Only store_process
- * and store_close still write what they can, so that the failure itself is told.
+ * Invariant: after any prefix of these calls, the files on disk are a valid run up to the last
+ * committed epoch. Every function is safe from any thread. After a failure (directory gone, no room
+ * for records) the store stays failed: calls return false at once, the first reason is kept, and
+ * nothing raises a signal or aborts. Only store_process and store_close still write what they can,
+ * so that the failure itself is recorded.
  */
 #ifndef TT_STORE_STORE_H
 #define TT_STORE_STORE_H

@@ -1,6 +1,5 @@
 /*
- * Epochs: the part of the store that blocks, digests and their commits go through. See store.h
- * for the invariant.
+ * Writes epochs: blocks, digests and commits. See store.h for the invariant.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,10 +1,10 @@
 /*
- * What the store's own files share: its members, and what surrounds every call.
+ * Members that the files of the store share, and the code around every call.
  *
- * Two locks, taken in this order: `capture` for what belongs to epochs, `records` for the files
- * that the program's own threads append to, so that those never wait for block contents being
- * written. `images` and `json` come before both and are held while whole files are written, and so
- * does `writing` of a lane, which is held while its file is written.
+ * Two locks are taken in this order: `capture` for epochs, `records` for the files that the
+ * program's threads append to, so that these never wait for contents of blocks. `images` and `json`
+ * come before both and are held while whole files are written. `writing` of a lane also comes
+ * before both and is held while its file is written.
  */
 #ifndef TT_STORE_STORE_INTERNAL_H
 #define TT_STORE_STORE_INTERNAL_H

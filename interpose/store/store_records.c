@@ -1,5 +1,5 @@
 /*
- * Records that do not belong to an epoch: texts, regions and their labels, call stacks, launches,
+ * Writes records that belong to no epoch: texts, regions and their labels, call stacks, launches,
  * graphs, functions, modules and their images. See store.h for the invariant.
  */
 #include <errno.h>

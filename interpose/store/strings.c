@@ -1,8 +1,7 @@
 /*
- * The string table. The texts themselves stay in the file; a find compares against it, so
- * that the table in memory is 16 bytes a text. A program may say something else in each step of
- * many: from so many texts on, those that come are no longer kept there. See strings.h for the
- * invariant.
+ * The table of strings. The texts stay in the file; a look-up compares against it, so a text takes
+ * 16 bytes of memory. A program may use a new text in each of many steps, so the number of texts in
+ * the table is bounded. See strings.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "store/strings.h"

@@ -1,8 +1,8 @@
 /*
- * strings.bin: texts, each of the first STRINGS_KNOWN once, found again by its bytes.
+ * strings.bin: texts. Each of the first STRINGS_KNOWN is stored once.
  *
- * Invariant: an offset that was given out is that of a complete record in the file, counted
- * from the file's very beginning, and its text is valid UTF-8.
+ * Invariant: an offset that was returned is that of a complete record in the file, counted from the
+ * beginning of the file. Its text is valid UTF-8.
  */
 #ifndef TT_STORE_STRINGS_H
 #define TT_STORE_STRINGS_H

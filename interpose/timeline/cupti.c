@@ -1,10 +1,10 @@
 /*
- * Records of CUPTI become activities. See cupti.h.
+ * Converts records of CUPTI to activities. See cupti.h.
  *
- * CUPTI numbers the calls that it sees, and its records name these numbers. A callback at the calls
- * that are of interest, within the driver, notes which call of the program is under way in the
- * thread. (Records of external correlations would not do: what the runtime library asks for bears
- * the number of the runtime's call, which began before we were called.)
+ * CUPTI numbers the calls that it sees, and its records name these numbers. A callback within the
+ * driver call notes which call of the program the thread is making. External correlation records do
+ * not help: work of the runtime library has the number of the runtime's call, which began before
+ * our wrapper.
  */
 #define _GNU_SOURCE
 #include "timeline/cupti.h"

@@ -1,5 +1,5 @@
 /*
- * CUPTI's activity records. CUPTI has one user at a time: where the program uses it, it is not ours.
+ * CUPTI's activity records. CUPTI has one user at a time. If the program uses it, we do not.
  */
 #ifndef TT_TIMELINE_CUPTI_H
 #define TT_TIMELINE_CUPTI_H

@@ -1,8 +1,8 @@
 /*
- * A program that uses CUPTI itself: calls that take it over go through here, where it is linked to
- * the library; dlsym sees those that are looked up.
+ * Gives CUPTI to a program that uses it: calls that take it over go through here, by symbol or by
+ * dlsym.
  *
- * Invariant: the program's call is made as it is, by then without a trace of us in CUPTI.
+ * Invariant: the program's call is made unchanged, and by then CUPTI has nothing of ours.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /*
- * Where the library of CUPTI is.
+ * Finds the library of CUPTI.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

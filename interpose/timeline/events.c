@@ -1,9 +1,9 @@
 /*
- * Pairs of events, and how they become times. See events.h for the invariant.
+ * Converts pairs of events to times. See events.h for the invariant.
  *
- * The driver tells how long after an event another one was, as a float in milliseconds. So each
- * context has a base, an event whose time on the recorder's clock is known, and a new one every
- * second, before the float gets too coarse.
+ * The driver returns the time between two events as a float in milliseconds. So each context has a
+ * base event with a known time on the recorder's clock, and a new one every second, before the
+ * float gets too coarse.
  */
 #include "timeline/events.h"
 

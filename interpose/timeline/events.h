@@ -1,7 +1,7 @@
 /*
- * Timing by events of the driver around what a call submits, for where there is no CUPTI.
+ * Times by driver events around calls, if CUPTI is not available.
  *
- * Invariant: a call is timed with two events that were made before, or not at all.
+ * Invariant: a call is timed with two events that were created before, or not at all.
  */
 #ifndef TT_TIMELINE_EVENTS_H
 #define TT_TIMELINE_EVENTS_H

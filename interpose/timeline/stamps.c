@@ -1,9 +1,9 @@
 /*
- * Stamps become times. See stamps.h for the invariant.
+ * Converts stamps to times. See stamps.h for the invariant.
  *
- * A kernel of ours that reads the device's clock runs between two readings of the recorder's, some
- * times, of which the narrowest counts. Two such comparisons some time apart are a line, on which
- * times behind the last one lie: how far off it is shows at the next.
+ * A kernel of ours reads the device's clock between two readings of the recorder's clock, several
+ * times; the narrowest pair counts. Two such comparisons define a line, on which times behind the
+ * last one lie. The next comparison shows its error.
  */
 #include "timeline/stamps.h"
 

@@ -1,8 +1,8 @@
 /*
- * Times of nodes of graphs by the device's own clock, which stamps around them wrote.
+ * Times of graph nodes by the device's clock, from stamps around them.
  *
- * Invariant: a time on the recorder's clock is between two readings of it: by how much it may be off
- * is told with timeline_clock_error.
+ * Invariant: a time on the recorder's clock is between two readings of it. Its possible error is
+ * reported with timeline_clock_error.
  */
 #ifndef TT_TIMELINE_STAMPS_H
 #define TT_TIMELINE_STAMPS_H

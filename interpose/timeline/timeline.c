@@ -1,5 +1,5 @@
 /*
- * Which source of times there is, and the thread that looks after it. See timeline.h.
+ * Chooses the source of times, and runs the thread that collects them. See timeline.h.
  */
 #define _GNU_SOURCE
 #include "timeline/timeline.h"

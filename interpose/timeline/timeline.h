@@ -1,8 +1,8 @@
 /*
- * When the GPU did what calls asked for: from CUPTI's records, or from events around each call.
+ * The times of the GPU's work: from CUPTI's records, or from events around each call.
  *
- * Invariant: a program's call is made and answered as without a timeline. What can't be timed, or
- * not in time, is left out and counted.
+ * Invariant: the program's calls and their results are the same as without a timeline. Work that
+ * cannot be timed, or not in time, is left out and counted.
  */
 #ifndef TT_TIMELINE_TIMELINE_H
 #define TT_TIMELINE_TIMELINE_H

@@ -1,8 +1,8 @@
 /*
- * Functions of modules and libraries, by the handles the program uses.
+ * Functions of modules and libraries, by the program's handles.
  *
- * Invariant: a function once looked up is a valid pointer until well after its module is unloaded,
- * and a look-up on the launch path takes no lock.
+ * Invariant: a function that was looked up stays a valid pointer until well after its module is
+ * unloaded. A look-up on the launch path takes no lock.
  */
 #ifndef TT_TRACK_FUNCTIONS_H
 #define TT_TRACK_FUNCTIONS_H

@@ -1,5 +1,5 @@
 /*
- * Records of graphs that wait to be written. See graph_log.h for the invariant.
+ * Pending records of graphs. See graph_log.h for the invariant.
  */
 #include "track/graph_log.h"
 

@@ -1,9 +1,9 @@
 /*
- * Records of graphs that wait to be written: what changes is of no use before the next launch, and
- * a program may change many nodes before it.
+ * Pending records of graphs. A change matters only at the next launch, and a program may change
+ * many nodes before it.
  *
- * Invariant: records are written in the order in which they came, together with their data. Callers
- * hold the lock of the graphs, but for graph_log_waits.
+ * Invariant: records are written in order, together with their data. Callers hold the lock of the
+ * graphs, except for graph_log_waits.
  */
 #ifndef TT_TRACK_GRAPH_LOG_H
 #define TT_TRACK_GRAPH_LOG_H

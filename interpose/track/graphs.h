@@ -1,10 +1,10 @@
 /*
- * Executable graphs: their numbers, what each consists of, and what memory it reaches.
+ * Executable graphs: their numbers, their nodes, and the memory that they reach.
  *
- * Invariant: what the run says of a graph is what the driver's executable graph does: it is read
- * when that is made, and follows the calls that succeed in changing it; where a change can't be
- * followed, the run says that the graph is not known. Records are on disk before a launch that
- * they matter to. An executable graph once found is a valid pointer for the life of the process.
+ * Invariant: the run describes what the driver's executable graph does. The graph is read when it
+ * is made, and follows all successful changes. If a change cannot be followed, the run marks the
+ * graph as unknown. Records are on disk before the launch that they apply to. An executable graph
+ * stays a valid pointer for the life of the process.
  */
 #ifndef TT_TRACK_GRAPHS_H
 #define TT_TRACK_GRAPHS_H

@@ -1,9 +1,8 @@
 /*
- * PTX text, cubins and fatbins. See image.h for the invariant.
+ * Reads PTX, cubins and fatbins. See image.h for the invariant.
  *
- * A fatbin is a header (magic 0xba55ed50) and entries of 64-byte headers: PTX or ELF for one
- * architecture each, plain or compressed with LZ4 or Zstandard. Any one entry that can be read
- * has all the names.
+ * A fatbin is a header (magic 0xba55ed50) and entries with 64-byte headers: PTX or ELF for one
+ * architecture each, plain or compressed with LZ4 or Zstandard. Any readable entry has all names.
  */
 #include "track/image.h"
 

@@ -1,8 +1,8 @@
 /*
- * Module images: what they are, how long they are, which variables they declare.
+ * Module images: their kind, their size, and the variables that they declare.
  *
- * Invariant: an image comes from the program and may be anything; nothing here reads outside
- * the bytes it was given, and an image that is not understood simply has no names.
+ * Invariant: an image comes from the program and may contain anything. Nothing here reads outside
+ * of it. An image that is not understood has no names.
  */
 #ifndef TT_TRACK_IMAGE_H
 #define TT_TRACK_IMAGE_H

@@ -1,5 +1,5 @@
 /*
- * Images of modules on their way into the run. See held.h for the invariant.
+ * Keeps images of modules until they are in the run. See image_retention.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "track/image_retention.h"

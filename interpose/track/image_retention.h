@@ -1,8 +1,8 @@
 /*
- * A module's image from its loading until it is kept in the run, or not.
+ * The image of a module from its loading until it is stored in the run, or dropped.
  *
- * Invariant: what is held can be read, or held_bytes says that it can't any more. Images that
- * are part of a loaded object file last, and are not copied.
+ * Invariant: a kept image is readable, or held_bytes says that it no longer is. Images in a loaded
+ * object file are permanent and are not copied.
  */
 #ifndef TT_TRACK_IMAGE_RETENTION_H
 #define TT_TRACK_IMAGE_RETENTION_H

@@ -1,5 +1,5 @@
 /*
- * Names of parts of a region: a sorted array each. See labels.h for the invariant.
+ * Names of parts of a region, one sorted array per region. See labels.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "track/labels.h"

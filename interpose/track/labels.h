@@ -1,5 +1,5 @@
 /*
- * Names of parts of a region: what is there now, so that saying the same again writes nothing.
+ * Names of parts of a region. The present names are kept, so that repeating a name writes nothing.
  *
  * Invariant: the parts of a region ascend and do not overlap. The caller holds the regions' lock.
  */

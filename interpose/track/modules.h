@@ -1,8 +1,8 @@
 /*
- * Modules and libraries, by the handles the program uses; functions.h has the functions in them.
+ * Modules and libraries, by the program's handles. functions.h has their functions.
  *
- * Invariant: a module has a record in the run from its loading on, or from the first launch from it
- * where its image lasts until then.
+ * Invariant: a module has a record in the run since its loading, or since its first launch if its
+ * image lasts until then.
  */
 #ifndef TT_TRACK_MODULES_H
 #define TT_TRACK_MODULES_H

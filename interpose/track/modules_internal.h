@@ -1,5 +1,5 @@
 /*
- * What modules.c and functions.c know of each other. The caller holds the lock of both.
+ * Shared by modules.c and functions.c. The caller holds the lock of both.
  */
 #ifndef TT_TRACK_MODULES_INTERNAL_H
 #define TT_TRACK_MODULES_INTERNAL_H

@@ -1,5 +1,5 @@
 /*
- * Lists of nodes, and what each does. See nodes.h for the invariant.
+ * Lists of nodes and their work. See nodes.h for the invariant.
  */
 #include "track/nodes.h"
 

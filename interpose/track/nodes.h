@@ -1,8 +1,8 @@
 /*
- * Nodes of graphs: what they do, as the driver says or as a call of the program asked for.
+ * Nodes of graphs: their work, from the driver or from a call of the program.
  *
- * Invariant: nothing here changes a graph. What can't be read is marked so (TT_GRAPHF_UNREAD) and
- * never guessed. A list is its owner's alone.
+ * Invariant: nothing here changes a graph. What cannot be read is marked (TT_GRAPHF_UNREAD), never
+ * guessed. A list has one owner.
  */
 #ifndef TT_TRACK_NODES_H
 #define TT_TRACK_NODES_H

@@ -1,5 +1,5 @@
 /*
- * Regions by address and by the words of parameters. See region_map.h for the invariant.
+ * Finds regions by address and by words of parameters. See region_map.h for the invariant.
  */
 #include <string.h>
 

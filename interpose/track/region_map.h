@@ -1,9 +1,8 @@
 /*
  * The interval map of regions: a sorted array under a sequence lock.
  *
- * Invariant: look-ups of the launch path read without a lock and retry when a birth or death moved
- * the array beneath them, so that they read, and it is written, by atomic accesses; arrays that were
- * outgrown are kept, since a reader may still be in one.
+ * Invariant: look-ups on the launch path take no lock, and retry if a birth or death moved the
+ * array; all accesses are atomic. Outgrown arrays are kept, because a reader may still use one.
  */
 #ifndef TT_TRACK_REGION_MAP_H
 #define TT_TRACK_REGION_MAP_H

@@ -1,9 +1,9 @@
 /*
  * Regions: the interval map from device address to allocation.
  *
- * Invariant: live regions of the map do not overlap; an id is given once and never again.
- * A region stays in memory while anyone holds a reference (the map itself, an epoch that is
- * yet to be drained), so that a free never invalidates what a capture still reads about it.
+ * Invariant: live regions in the map do not overlap. An id is never reused. A region stays in
+ * memory while anyone holds a reference (the map, or an epoch that is not drained), so a free never
+ * invalidates what a capture still reads about it.
  */
 #ifndef TT_TRACK_REGIONS_H
 #define TT_TRACK_REGIONS_H

@@ -1,9 +1,9 @@
 /*
- * Contexts and streams that the program uses, and how far each is ordered behind captures.
+ * Contexts and streams of the program, and how far each is ordered behind captures.
  *
- * Invariant: a stream or context once found stays a valid pointer for the life of the
- * process, so that the launch path may keep it without a lock. The place of a destroyed stream
- * becomes another's, while others may still look whether it is the one that they want.
+ * Invariant: a stream or context stays a valid pointer for the life of the process, so the launch
+ * path may keep it without a lock. The place of a destroyed stream is reused, while others may
+ * still check whether it is theirs.
  */
 #ifndef TT_TRACK_STREAMS_H
 #define TT_TRACK_STREAMS_H

@@ -1,9 +1,9 @@
 /*
- * Per-thread state and the gate: what lets one thread cut an epoch while others submit work.
+ * Per-thread state and the gate, which lets one thread cut an epoch while others submit work.
  *
- * Invariant: a thread that submits work which may write device memory is inside the gate for
- * as long as the driver call takes; while the gate is closed nobody is inside. Entering costs
- * a store and a load; the closer pays for the ordering with membarrier.
+ * Invariant: a thread that submits work which may write device memory is inside the gate during the
+ * driver call. While the gate is closed, nobody is inside. Entering costs a store and a load; the
+ * closer pays for the ordering with membarrier.
  */
 #ifndef TT_TRACK_THREAD_H
 #define TT_TRACK_THREAD_H

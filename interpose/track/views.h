@@ -1,6 +1,6 @@
 /*
- * Texture and surface objects of the program: numbers by which kernels reach memory that no pointer
- * names.
+ * Texture and surface objects of the program: handles through which kernels reach memory without a
+ * pointer.
  */
 #ifndef TT_TRACK_VIEWS_H
 #define TT_TRACK_VIEWS_H

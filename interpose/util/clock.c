@@ -1,8 +1,8 @@
 /*
- * Keeps the counter's line along CLOCK_MONOTONIC. See clock.h for the invariant.
+ * Adjusts the processor's counter to CLOCK_MONOTONIC. See clock.h for the invariant.
  *
- * Each line begins where the one before it has got to, and is as steep as takes it to the true
- * time by the next tuning, so that the clock has no steps.
+ * The clock is a sequence of lines. Each begins at the end of the one before, with the slope that
+ * reaches the true time at the next adjustment, so the clock has no steps.
  */
 #include "util/clock.h"
 

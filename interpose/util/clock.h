@@ -1,8 +1,8 @@
 /*
- * The one clock of the recorder: CLOCK_MONOTONIC, or what a processor's counter says of it.
+ * The clock of the recorder: CLOCK_MONOTONIC, or a processor's counter that is adjusted to it.
  *
- * Invariant: it has no steps, and is within microseconds of CLOCK_MONOTONIC for as long as
- * clock_tune is called now and then.
+ * Invariant: it has no steps, and is within microseconds of CLOCK_MONOTONIC as long as clock_tune
+ * is called regularly.
  */
 #ifndef TT_UTIL_CLOCK_H
 #define TT_UTIL_CLOCK_H

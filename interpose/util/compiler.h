@@ -1,4 +1,6 @@
-/* What the compiler is told of functions and data. */
+/*
+ * Attributes of functions and data for the compiler.
+ */
 #ifndef TT_UTIL_COMPILER_H
 #define TT_UTIL_COMPILER_H
 

@@ -1,6 +1,6 @@
 /*
- * The check of an event: XXH3-64 for its 128 bytes alone. It is on the launch path: the words are
- * read where they lie, and its constants from memory, for they are longer in code.
+ * The check of an event: XXH3-64 for exactly its 128 bytes. It is on the launch path, so the words
+ * are read in place. The constants are in memory, because they are longer in code.
  */
 #ifndef TT_UTIL_EVENT_CHECK_H
 #define TT_UTIL_EVENT_CHECK_H

@@ -1,4 +1,6 @@
-/* What format.h says of kinds of events. */
+/*
+ * Properties of event kinds from format.h.
+ */
 #ifndef TT_UTIL_EVENT_KINDS_H
 #define TT_UTIL_EVENT_KINDS_H
 

@@ -1,5 +1,5 @@
 /*
- * Things by handle. See handle_table.h for the invariant.
+ * A table by handle. See handle_table.h for the invariant.
  */
 #include "util/handle_table.h"
 

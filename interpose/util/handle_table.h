@@ -1,10 +1,9 @@
 /*
- * Things by handle, which are found without a lock: open addressing, a slot for each thing.
+ * A table by handle with look-ups that take no lock: open addressing, one slot per entry.
  *
- * Invariant: who adds or removes holds a lock of his own. A thing begins with its handle, a
- * `void *_Atomic`, and stays a valid pointer for the life of the process: readers may still find it
- * after its removal, and may find it again under another handle. A grown table leaves the old one to
- * readers still in it.
+ * Invariant: a caller that adds or removes holds its own lock. An entry begins with its handle, a
+ * `void *_Atomic`, and stays a valid pointer for the life of the process: readers may find it after
+ * its removal, or again under another handle. A grown table leaves the old one to its readers.
  */
 #ifndef TT_UTIL_HANDLE_TABLE_H
 #define TT_UTIL_HANDLE_TABLE_H

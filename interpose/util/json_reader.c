@@ -1,5 +1,5 @@
 /*
- * A JSON reader. See reader.h for the invariant.
+ * A JSON reader. See json_reader.h for the invariant.
  */
 #include "util/json_reader.h"
 

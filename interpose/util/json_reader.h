@@ -1,8 +1,7 @@
 /*
- * A JSON reader for files whose members are known: it goes through the text once.
+ * A JSON reader for files with known members. It passes once over the text.
  *
- * Invariant: nothing outside the text is read; the first thing that is wrong ends the reading, and
- * is what is told.
+ * Invariant: nothing outside the text is read. The first error ends the reading and is reported.
  */
 #ifndef TT_UTIL_JSON_READER_H
 #define TT_UTIL_JSON_READER_H

@@ -1,5 +1,5 @@
 /*
- * The JSON writer. See json.h for the invariant.
+ * The JSON writer. See json_writer.h for the invariant.
  */
 #include "util/json_writer.h"
 

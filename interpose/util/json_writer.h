@@ -1,9 +1,9 @@
 /*
- * A JSON writer: into memory, or through a buffer into whatever takes the text.
+ * A JSON writer: into memory, or through a buffer into a function that takes the text.
  *
- * Invariant: what it wrote is valid JSON in ASCII and UTF-8, whatever bytes the strings hold:
- * what is not UTF-8 becomes U+FFFD. Commas are its own business. A failure sticks, and is
- * asked for once at the end.
+ * Invariant: the output is valid JSON in ASCII and UTF-8, whatever bytes the strings have: bytes
+ * that are no UTF-8 become U+FFFD. The writer adds commas. A failure persists, and is checked once
+ * at the end.
  */
 #ifndef TT_UTIL_JSON_WRITER_H
 #define TT_UTIL_JSON_WRITER_H

@@ -1,7 +1,7 @@
 /*
  * The recorder's threads.
  *
- * Invariant: the program's signals are for its own threads; these have all of them blocked.
+ * Invariant: they block all signals, because signals are for the program's own threads.
  */
 #ifndef TT_UTIL_RECORDER_THREAD_H
 #define TT_UTIL_RECORDER_THREAD_H

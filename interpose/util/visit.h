@@ -1,6 +1,6 @@
 /*
- * Around work within a call of the program's: its errno is its own, and a thread cancelled in there
- * would keep a lock for ever.
+ * Code around work of ours within a call of the program: it keeps errno, and prevents cancellation
+ * of the thread, which would leave a lock held.
  */
 #ifndef TT_UTIL_VISIT_H
 #define TT_UTIL_VISIT_H
