@@ -125,7 +125,7 @@ NEWER = '{"format":"ttanalyze-run","version":99,"created_ns":1,"processes":[]}'
         "process",
     ],
 )  # fmt: skip
-def test_nowhere_to_record_to(
+def test_unusable_output_directory(
     make: Callable[[Path], str],
     reason: str,
     program: list[str],
@@ -141,7 +141,7 @@ def test_nowhere_to_record_to(
 
 
 @pytest.mark.native
-def test_a_folder_of_other_files_keeps_them(
+def test_directory_with_other_files_is_kept(
     program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
     (tmp_path / "notes").write_text("mine")
@@ -151,7 +151,7 @@ def test_a_folder_of_other_files_keeps_them(
 
 
 @pytest.mark.native
-def test_a_working_directory_that_is_gone(
+def test_removed_working_directory(
     program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
     gone = ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"', *program]
@@ -163,7 +163,7 @@ def test_a_working_directory_that_is_gone(
 
 
 @pytest.mark.native
-def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Path) -> None:
+def test_empty_environment(program: list[str], bare: support.Outcome, run: Path) -> None:
     environment = {k: v for k, v in support.recording(SIM, run).items() if k in KEPT}
     assert support.run(program, environment) == bare
     assert tt.open(run).processes[0].info["status"] == "complete"
@@ -194,7 +194,7 @@ def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Pa
         ("verbose", "x" * 5000, "expected 0 or 1"),
     ],
 )
-def test_an_option_that_makes_no_sense(
+def test_invalid_option_stops_the_recorder(
     option: str, value: str, reason: str, program: list[str], bare: support.Outcome, run: Path
 ) -> None:
     outcome = support.run(program, support.recording(SIM, run, **{option: value}))
@@ -205,7 +205,9 @@ def test_an_option_that_makes_no_sense(
 
 
 @pytest.mark.native
-def test_variables_that_do_not_exist(program: list[str], bare: support.Outcome, run: Path) -> None:
+def test_unknown_variables_get_a_warning(
+    program: list[str], bare: support.Outcome, run: Path
+) -> None:
     """Each is told once, with the name that was probably meant. Those of the simulator, of the
     toolkit and of the build are not the recorder's to judge.
     """
@@ -246,9 +248,7 @@ def test_variables_that_do_not_exist(program: list[str], bare: support.Outcome, 
 
 @pytest.mark.native
 @pytest.mark.parametrize("limit", [0, 1, 8, 16, 100, 2000])
-def test_files_of_a_limited_size(
-    limit: int, program: list[str], bare: support.Outcome, run: Path
-) -> None:
+def test_file_size_limit(limit: int, program: list[str], bare: support.Outcome, run: Path) -> None:
     outcome = support.run(limited(f"-f {limit}", program), support.recording(SIM, run))
     compare("", bare, outcome)
     stopped(outcome, run, ": File too large$")
@@ -256,7 +256,7 @@ def test_files_of_a_limited_size(
 
 @pytest.mark.native
 @pytest.mark.parametrize("free", range(1, 12))
-def test_few_descriptors(
+def test_few_file_descriptors(
     free: int, program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
     """The program is left those that it needs, if only one."""
@@ -304,7 +304,7 @@ def without_contents(outcome: support.Outcome, run: Path, reason: str) -> None:
 
 @pytest.mark.native
 @pytest.mark.parametrize("size", [96 << 10, 1 << 20, 5 << 20, 9 << 20])
-def test_a_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
+def test_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
     """More and more is recorded until it is full: of the disk all, or of each file so much."""
     program = support.command("example-vecadd", built)
     command = [*program, "--size", "300000", "--steps", "8"]
@@ -329,7 +329,7 @@ def test_a_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
 
 @pytest.mark.native
 @pytest.mark.parametrize("limit", ["8M", "auto"])
-def test_a_run_that_may_take_no_more_of_the_disk(limit: str, built: Path, tmp_path: Path) -> None:
+def test_disk_limit_of_the_run(limit: str, built: Path, tmp_path: Path) -> None:
     command = support.command("example-vecadd", built)
     command += ["--size", "300000", "--steps", "8"]
     bare = support.run(command, SIM)
@@ -353,7 +353,7 @@ def test_a_run_that_may_take_no_more_of_the_disk(limit: str, built: Path, tmp_pa
 
 
 @pytest.mark.native
-def test_a_run_is_for_its_owner_alone(program: list[str], run: Path) -> None:
+def test_run_is_readable_by_its_owner_only(program: list[str], run: Path) -> None:
     command = ["sh", "-c", 'umask 0; exec "$0" "$@"', *program]
     support.run(command, support.recording(SIM, run, timeline="events", params="1"))
     for path in [run, *run.rglob("*")]:
@@ -361,7 +361,7 @@ def test_a_run_is_for_its_owner_alone(program: list[str], run: Path) -> None:
 
 
 @pytest.mark.native
-def test_planted_links_are_not_followed(
+def test_symbolic_links_are_not_followed(
     program: list[str], bare: support.Outcome, tmp_path: Path, run: Path
 ) -> None:
     kept = tmp_path / "kept"
@@ -379,7 +379,7 @@ def test_planted_links_are_not_followed(
 
 @pytest.mark.native
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what is another's")
-def test_a_directory_of_another_user_is_refused(
+def test_directory_of_another_user_is_refused(
     program: list[str], bare: support.Outcome, run: Path
 ) -> None:
     run.mkdir()
@@ -393,7 +393,7 @@ def test_a_directory_of_another_user_is_refused(
 
 @pytest.mark.native
 @pytest.mark.parametrize("most", [2, 3, 4, 6, 9, 12, 16])
-def test_a_disk_without_inodes(
+def test_disk_without_free_inodes(
     most: int, program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
     folder = tmp_path / "small"
@@ -410,7 +410,7 @@ def test_a_disk_without_inodes(
 
 @pytest.mark.native
 @pytest.mark.parametrize("renamed", [True, False], ids=["renamed", "removed"])
-def test_a_run_directory_that_goes_away(renamed: bool, built: Path, tmp_path: Path) -> None:
+def test_run_directory_removed_while_recording(renamed: bool, built: Path, tmp_path: Path) -> None:
     """While it is recorded to: the recording ends, in one line, and the program goes on."""
     command = [str(support.build_program("shim_soak", built)), "1"]
     run, gone = tmp_path / "run", tmp_path / "gone"
@@ -444,7 +444,7 @@ def test_a_run_directory_that_goes_away(renamed: bool, built: Path, tmp_path: Pa
     ],
     ids=["calls", "flight", "replay"],
 )
-def test_a_device_that_is_reset(
+def test_device_reset_with_work_in_flight(
     more: list[str], options: dict[str, str], built: Path, run: Path
 ) -> None:
     """With streams that work, and captures of epochs that are not through."""
@@ -565,7 +565,7 @@ REFUSALS = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("once", [True, False], ids=["once", "from then on"])
 @pytest.mark.parametrize("call", REFUSALS)
-def test_any_call_of_the_system_fails(
+def test_random_system_calls_fail(
     call: str, once: bool, failing: Path, program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
     """Not under the sanitizers, whose runtimes take these calls for themselves."""
@@ -638,7 +638,7 @@ def without_sizes(outcome: support.Outcome) -> support.Outcome:
     return replace(outcome, stdout=re.sub(r"\d+ KiB", "", outcome.stdout))
 
 
-def test_some_allocations_fail(failing: Path, built: Path, tmp_path: Path) -> None:
+def test_some_host_allocations_fail(failing: Path, built: Path, tmp_path: Path) -> None:
     def ways(call: str, count: int) -> Iterator[str]:
         step = 1 if call == "strdup" else count // 2 + 1
         return (f"{call}:{n}-{n}:12" for n in range(count % step + 1, count + 1, step))
@@ -650,7 +650,7 @@ def test_some_allocations_fail(failing: Path, built: Path, tmp_path: Path) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("to", ["", "-{}"], ids=["from then on", "once"])
 @pytest.mark.parametrize("recording", RECORDINGS)
-def test_each_allocation_fails(
+def test_each_host_allocation_fails(
     recording: str, to: str, failing: Path, built: Path, tmp_path: Path
 ) -> None:
     def ways(call: str, count: int) -> Iterator[str]:
@@ -666,7 +666,7 @@ def test_each_allocation_fails(
         *(pytest.param(x, marks=pytest.mark.long) for x in ("pwrite", "calloc", "open")),
     ],
 )
-def test_large_epochs_while_calls_fail(
+def test_system_calls_fail_in_large_epochs(
     call: str, failing: Path, built: Path, tmp_path: Path
 ) -> None:
     """Several threads write then, each to a file of its own."""
@@ -682,7 +682,7 @@ def test_large_epochs_while_calls_fail(
 
 
 @pytest.mark.parametrize("first", [14, pytest.param(22, marks=pytest.mark.long)])
-def test_the_end_while_the_disk_hangs(
+def test_process_exit_while_the_disk_hangs(
     first: int, failing: Path, built: Path, tmp_path: Path
 ) -> None:
     """The program ends in its time, and the run is good as far as it came."""
@@ -698,7 +698,7 @@ def test_the_end_while_the_disk_hangs(
     check_stored(opened)
 
 
-def test_a_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
+def test_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
     """Contents that repeat within an epoch are found while their first copy is being written."""
     program, run = [str(support.build_program("shim_large", built))], tmp_path / "run"
     bare = support.run(program, SIM)
@@ -712,7 +712,7 @@ def test_a_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
-def test_a_ring_that_is_full_to_the_byte(failing: Path, run: Path) -> None:
+def test_ring_filled_to_the_last_byte(failing: Path, run: Path) -> None:
     """An epoch in which no block changed takes room, too: it waits for that.
 
     The second snapshot goes where the first was as soon as that is drained, and ends where the
@@ -740,7 +740,7 @@ def slow_disk(failing: Path, run: Path, which: str, ms: int, **options: str) -> 
     return environment | {"FAILING_PAUSE_US": str(ms * 1000)}
 
 
-def test_parts_of_an_epoch_that_is_refused_are_forgotten(failing: Path, run: Path) -> None:
+def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> None:
     """An epoch that is larger than the ring, of which the disk takes only a part in time."""
     options = {"ring_bytes": "256K", "stall_ms": "150"}
     environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 600, **options)
@@ -757,7 +757,7 @@ def test_parts_of_an_epoch_that_is_refused_are_forgotten(failing: Path, run: Pat
 
 
 @pytest.mark.parametrize("end", [[], ["end"]], ids=["process", "context"])
-def test_the_end_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
+def test_process_exit_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
     """For longer than the bound, as long as it gets on."""
     environment = slow_disk(failing, run, f"{EPOCHS}", 30, stall_ms="400")
     steps = [f"1,0,{value}" for value in range(2, 11)]
@@ -768,7 +768,7 @@ def test_the_end_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path)
     assert len(opened.epochs) == 10 and set(opened.read(9, 0).tolist()) == {10}
 
 
-def test_a_disk_that_hangs_at_the_end_of_the_process(failing: Path, run: Path) -> None:
+def test_disk_hangs_at_process_exit(failing: Path, run: Path) -> None:
     """What was not stored is said."""
     environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS + 2}", 1000, stall_ms="100")
     outcome = support.run(fills("1,1000,1", "3,0,2"), environment)
@@ -776,7 +776,7 @@ def test_a_disk_that_hangs_at_the_end_of_the_process(failing: Path, run: Path) -
     stopped(outcome, run, "the drain was blocked for 100 ms: the last 4 epochs may be missing$")
 
 
-def test_a_disk_that_hangs_at_the_end_of_a_context(failing: Path, run: Path) -> None:
+def test_disk_hangs_at_context_destruction(failing: Path, run: Path) -> None:
     """Nothing of the context is used after its end, and the run is whole but for some contents."""
     environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 1500, stall_ms="100")
     outcome = support.run(fills("1,1000,1", "3,0,2", "end"), environment)
@@ -789,7 +789,7 @@ def test_a_disk_that_hangs_at_the_end_of_a_context(failing: Path, run: Path) -> 
     check_stored(opened)
 
 
-def test_streams_go_on_where_the_disk_is_full(failing: Path, built: Path, run: Path) -> None:
+def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path) -> None:
     """Also those that wait for an epoch that comes after the one that could not be stored."""
     program = [str(support.build_program("shim_held", built)), "off"]
     bare = support.run(program, SIM)
@@ -809,7 +809,7 @@ def test_streams_go_on_where_the_disk_is_full(failing: Path, built: Path, run: P
         ("shim_arena", ["stopped"], "128M"),  # three quarters of it, freed in a stream's order
     ],
 )
-def test_memory_stays_ours_when_recording_stops(
+def test_stopped_recording_keeps_deterministic_memory_usable(
     name: str, arguments: list[str], memory: str, failing: Path, built: Path, run: Path
 ) -> None:
     """In the middle of a deterministic run: what was handed out is freed and known as ever."""
@@ -897,9 +897,7 @@ class Driven:
 @pytest.mark.large
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 @pytest.mark.parametrize("kind", DRIVEN)
-def test_some_calls_of_the_driver_fail(
-    kind: str, failing: Path, built: Path, tmp_path: Path
-) -> None:
+def test_some_driver_calls_fail(kind: str, failing: Path, built: Path, tmp_path: Path) -> None:
     """One at a time, and always the same ones of them."""
     driven = Driven(kind, failing, built, tmp_path)
     for call in random.Random(kind).sample(sorted(driven.calls()), 2):
@@ -909,9 +907,7 @@ def test_some_calls_of_the_driver_fail(
 @pytest.mark.long
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 @pytest.mark.parametrize("kind", DRIVEN)
-def test_each_call_of_the_driver_fails(
-    kind: str, failing: Path, built: Path, tmp_path: Path
-) -> None:
+def test_each_driver_call_fails_once(kind: str, failing: Path, built: Path, tmp_path: Path) -> None:
     driven = Driven(kind, failing, built, tmp_path)
     calls = driven.calls()
     assert len(calls) > 200
@@ -933,7 +929,7 @@ def test_each_call_of_the_driver_fails(
         ("graph_updates", "not supported", {"epoch": "graph", "regions": "touched"}),
     ],
 )
-def test_any_call_of_the_driver_fails_from_then_on(
+def test_driver_call_fails_from_some_point_on(
     name: str, error: str, options: dict[str, str], failing: Path, built: Path, tmp_path: Path
 ) -> None:
     command = support.command(name, built)
@@ -956,7 +952,7 @@ def test_any_call_of_the_driver_fails_from_then_on(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_a_recording_that_stopped_waits_for_no_last_epoch(
+def test_stopped_recording_does_not_wait_for_a_last_epoch(
     failing: Path, built: Path, run: Path
 ) -> None:
     command = support.command("example-async", built)
@@ -983,7 +979,7 @@ def test_a_recording_that_stopped_waits_for_no_last_epoch(
         ("cuGraphKernelNodeGetAttribute:1", True),
     ],
 )
-def test_graphs_that_the_driver_does_not_describe(
+def test_graphs_that_the_driver_can_not_list(
     call: str, known: bool, failing: Path, built: Path, run: Path
 ) -> None:
     """The run says so, and the launches of such a graph may have touched everything."""
@@ -1015,7 +1011,7 @@ def test_graphs_that_the_driver_does_not_describe(
         ("graph_conditional", "cuGraphInstantiateWithFlags:1-1"),  # the program's, with them in it
     ],
 )
-def test_a_graph_that_is_refused_with_nodes_of_ours(
+def test_refused_instrumented_graph_runs_unchanged(
     name: str, call: str, failing: Path, built: Path, run: Path
 ) -> None:
     """It is made without them."""
@@ -1034,7 +1030,7 @@ def test_a_graph_that_is_refused_with_nodes_of_ours(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_graphs_are_updated_where_recording_stops(failing: Path, built: Path, run: Path) -> None:
+def test_graph_updates_work_after_recording_stops(failing: Path, built: Path, run: Path) -> None:
     """What the recorder has put into executable graphs stays in them."""
     command = [str(support.build_program("shim_graph_epochs_changes", built))]
     bare = support.run(command, SIM)
@@ -1048,9 +1044,7 @@ def test_graphs_are_updated_where_recording_stops(failing: Path, built: Path, ru
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_addresses_of_memory_that_could_not_be_mapped(
-    failing: Path, built: Path, run: Path
-) -> None:
+def test_failed_mapping_uses_addresses_of_the_driver(failing: Path, built: Path, run: Path) -> None:
     """A deterministic run says once that addresses of the driver may differ."""
     command = support.command("alloc_sizes", built)
     library = failing / "failing_driver.so"
@@ -1064,9 +1058,7 @@ def test_addresses_of_memory_that_could_not_be_mapped(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_memory_of_the_ring_is_given_back_in_the_middle(
-    failing: Path, built: Path, run: Path
-) -> None:
+def test_ring_moves_to_pinned_memory(failing: Path, built: Path, run: Path) -> None:
     """The recorder begins anew in pinned memory, and streams of the program go on."""
     command = support.command("example-async", built)
     bare = support.run(command, SIM)
@@ -1082,7 +1074,7 @@ def test_memory_of_the_ring_is_given_back_in_the_middle(
 
 
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_a_capture_ends_while_it_is_called_off(failing: Path, built: Path, run: Path) -> None:
+def test_capture_finishes_while_it_is_cancelled(failing: Path, built: Path, run: Path) -> None:
     """Streams that wait for the next one go on when that is through."""
     command = [str(support.build_program("shim_held", built)), "late"]
     bare = support.run(command, SIM)
@@ -1097,7 +1089,7 @@ def test_a_capture_ends_while_it_is_called_off(failing: Path, built: Path, run: 
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_streams_that_the_driver_lets_not_wait(failing: Path, built: Path, run: Path) -> None:
+def test_host_waits_when_streams_can_not(failing: Path, built: Path, run: Path) -> None:
     """The host waits in their place: no epoch is torn."""
     program = support.build_examples(built / "examples") / "streams"
     command = [str(program), "--seed", "1", "--steps", "80", "--size", "2000"]
@@ -1113,7 +1105,7 @@ def test_streams_that_the_driver_lets_not_wait(failing: Path, built: Path, run: 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 @pytest.mark.parametrize("call", ["cuStreamQuery", "cuCtxPushCurrent_v2"])
-def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run: Path) -> None:
+def test_driver_call_that_never_returns(call: str, failing: Path, built: Path, run: Path) -> None:
     """The process ends in its time, with what is known without the driver."""
     command = [str(support.build_program("shim_hangs", built)), "spin"]
     what = f"{call}:1:9999"
@@ -1152,7 +1144,7 @@ def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run:
         ("cuStreamCreateWithPriority:4", "flight", "the driver refuses CUDA events: the work of"),
     ],
 )  # fmt: skip
-def test_what_the_driver_does_not_tell_is_counted_as_lost(
+def test_failed_driver_queries_are_counted_as_lost(
     call: str, recording: str, told: str, failing: Path, built: Path, run: Path
 ) -> None:
     """The first of it is what ``record --require-complete`` names."""
@@ -1171,9 +1163,7 @@ def test_what_the_driver_does_not_tell_is_counted_as_lost(
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 @pytest.mark.parametrize("n", [2, 3])
-def test_launches_of_graphs_that_the_driver_lets_nothing_wait_for(
-    n: int, failing: Path, built: Path, run: Path
-) -> None:
+def test_host_waits_for_epochs_inside_graphs(n: int, failing: Path, built: Path, run: Path) -> None:
     """The host waits for the epochs inside: nothing waits for ever for what does not come."""
     rounds, options = RECORDINGS["graphs"]
     command = [str(support.build_program("shim_soak", built)), "0", rounds]
@@ -1185,7 +1175,7 @@ def test_launches_of_graphs_that_the_driver_lets_nothing_wait_for(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_the_current_context_is_not_known_at_the_first_call(
+def test_unknown_current_context_stops_recording(
     failing: Path, program: list[str], bare: support.Outcome, run: Path
 ) -> None:
     library, what = failing / "failing_driver.so", "cuCtxGetCurrent:1-1:2"
@@ -1210,7 +1200,7 @@ def test_the_current_context_is_not_known_at_the_first_call(
         ("pinned:100000", "no memory for the ring: neither on the device nor pinned on the host$"),
     ],
 )
-def test_the_driver_refuses_the_recorder(
+def test_driver_refuses_the_recorder(
     fault: str, reason: str, program: list[str], bare: support.Outcome, run: Path
 ) -> None:
     outcome = support.run(program, support.recording(SIM | {"TT_SIM_FAULT": fault}, run))
@@ -1238,7 +1228,7 @@ def test_the_driver_refuses_the_recorder(
         ("128M", "pinned:100000", "recording stopped: no memory for the ring", "none"),
     ],
 )
-def test_the_ring_shrinks(
+def test_ring_shrinks_when_memory_is_short(
     memory: str, fault: str | None, line: str, place: str, program: list[str],
     bare: support.Outcome, run: Path,
 ) -> None:  # fmt: skip
@@ -1260,7 +1250,7 @@ def test_the_ring_shrinks(
 
 
 @pytest.mark.native
-def test_what_the_driver_kept_of_the_recorder_is_free(built: Path, run: Path) -> None:
+def test_module_memory_of_the_recorder_is_released(built: Path, run: Path) -> None:
     """A driver keeps what modules took until an allocation fails. Then it is no longer ours."""
     environment = SIM | {"TT_SIM_FAULT": "keeps:1"}
     command = support.command("out_of_memory", built)
@@ -1271,7 +1261,7 @@ def test_what_the_driver_kept_of_the_recorder_is_free(built: Path, run: Path) ->
 
 
 @pytest.mark.native
-def test_memory_runs_short_while_work_waits_for_the_host(built: Path, run: Path) -> None:
+def test_allocation_returns_while_work_waits_for_the_host(built: Path, run: Path) -> None:
     """The recorder can't give its own back then. The call that asks for memory returns."""
     command = [str(support.build_program("shim_held_memory", built))]
     environment = SIM | {"TT_SIM_MEMORY": "16M"}
@@ -1293,7 +1283,7 @@ def test_memory_runs_short_while_work_waits_for_the_host(built: Path, run: Path)
         ("fault_trap", "LAUNCH_FAILED"),
     ],
 )
-def test_the_device_is_lost_in_the_middle(name: str, error: str, built: Path, run: Path) -> None:
+def test_device_is_lost_while_recording(name: str, error: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM)
     outcome = support.run(command, support.recording(SIM, run))
@@ -1303,7 +1293,7 @@ def test_the_device_is_lost_in_the_middle(name: str, error: str, built: Path, ru
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_a_kernel_is_first_used_as_the_device_is_lost(
+def test_kernel_first_used_after_the_device_is_lost(
     failing: Path, program: list[str], bare: support.Outcome, run: Path
 ) -> None:
     what = "cuFuncGetAttribute:1:719"
@@ -1318,7 +1308,7 @@ def test_a_kernel_is_first_used_as_the_device_is_lost(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_what_was_drained_before_the_device_was_lost(
+def test_epochs_drained_before_the_device_is_lost(
     failing: Path, program: list[str], bare: support.Outcome, run: Path
 ) -> None:
     library, variable, call = (
@@ -1350,7 +1340,7 @@ print([line for line in open("/proc/self/maps") if sys.argv[1] in line])
 
 
 @pytest.mark.native
-def test_a_process_without_the_driver_is_untouched(tmp_path: Path) -> None:
+def test_process_without_the_driver_is_untouched(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UNTOUCHED, str(tmp_path)]
     bare = support.run(command, SIM, cwd=tmp_path)
     assert bare.status == 0
@@ -1428,7 +1418,9 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("what", "processes"), [("before", 1), ("after", 1), ("at once", 1), ("spawned", 2)]
 )
-def test_children_of_a_traced_python(what: str, processes: int, tmp_path: Path) -> None:
+def test_python_children_record_only_when_they_use_the_driver(
+    what: str, processes: int, tmp_path: Path
+) -> None:
     """Forked, spawned or started: only those that use the driver are recorded."""
     script, run = tmp_path / "traced.py", tmp_path / "run"
     script.write_text(TRACED)

@@ -30,12 +30,12 @@ def section(title: str) -> str:
     return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
-def test_every_structure_is_described() -> None:
+def test_page_describes_every_structure() -> None:
     assert {name for name, _ in STRUCTS} == set(ffi.list_types()[1])
 
 
 @pytest.mark.parametrize(("name", "size"), STRUCTS)
-def test_offsets_and_sizes(name: str, size: str) -> None:
+def test_page_has_correct_offsets_and_sizes(name: str, size: str) -> None:
     assert int(size) == ffi.sizeof(f"struct {name}")
     table = PAGE.split(f"`struct {name}`", 1)[1].split("\n\n", 2)[1]
     rows = re.findall(r"^\| (\d+) \| (\d+) \| `(\w+)` \|", table, re.M)
@@ -44,7 +44,7 @@ def test_offsets_and_sizes(name: str, size: str) -> None:
 
 
 @pytest.mark.parametrize("title", ENUMERATIONS)
-def test_names_of_values(title: str) -> None:
+def test_page_names_all_values(title: str) -> None:
     head, names = ENUMERATIONS[title]
     table = section(title).split(f"\n| {head} | name |", 1)[1].split("\n\n", 1)[0]
     rows = re.findall(r"^\| (\d+) \| `([\w-]+)` \|", table, re.M)
@@ -52,13 +52,13 @@ def test_names_of_values(title: str) -> None:
     assert given == {i: n for i, n in enumerate(names) if n and n != "none"}
 
 
-def test_names_of_flags() -> None:
+def test_page_names_all_flags() -> None:
     table = section("epochs.bin").split("\n| flag | name |", 1)[1]
     rows = re.findall(r"^\| (\d+) \| `([\w-]+)` \|", table, re.M)
     assert {name: int(bit) for bit, name in rows} == layout.EPOCH_FLAGS
 
 
-def test_kinds_of_files() -> None:
+def test_page_names_all_files() -> None:
     rows = re.findall(
         r"^\| (\d+) \| ([a-z][\w.-]+) \| .* \| (\d+) \|$", section("File header"), re.M
     )
@@ -67,7 +67,7 @@ def test_kinds_of_files() -> None:
     assert described == known | {"data-NNNNN.bin": (DATA_KIND[0], 1)}
 
 
-def test_the_reader_on_the_page_reads(small: Writer, run_path: Path) -> None:
+def test_reader_on_the_page_works(small: Writer, run_path: Path) -> None:
     code = re.search(r"```python\n(.*?)```", section("Reading memory"), re.DOTALL)
     assert code
     names: dict[str, Any] = {}

@@ -30,11 +30,11 @@ def said(program: Path, *arguments: str) -> str:
     return ran.stdout
 
 
-def test_blocks_do_not_overlap_and_are_found(program: Path) -> None:
+def test_free_blocks_do_not_overlap(program: Path) -> None:
     said(program, "random", "40000")
 
 
-def test_a_free_takes_no_longer_among_many(program: Path) -> None:
+def test_free_time_does_not_grow_with_the_number_of_blocks(program: Path) -> None:
     """Of 300,000 the oldest is freed each time: with a look at all, that takes minutes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     assert said(program, "churn", "300000") == "148 MiB\n"

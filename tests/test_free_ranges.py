@@ -62,7 +62,7 @@ def u64(value: int) -> Any:
     return ctypes.c_uint64(value)
 
 
-def test_places_come_back(library: Any) -> None:
+def test_freed_ranges_are_reused(library: Any) -> None:
     """After 60,000 allocations and frees in random order there are few slabs more than the most
     that was in use at a time takes, and in the end each is one free range again.
     """

@@ -17,17 +17,17 @@ SANITIZE = ["-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
 
 
 @pytest.mark.parametrize("name", [t for t in parsers.TARGETS if t != "ptx"])
-def test_inputs_that_are_kept(name: str, tmp_path: Path) -> None:
+def test_kept_inputs_pass(name: str, tmp_path: Path) -> None:
     run(name, tmp_path)
 
 
 @pytest.mark.long
-def test_ptx_that_is_kept(tmp_path: Path) -> None:
+def test_kept_ptx_passes(tmp_path: Path) -> None:
     run("ptx", tmp_path)
 
 
 @pytest.mark.long
-def test_the_fuzzer_of_the_readers_finds_nothing(tmp_path: Path) -> None:
+def test_reader_fuzzer_finds_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.fuzz.readers", "--jobs", "1", "--inputs", "400"]
     command += ["--seconds", "600", "--recorded", str(tmp_path / "runs")]
     done = subprocess.run(command, cwd=support.ROOT, capture_output=True, text=True)

@@ -55,7 +55,7 @@ def of_calls(process: Process) -> Array:
 
 @pytest.mark.parametrize("source", ["cupti", "events"])
 @pytest.mark.parametrize("name", ["example-vecadd", "example-training", "example-graph"])
-def test_every_call_has_its_time(name: str, source: str, built: Path, run: Path) -> None:
+def test_every_call_has_a_time(name: str, source: str, built: Path, run: Path) -> None:
     process, said = record(support.command(name, built), run, source)
     calls, activities = submitted(process), of_calls(process)
     assert (said["source"], said["reason"], said["missed"]) == (source, None, 0)
@@ -78,7 +78,7 @@ def test_work_of_one_stream_does_not_overlap(source: str, built: Path, run: Path
     assert (work["begin_ns"][1:] >= work["end_ns"][:-1]).all()
 
 
-def test_waits_of_the_host_have_a_length(built: Path, run: Path) -> None:
+def test_host_waits_have_a_duration(built: Path, run: Path) -> None:
     """A kernel runs within the wait for it, as the simulator works only when somebody waits."""
     process, _ = record(support.command("example-vecadd", built), run, "cupti", epoch="none")
     events = np.array(process.events)
@@ -91,7 +91,7 @@ def test_waits_of_the_host_have_a_length(built: Path, run: Path) -> None:
     assert timed["end_ns"][-1] >= kernels["end_ns"][-1]
 
 
-def test_kernels_of_graphs_are_those_of_the_launch(built: Path, run: Path) -> None:
+def test_graph_kernels_belong_to_their_launch(built: Path, run: Path) -> None:
     process, _ = record(support.command("example-graph", built), run, "cupti")
     events = np.array(process.events)
     launches = events["seq"][events["kind"] == layout.EVENT_KINDS.index("graph-launch")]
@@ -102,7 +102,7 @@ def test_kernels_of_graphs_are_those_of_the_launch(built: Path, run: Path) -> No
     assert (np.unique(work["seq"], return_counts=True)[1] > 1).all()
 
 
-def test_work_of_the_recorder_is_nobodys(built: Path, run: Path) -> None:
+def test_recorder_work_belongs_to_no_call(built: Path, run: Path) -> None:
     process, _ = record(support.command("example-vecadd", built), run, "cupti")
     of_none = np.concatenate([p[p["seq"] == 0] for p in process.activities.pieces()] or [])
     assert (of_none["flags"] & OWN != 0).all()
@@ -113,7 +113,7 @@ def test_work_of_the_recorder_is_nobodys(built: Path, run: Path) -> None:
     assert not (of_calls(process)["flags"] & OWN).any()
 
 
-def test_kernels_that_the_recorder_puts_into_graphs(built: Path, run: Path) -> None:
+def test_recorder_kernels_inside_graphs(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs", built))]
     process, _ = record(command, run, "cupti", epoch="graph-node:fill|add")
     work = of_calls(process)
@@ -145,7 +145,9 @@ def test_kernels_that_the_recorder_puts_into_graphs(built: Path, run: Path) -> N
         "threads_shared_stream",
     ],
 )
-def test_programs_behave_as_without_us(name: str, source: str, built: Path, run: Path) -> None:
+def test_timeline_does_not_change_program_behaviour(
+    name: str, source: str, built: Path, run: Path
+) -> None:
     process, said = record(support.command(name, built), run, source)
     assert said["source"] == source
     activities = of_calls(process)
@@ -160,7 +162,7 @@ def test_every_thread_is_timed(built: Path, run: Path) -> None:
     assert said["missed"] == 0
 
 
-def test_without_cupti_there_are_events(built: Path, run: Path, tmp_path: Path) -> None:
+def test_events_give_times_without_cupti(built: Path, run: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(support.SIMULATOR, alone)
@@ -176,7 +178,7 @@ def test_without_cupti_there_are_events(built: Path, run: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_program_that_uses_cupti_itself(linked: bool, run: Path, tmp_path: Path) -> None:
+def test_program_that_uses_cupti(linked: bool, run: Path, tmp_path: Path) -> None:
     """It gets its own records and none of ours, and from there on events are what times."""
     program = tmp_path / "program"
     command = ["gcc", "-Wall", "-Wextra", "-Werror", f"-I{support.ROOT / 'interpose' / 'include'}"]
@@ -197,7 +199,7 @@ def test_a_program_that_uses_cupti_itself(linked: bool, run: Path, tmp_path: Pat
     assert coarse[activities["seq"] > calls["seq"][4]].sum() == len(calls) - 5
 
 
-def test_killed_in_the_middle(run: Path, built: Path) -> None:
+def test_timeline_of_a_killed_process_is_readable(run: Path, built: Path) -> None:
     """What was written by then can be read."""
     command = support.command("loop_progress", built)
     environment = support.recording(SIM, run, timeline="events", epoch="none")
@@ -216,7 +218,7 @@ def _records(timeline: Path) -> bool:
     return timeline.exists() and any(timeline.read_bytes()[64 : 64 + 80])
 
 
-def test_what_makes_no_sense_is_refused(built: Path, run: Path) -> None:
+def test_invalid_options_are_refused(built: Path, run: Path) -> None:
     program = support.command("example-vecadd", built)
     outcome = support.run(program, support.recording(SIM, run, timeline="always"))
     assert "TT_TIMELINE=always: expected off, events or cupti" in outcome.stderr
@@ -232,7 +234,7 @@ def test_what_makes_no_sense_is_refused(built: Path, run: Path) -> None:
     assert "--timeline events needs --events" in refused.stderr
 
 
-def test_nothing_is_timed_unless_asked_for(built: Path, run: Path) -> None:
+def test_no_times_by_default(built: Path, run: Path) -> None:
     process, said = record(support.command("example-vecadd", built), run, "off")
     assert said == {
         "asked": "off",

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.gpu.turns import turn
 
 
-def test_who_needs_the_device_alone_comes_before_later_ones(tmp_path: Path) -> None:
+def test_exclusive_test_runs_before_later_tests(tmp_path: Path) -> None:
     lock = tmp_path / "device.lock"
     inside: list[str] = []
     order: list[tuple[str, list[str]]] = []

@@ -37,7 +37,7 @@ def case(name: str, **environment: str) -> support.Outcome:
 
 @pytest.mark.native
 @pytest.mark.parametrize("name", graph_cases.CASES)
-def test_case(name: str) -> None:
+def test_graph_case(name: str) -> None:
     done = case(name)
     assert (done.stderr.replace(graph_cases.REFUSED_IMAGE, ""), done.status) == ("", 0)
     assert done.stdout == (SAID / f"{name}.txt").read_text()
@@ -45,7 +45,7 @@ def test_case(name: str) -> None:
 
 @pytest.mark.native
 @pytest.mark.parametrize("name", graph_cases.CASES)
-def test_case_recorded(name: str, run_path: Path) -> None:
+def test_recorded_graph_case(name: str, run_path: Path) -> None:
     """It does what it does without us, and the run has its graphs."""
     options = {"epoch": "sync,graph", "params": "1", "regions": "touched"}
     done = case(name, **support.recording(SIM, run_path, **options))
@@ -68,18 +68,18 @@ def test_threads_in_any_order() -> None:
         assert (done.stderr, done.status) == ("", 0)
 
 
-def test_importing_loads_no_driver() -> None:
+def test_import_does_not_load_the_driver() -> None:
     script = "import ttanalyze.gpu; print('libcuda' in open('/proc/self/maps').read())"
     assert python("-c", script).stdout == "False\n"
 
 
-def test_a_driver_that_is_not_there() -> None:
+def test_missing_driver_library_is_an_error() -> None:
     with pytest.raises(MissingDriverError, match=r"no driver: .*/nowhere/libcuda.*simulator"):
         Driver("/nowhere/libcuda.so.1")
 
 
 @pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver")
-def test_no_driver_at_all() -> None:
+def test_no_driver_is_an_error() -> None:
     script = "from ttanalyze.gpu import StreamCapture; StreamCapture.begin()"
     command = [sys.executable, "-c", script]
     done = support.run(command, support.bare_environment(), cwd=support.ROOT)
@@ -89,7 +89,7 @@ def test_no_driver_at_all() -> None:
 
 
 @pytest.mark.native
-def test_no_device() -> None:
+def test_no_device_is_an_error() -> None:
     script = "from ttanalyze.gpu import DeviceBuffer; DeviceBuffer(1)"
     done = python("-c", script, TT_SIM_DEVICES="0")
     last = done.stderr.splitlines()[-1]
@@ -98,7 +98,7 @@ def test_no_device() -> None:
 
 
 @pytest.mark.native
-def test_a_stream_that_is_closed_while_it_is_captured() -> None:
+def test_stream_closed_during_capture() -> None:
     script = (
         "from ttanalyze.gpu import *\n"
         "with Stream() as stream:\n"
@@ -113,7 +113,7 @@ def test_a_stream_that_is_closed_while_it_is_captured() -> None:
 
 
 @pytest.mark.native
-def test_the_simulator_by_choice() -> None:
+def test_simulator_can_be_selected() -> None:
     """Without a library path."""
     script = (
         "from ttanalyze.gpu import *\n"
@@ -162,7 +162,9 @@ REBUILT = ("vecadd", "pipeline", "training", "graph", "globals", "async", "scrib
 @pytest.mark.native
 @pytest.mark.parametrize("deterministic", ["0", "1"])
 @pytest.mark.parametrize("name", REBUILT)
-def test_examples_again(name: str, deterministic: str, built: Path, run_path: Path) -> None:
+def test_rebuilt_graphs_reproduce_the_examples(
+    name: str, deterministic: str, built: Path, run_path: Path
+) -> None:
     """Their work alone, without the program, leaves the recorded digests."""
     command = support.command(f"example-{name}", built)
     run = record(run_path, *command, deterministic=deterministic)
@@ -178,7 +180,9 @@ def test_examples_again(name: str, deterministic: str, built: Path, run_path: Pa
 
 @pytest.mark.native
 @pytest.mark.parametrize("name", ["example-pipeline", "example-async", "stream_nonblocking"])
-def test_streams_in_any_order(name: str, built: Path, run_path: Path) -> None:
+def test_rebuilt_graphs_are_correct_in_any_stream_order(
+    name: str, built: Path, run_path: Path
+) -> None:
     """What streams and events did not order may happen in any order."""
     run = record(run_path, *support.command(name, built), epoch="memcpy,sync,launch:1")
     for seed in range(4):
@@ -186,7 +190,7 @@ def test_streams_in_any_order(name: str, built: Path, run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_values_that_streams_wait_for(built: Path, run_path: Path) -> None:
+def test_stream_wait_values_are_rebuilt(built: Path, run_path: Path) -> None:
     """What one stream writes is done again, and another that waited for it comes after that."""
     run = record(run_path, *support.command("stream_values", built), epoch="sync")
     for seed in range(3):
@@ -202,7 +206,7 @@ def test_values_that_streams_wait_for(built: Path, run_path: Path) -> None:
         *("threads_shared_stream", "module_two_copies", "stream_per_thread", "library_kernels"),
     ],
 )
-def test_programs_again(name: str, built: Path, run_path: Path) -> None:
+def test_rebuilt_graphs_reproduce_programs(name: str, built: Path, run_path: Path) -> None:
     """Graphs that change, sets of all kinds, threads, variables."""
     options = {"epoch": "memcpy,sync,launch:1,graph"}
     is_as_recorded(rebuilt(record(run_path, *support.command(name, built), **options)))
@@ -214,7 +218,7 @@ def but_where(notes: list[str]) -> list[str]:
 
 
 @pytest.mark.native
-def test_copies_from_the_host(built: Path, run_path: Path) -> None:
+def test_host_copies_take_contents_of_the_next_epoch(built: Path, run_path: Path) -> None:
     """They copy what the next epoch has; that a kernel may have written meanwhile is said."""
     command = support.command("example-vecadd", built)
     run = record(run_path, *command, "--perturb", "3", epoch="sync")
@@ -228,7 +232,7 @@ def test_copies_from_the_host(built: Path, run_path: Path) -> None:
     assert but_where(found["here"]["notes"]) == []
 
 
-def test_what_was_copied_over_is_not_known(run_path: Path) -> None:
+def test_overwritten_host_copies_are_unknown(run_path: Path) -> None:
     writer = Writer(run_path)
     writer.born(0, bytes(4096))
     writer.epoch("sync", "full")
@@ -256,7 +260,7 @@ def record_indirect(path: Path) -> tuple[tt.Run, int]:
 
 
 @pytest.mark.native
-def test_pointers_in_memory(run_path: Path) -> None:
+def test_pointers_in_memory_need_the_recorded_addresses(run_path: Path) -> None:
     """They are good where memory is where it was, and it is said where it is not."""
     run, first = record_indirect(run_path)
     found = rebuilt(run, first - 1, first)
@@ -270,7 +274,7 @@ def test_pointers_in_memory(run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_what_is_closed_is_given_back(run_path: Path) -> None:
+def test_closed_graph_releases_its_resources(run_path: Path) -> None:
     """Memory, addresses and code: the next graph of the same work has them again."""
     run, first = record_indirect(run_path)
     script = (
@@ -300,7 +304,7 @@ def test_what_is_closed_is_given_back(run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_a_stretch_that_fails_says_that_memory_moved(run_path: Path) -> None:
+def test_failed_span_names_moved_memory(run_path: Path) -> None:
     run, first = record_indirect(run_path)
     script = (
         "import json, sys, ttanalyze as tt\n"
@@ -319,7 +323,7 @@ def test_a_stretch_that_fails_says_that_memory_moved(run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_drivers_that_place_small_ranges_themselves(built: Path, run_path: Path) -> None:
+def test_drivers_that_choose_addresses_of_small_ranges(built: Path, run_path: Path) -> None:
     run = record(run_path, *support.command("example-pipeline", built), deterministic="1")
     script = (
         "import json, sys\n"
@@ -341,7 +345,7 @@ def test_drivers_that_place_small_ranges_themselves(built: Path, run_path: Path)
 
 
 @pytest.mark.native
-def test_rows_again(run_path: Path) -> None:
+def test_row_copies_and_sets_are_rebuilt(run_path: Path) -> None:
     """Copies and sets of rows, in streams and in graphs."""
     environment = support.recording(SIM, run_path, **(EVERY | {"epoch": "memcpy,graph,sync"}))
     assert case("rows", **environment).status == 0
@@ -357,7 +361,7 @@ def test_rows_again(run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_what_differs_is_told(built: Path, run_path: Path) -> None:
+def test_differing_digests_are_reported(built: Path, run_path: Path) -> None:
     run = record(run_path, *support.command("example-vecadd", built))
     script = (
         "import sys, ttanalyze as tt\n"
@@ -402,21 +406,21 @@ def test_what_differs_is_told(built: Path, run_path: Path) -> None:
         ("sim_graph_memory", "node 0 of graph 0 is of kind alloc"),
     ],
 )
-def test_what_cannot_be_done_again(name: str, why: str, built: Path, run_path: Path) -> None:
+def test_unsupported_calls_are_refused(name: str, why: str, built: Path, run_path: Path) -> None:
     options = {"epoch": "memcpy,sync,launch:1,graph"}
     found = rebuilt(record(run_path, *support.command(name, built), **options))
     assert found["error"].endswith(why)
 
 
 @pytest.mark.native
-def test_kernels_whose_code_is_gone(built: Path, run_path: Path) -> None:
+def test_kernels_without_stored_code_are_refused(built: Path, run_path: Path) -> None:
     run = record(run_path, *support.command("example-vecadd", built))
     shutil.rmtree(run_path / "p0" / "modules")
     assert "No such file or directory" in rebuilt(run)["error"]
 
 
 @pytest.mark.native
-def test_runs_that_do_not_say_enough(built: Path, run_path: Path) -> None:
+def test_incomplete_runs_are_refused(built: Path, run_path: Path) -> None:
     command = support.command("example-vecadd", built)
     run = record(run_path, *command, params="0")
     with pytest.raises(Error, match="recorded without --params"):
@@ -492,7 +496,7 @@ def ordered(run: Path, order: str = "streams") -> dict[int, set[int]]:
     return before(span.steps)
 
 
-def test_order_of_streams_and_events(run_path: Path) -> None:
+def test_rebuilt_order_follows_streams_and_events(run_path: Path) -> None:
     found = ordered(run_path)
     assert found == {
         1: set(),
@@ -511,11 +515,11 @@ def test_order_of_streams_and_events(run_path: Path) -> None:
     }
 
 
-def test_serial_order(run_path: Path) -> None:
+def test_serial_order_follows_the_calls(run_path: Path) -> None:
     assert ordered(run_path, "serial") == {n: set(range(1, n)) for n in range(1, 14)}
 
 
-def test_spans_that_cannot_be_read(run_path: Path) -> None:
+def test_unreadable_spans_are_errors(run_path: Path) -> None:
     writer = Writer(run_path)
     writer.born(0, bytes(4096))
     writer.born(1, bytes(4096), context=1)
@@ -557,7 +561,7 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
         dependency_graph.span(tt.open(run_path).process(0), 0, 5)
 
 
-def test_spans_of_files_that_are_cut_short(run_path: Path) -> None:
+def test_spans_in_truncated_files(run_path: Path) -> None:
     writer = Writer(run_path)
     writer.born(0, bytes(4096))
     writer.epoch("sync", "full")
@@ -576,7 +580,7 @@ def test_spans_of_files_that_are_cut_short(run_path: Path) -> None:
         file.write_bytes(whole)
 
 
-def test_copies_between_contexts(run_path: Path) -> None:
+def test_copies_from_other_contexts_take_epoch_contents(run_path: Path) -> None:
     """What comes from elsewhere is what the next epoch has; what goes elsewhere is not done."""
     writer = Writer(run_path)
     base = 0x7F0000000000
@@ -596,7 +600,7 @@ def test_copies_between_contexts(run_path: Path) -> None:
     ]
 
 
-def test_epochs_know_what_they_have(run_path: Path) -> None:
+def test_epochs_include_work_of_other_threads(run_path: Path) -> None:
     """What another thread submitted between the call that an epoch is of and its cut is in it."""
     writer = Writer(run_path)
     writer.born(0, bytes(4096))

@@ -24,7 +24,9 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options["epoch"])
 @pytest.mark.parametrize("name", NAMES)
-def test_as_without_us(name: str, options: dict[str, str], built: Path, run_path: Path) -> None:
+def test_recording_graphs_does_not_change_program_behaviour(
+    name: str, options: dict[str, str], built: Path, run_path: Path
+) -> None:
     command = support.command(name, built)
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="4")
     bare = support.run(command, environment)
@@ -34,7 +36,7 @@ def test_as_without_us(name: str, options: dict[str, str], built: Path, run_path
     recordings.check_run(name, run_path)
 
 
-def test_captures_that_end_in_other_ways(built: Path, run_path: Path) -> None:
+def test_epochs_continue_after_aborted_stream_captures(built: Path, run_path: Path) -> None:
     """Epochs are cut again as soon as no stream is captured any more."""
     command = [str(support.build_program("simonly_captures", built))]
     recorded = support.recording(support.simulator_environment(), run_path)

@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_epoch_after_each_kernel(
+def test_each_graph_kernel_gets_an_epoch(
     seed: int, more: dict[str, str], built: Path, run: Path
 ) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
@@ -46,7 +46,9 @@ def test_an_epoch_after_each_kernel(
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}], ids=str)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_updates_from_other_orders(seed: int, more: dict[str, str], built: Path, run: Path) -> None:
+def test_graph_updates_in_another_node_order(
+    seed: int, more: dict[str, str], built: Path, run: Path
+) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
     command = [str(support.build_program("shim_graph_epochs_order", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
@@ -64,7 +66,7 @@ def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path
 
 @pytest.mark.large
 @pytest.mark.parametrize("epoch", ["sync;graph-node:.", "sync"])
-def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, run: Path) -> None:
+def test_epochs_hold_the_work_of_concurrent_threads(epoch: str, built: Path, run: Path) -> None:
     """Others are about to launch, or wait for what stands in their way."""
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
     command = [str(support.build_program("shim_cut", built))]
@@ -74,7 +76,7 @@ def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, run: P
 
 @pytest.mark.large
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="a program for x86-64")
-def test_what_is_in_an_epoch_while_threads_are_late(built: Path, run: Path) -> None:
+def test_epochs_hold_the_work_of_delayed_threads(built: Path, run: Path) -> None:
     """A thread stops for a moment on its way into a call, and another cuts epochs meanwhile."""
     command = [str(support.build_program("shim_late", built))]
     if support.run(command, SIM).status == 77:
@@ -83,27 +85,27 @@ def test_what_is_in_an_epoch_while_threads_are_late(built: Path, run: Path) -> N
     assert check_late(run) > 5
 
 
-def test_changes_in_odd_ways(built: Path, run: Path) -> None:
+def test_unusual_graph_updates_are_followed(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
     command = [str(support.build_program("shim_graph_epochs_changes", built))]
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".")
     check_changes(run)
 
 
-def test_a_graph_that_ours_can_not_follow(built: Path, run: Path) -> None:
+def test_graph_updates_that_the_recorder_can_not_follow(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
     command = [str(support.build_program("shim_graph_epochs_astray", built))]
     record(command, run, environment, epoch="graph-node:.")
     check_astray(run)
 
 
-def test_nodes_that_the_driver_pairs_otherwise(built: Path, run: Path) -> None:
+def test_nodes_that_the_driver_pairs_differently(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_paired", built))]
     record(command, run, SIM, epoch="graph-node:.")
     check_paired(run)
 
 
-def test_only_those_that_were_named(built: Path, run: Path) -> None:
+def test_only_named_kernels_get_epochs(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs", built))]
     record(command, run, SIM, epoch="sync;graph-node:^fill$")
     epochs = tt.open(run).epochs
@@ -114,14 +116,14 @@ def test_only_those_that_were_named(built: Path, run: Path) -> None:
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
 
 
-def test_the_example(built: Path, run: Path) -> None:
+def test_graph_example_has_epochs_inside(built: Path, run: Path) -> None:
     record(support.command("example-graph", built), run, SIM, epoch="graph-node:energy")
     node_epochs = tt.open(run).epochs.query("trigger == 'graph-node'")
     assert len(node_epochs) == 5
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
 
 
-def test_more_epochs_than_can_be_queued(built: Path, run: Path) -> None:
+def test_full_queue_of_graph_epochs(built: Path, run: Path) -> None:
     """The program goes on without, where it alone can let those before go."""
     command = [str(support.build_program("shim_graph_epochs_held", built))]
     environment = support.recording(SIM, run, epoch="graph-node:mix", stall_ms="100")
@@ -134,7 +136,7 @@ def test_more_epochs_than_can_be_queued(built: Path, run: Path) -> None:
     check_stored(opened)
 
 
-def test_a_ring_that_is_too_small(built: Path, run: Path) -> None:
+def test_small_ring_captures_nothing_inside_graphs(built: Path, run: Path) -> None:
     """Nothing is captured inside, which is said, and the changes show in the next epoch."""
     command = [str(support.build_program("shim_graph_epochs", built))]
     stderr = record(command, run, SIM, epoch="sync;graph-node:.", ring_bytes="256K")
@@ -145,11 +147,11 @@ def test_a_ring_that_is_too_small(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["graph_capture_memory", "graph_nodes", "graph_held_back"])
-def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> None:
+def test_graph_epochs_do_not_change_program_behaviour(name: str, built: Path, run: Path) -> None:
     record(support.command(name, built), run, SIM, epoch="graph-node:.", stall_ms="300")
 
 
-def test_beside_loops(built: Path, run: Path) -> None:
+def test_kernels_beside_conditional_nodes_get_epochs(built: Path, run: Path) -> None:
     """Kernels beside conditional nodes are captured after, those in bodies are left alone."""
     command = [str(support.build_program("simonly_loops", built))]
     record(command, run, SIM, epoch="graph-node:turn", graph_stamps="turn")
@@ -160,7 +162,7 @@ def test_beside_loops(built: Path, run: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
-def test_kernels_in_graphs_inside_are_named(built: Path, run: Path) -> None:
+def test_kernels_in_child_graphs_are_reported(built: Path, run: Path) -> None:
     """They have no epochs, which is said of each graph and kernel, there and in the run."""
     command = support.command("graph_children", built)
     bare = support.run(command, SIM)
@@ -181,26 +183,26 @@ def test_kernels_in_graphs_inside_are_named(built: Path, run: Path) -> None:
     assert all(line in done.stderr for line in expected)
 
 
-def test_memory_of_a_graph(built: Path, run: Path) -> None:
+def test_epochs_of_graph_memory_nodes(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs_memory", built))]
     stderr = record(command, run, SIM, epoch="graph-node:.")
     assert "no epochs inside a graph: it allocates memory" in stderr
 
 
-def test_a_graph_for_the_device(built: Path, run: Path) -> None:
+def test_device_launched_graphs_get_no_epochs(built: Path, run: Path) -> None:
     """What kernels launch is left alone; what the host launches of the same program is not."""
     stderr = record(support.command("graph_flags", built), run, SIM, epoch="graph-node:.")
     assert "no epochs inside a graph: it is for launches from the device" in stderr
     assert "graph-node" in set(tt.open(run).epochs["trigger"])
 
 
-def test_an_expression_is_needed() -> None:
+def test_graph_epochs_need_an_expression() -> None:
     refused = support.ttanalyze("record", "--sim", "--epoch", "graph-node:", "--", "true")
     assert refused.status == 2
     assert "graph-node:REGEX needs an expression" in refused.stderr
 
 
-def test_not_with_the_flight_recorder(built: Path, run: Path) -> None:
+def test_graph_epochs_exclude_the_flight_recorder(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_graph_epochs", built))]
     stderr = record(command, run, SIM, epoch="sync,graph-node:fill", overwrite="drop-oldest")
     assert "TT_EPOCH=sync,graph-node:fill needs another TT_OVERWRITE than drop-oldest" in stderr

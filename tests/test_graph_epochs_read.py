@@ -93,7 +93,7 @@ def points_run(
 # ---- what is made of them ----
 
 
-def test_what_epochs_have_seen(run_path: Path) -> None:
+def test_coverage_of_epochs_inside_graphs(run_path: Path) -> None:
     points_run(run_path)
     seen = tt.open(run_path).process(0).coverage
     # The first one was cut right before the launch that it is of.
@@ -121,7 +121,7 @@ def test_blame_names_the_launch(cli: Cli, run_path: Path) -> None:
     assert "graph-node" in cli("blame", run_path, "--region", "1", "--offset", "0").stdout
 
 
-def test_when_a_condition_first_held(run_path: Path) -> None:
+def test_watch_finds_the_epoch_inside_a_graph(run_path: Path) -> None:
     points_run(run_path)
     run = tt.open(run_path)
     condition = Condition.parse("== 3", parse("u8"))
@@ -132,7 +132,7 @@ def test_when_a_condition_first_held(run_path: Path) -> None:
     ]
 
 
-def test_memory_as_it_was(cli: Cli, run_path: Path, tmp_path: Path) -> None:
+def test_memory_inside_a_graph_launch_is_restored(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     w = points_run(run_path)
     run = tt.open(run_path)
     for epoch, held in enumerate(w.history):
@@ -142,7 +142,7 @@ def test_memory_as_it_was(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     assert cli("rewind", run_path, "--epoch", "4", "--region", "1", "-o", out).status == 0
 
 
-def test_the_browser_shows_the_launch(run_path: Path) -> None:
+def test_browser_shows_the_launch(run_path: Path) -> None:
     points_run(run_path)
     shown = Timeline(tt.open(run_path).process(0))
     assert shown.calls(2, None).records["seq"].tolist() == [6]
@@ -151,7 +151,7 @@ def test_the_browser_shows_the_launch(run_path: Path) -> None:
     assert 8 in found.suspects
 
 
-def test_the_page_and_tables(run_path: Path) -> None:
+def test_report_and_tables_show_epochs_inside_graphs(run_path: Path) -> None:
     points_run(run_path, timeline=True)
     run = tt.open(run_path)
     assert document(run)["processes"][0]["epochs"]
@@ -163,7 +163,7 @@ def test_the_page_and_tables(run_path: Path) -> None:
     assert launches["epoch"].tolist() == [0, 3, 5]
 
 
-def test_in_a_trace_they_are_when_the_device_read_them(run_path: Path, form: str) -> None:
+def test_trace_places_epochs_at_their_device_time(run_path: Path, form: str) -> None:
     points_run(run_path, timeline=True)
     seen, _ = traced(run_path, form)
     inside = [i for i in seen.of("epochs") if i.args["trigger"] == "graph-node"]
@@ -175,7 +175,7 @@ def test_in_a_trace_they_are_when_the_device_read_them(run_path: Path, form: str
     assert [i.name for i in work] == ["fill", "add"]
 
 
-def test_without_a_timeline_when_that_was_seen(run_path: Path, form: str) -> None:
+def test_trace_without_timeline_places_epochs_at_host_time(run_path: Path, form: str) -> None:
     points_run(run_path)
     seen, _ = traced(run_path, form)
     inside = [i for i in seen.of("epochs") if i.args["trigger"] == "graph-node"]
@@ -194,7 +194,7 @@ def parts(a: Path, b: Path) -> list[tuple[int | None, int | None, int | None, in
     ]
 
 
-def test_equal_runs(tmp_path: Path) -> None:
+def test_equal_runs_with_graph_epochs(tmp_path: Path) -> None:
     points_run(tmp_path / "a")
     points_run(tmp_path / "b", timeline=True)
     found = diff(tt.open(tmp_path / "a"), tt.open(tmp_path / "b"))
@@ -215,7 +215,7 @@ def test_runs_with_epochs_at_other_kernels(tmp_path: Path) -> None:
             assert found.processes[0].common == whole + 3 * len(common)
 
 
-def test_where_they_part(tmp_path: Path) -> None:
+def test_diff_finds_the_node_that_differs(tmp_path: Path) -> None:
     points_run(tmp_path / "a")
     points_run(tmp_path / "b", odd=1)
     found = diff(tt.open(tmp_path / "a"), tt.open(tmp_path / "b"))
@@ -239,7 +239,7 @@ def record(name: str, path: Path, built: Path, simulated: dict[str, str], **opti
 @pytest.mark.large
 @pytest.mark.parametrize("regions", ["all", "touched"])
 @pytest.mark.parametrize("timeline", ["cupti", "off"])
-def test_recorded_points(
+def test_recorded_graph_epochs_are_compared(
     built: Path, tmp_path: Path, cli: Cli, timeline: str, regions: str
 ) -> None:
     runs = []
@@ -273,7 +273,7 @@ def test_recorded_points(
 
 @pytest.mark.native
 @pytest.mark.large
-def test_recorded_devices(built: Path, tmp_path: Path, cli: Cli) -> None:
+def test_graph_epochs_on_two_devices_are_compared(built: Path, tmp_path: Path, cli: Cli) -> None:
     runs = []
     for seed in ("1", "2"):
         simulated = {"TT_SIM_DEVICES": "2", "TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}

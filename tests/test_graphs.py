@@ -60,7 +60,7 @@ def kernels(process: Process, graph: int, seq: int) -> list[tuple[str | None, by
     ("name", "count"),
     [("graph_updates", UPDATES), ("graph_children", CHILDREN), ("graph_library", 3)],
 )
-def test_nodes_say_what_each_launch_did(
+def test_recorded_nodes_reproduce_each_launch(
     name: str, count: int, regions: str, deps: str, built: Path, run_path: Path
 ) -> None:
     """Each launch is done again from the record; memory must be the same after each."""
@@ -73,7 +73,7 @@ def test_nodes_say_what_each_launch_did(
 
 
 @pytest.mark.native
-def test_kernels_of_a_library_are_those_that_were_looked_up(built: Path, run_path: Path) -> None:
+def test_library_kernels_keep_one_identity(built: Path, run_path: Path) -> None:
     """Whichever handle the driver has for them: launches into a stream name them as well."""
     run = record("graph_library", built, run_path)
     (process,) = run.processes
@@ -96,7 +96,7 @@ def test_epochs_at_graph_launches(built: Path, run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_other_memory_is_not_touched(built: Path, run_path: Path) -> None:
+def test_touched_mode_reads_only_memory_that_a_graph_names(built: Path, run_path: Path) -> None:
     """Of what a graph does not name nothing is read, of what it comes to name, all is."""
     run = record("graph_children", built, run_path, epoch="graph", regions="touched")
     cut = run.epochs[~run.epochs["full"]]
@@ -105,7 +105,7 @@ def test_other_memory_is_not_touched(built: Path, run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_the_calls_that_make_and_change_graphs_are_events(built: Path, run_path: Path) -> None:
+def test_graph_construction_calls_are_events(built: Path, run_path: Path) -> None:
     run = record("graph_updates", built, run_path, epoch="none")
     events = run.events
     counts = events["kind"].value_counts()
@@ -126,7 +126,7 @@ def test_the_calls_that_make_and_change_graphs_are_events(built: Path, run_path:
 
 @pytest.mark.native
 @pytest.mark.parametrize("seed", range(3))
-def test_threads(seed: int, built: Path, run_path: Path) -> None:
+def test_graphs_of_many_threads(seed: int, built: Path, run_path: Path) -> None:
     command = support.command("graph_threads", built)
     bare = support.run(command, SIM)
     environment = SIM | {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": str(seed)}
@@ -147,7 +147,7 @@ def test_threads(seed: int, built: Path, run_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_conditional_nodes(built: Path, run_path: Path, cli: Cli) -> None:
+def test_conditional_bodies_are_listed(built: Path, run_path: Path, cli: Cli) -> None:
     """Their bodies are known, but not which of them ran, and how often."""
     run = record("graph_conditional", built, run_path)
     (process,) = run.processes
@@ -171,7 +171,7 @@ OTHERS = ["sim_graph_structure", "sim_graph_events", "graph_held_back"]
 
 @pytest.mark.native
 @pytest.mark.parametrize("name", [*CAPTURED, *OTHERS])
-def test_every_launch_of_other_programs_is_known(name: str, built: Path, run_path: Path) -> None:
+def test_every_graph_launch_is_recorded(name: str, built: Path, run_path: Path) -> None:
     more = support.RECORDING_OPTIONS.get(name, {})
     options = {"epoch": "graph", "regions": "touched", **more}
     run = record(name, built, run_path, **options)
@@ -187,7 +187,7 @@ def test_every_launch_of_other_programs_is_known(name: str, built: Path, run_pat
 
 
 @pytest.mark.native
-def test_a_recording_without_events_tells_nothing_of_graphs(built: Path, run_path: Path) -> None:
+def test_no_graphs_without_events(built: Path, run_path: Path) -> None:
     run = record("graph_updates", built, run_path, epoch="graph", regions="touched", events="0")
     assert not (run_path / "p0" / "graphs.bin").exists()
     assert len(run.processes[0].graphs) == 0
@@ -195,7 +195,7 @@ def test_a_recording_without_events_tells_nothing_of_graphs(built: Path, run_pat
 
 
 @pytest.mark.native
-def test_a_process_that_is_killed_after_updates(built: Path, run_path: Path) -> None:
+def test_updates_before_a_kill_are_in_the_run(built: Path, run_path: Path) -> None:
     """What was changed before the last launch is in the run."""
     program = support.build_program("simonly_graph_kill", built)
     outcome = support.run([str(program)], support.recording(SIM, run_path, epoch="none"))
@@ -208,7 +208,7 @@ def test_a_process_that_is_killed_after_updates(built: Path, run_path: Path) -> 
 
 
 @pytest.mark.native
-def test_a_large_graph(built: Path, run_path: Path) -> None:
+def test_large_graph(built: Path, run_path: Path) -> None:
     program = [str(support.build_program("simonly_graph_large", built))]
     bare = support.run(program, SIM)
     options = {"epoch": "graph", "regions": "touched"}
@@ -243,7 +243,7 @@ def test_a_large_graph(built: Path, run_path: Path) -> None:
         ({"cpu_callstack": "auto"}, True, True, True),
     ],
 )
-def test_kernel_events(
+def test_kernel_events_option(
     options: dict[str, str],
     launched: bool,
     stacks: bool,
@@ -268,7 +268,7 @@ def test_kernel_events(
 
 @pytest.mark.native
 @pytest.mark.parametrize("how", ["full", "dedup"])
-def test_events_come_as_the_recording_was_told(
+def test_events_verb_follows_the_recorded_option(
     how: str, built: Path, run_path: Path, cli: Cli
 ) -> None:
     options = {"kernel_events": how, "cpu_callstack": "backtrace"}
@@ -290,7 +290,7 @@ def test_events_come_as_the_recording_was_told(
         (["--kernel-events", "off", "--params"], "--params needs another --kernel-events than off"),
     ],
 )
-def test_options_that_make_no_sense(
+def test_invalid_options_are_refused(
     options: list[str], reason: str, run_path: Path, cli: Cli
 ) -> None:
     outcome = cli("record", "-o", run_path, *options, "--", "true")
@@ -308,7 +308,7 @@ def test_options_that_make_no_sense(
         ({"kernel_events": "off", "params": "1"}, "TT_PARAMS=1 needs another TT_KERNEL_EVENTS"),
     ],
 )
-def test_variables_that_make_no_sense(
+def test_invalid_variables_are_refused(
     variables: dict[str, str], reason: str, built: Path, run_path: Path
 ) -> None:
     command = support.command("graph_nodes", built)
@@ -359,7 +359,7 @@ def written(run_path: Path) -> Path:
     return run_path
 
 
-def test_the_kernels_of_each_launch_are_records(cli: Cli, written: Path) -> None:
+def test_events_list_the_kernels_of_each_launch(cli: Cli, written: Path) -> None:
     outcome = cli("events", written)
     assert outcome.status == 0
     found = [json.loads(line) for line in outcome.stdout.splitlines()]
@@ -388,7 +388,7 @@ def test_the_kernels_of_each_launch_are_records(cli: Cli, written: Path) -> None
     assert [i for i in chosen_ids if i is not None] == [0, 2, 3]
 
 
-def test_many_launches_come_in_pieces(cli: Cli, written: Path, monkeypatch: Any) -> None:
+def test_many_launches_are_read_in_pieces(cli: Cli, written: Path, monkeypatch: Any) -> None:
     from ttanalyze.core import graph_kernels as launched
     from ttanalyze.verbs import events
 
@@ -400,7 +400,7 @@ def test_many_launches_come_in_pieces(cli: Cli, written: Path, monkeypatch: Any)
         assert cli("events", written, "--format", "csv").stdout == whole
 
 
-def test_graphs_are_listed(cli: Cli, written: Path) -> None:
+def test_graph_verb_lists_graphs(cli: Cli, written: Path) -> None:
     found = verb.graphs(tt.open(written).processes)
     first, unread = found.to_dict("records")
     counts = {"nodes": 6, "kernels": 3, "copies": 1, "sets": 1, "edges": 4}
@@ -417,7 +417,7 @@ def test_graphs_are_listed(cli: Cli, written: Path) -> None:
     assert listed[1]["ended"] is not None
 
 
-def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
+def test_graph_verb_shows_a_graph_at_a_call(cli: Cli, written: Path) -> None:
     process = tt.open(written).processes[0]
     (first, _), (second, _) = ((seq, g) for g, seq in launches(process)[:2])
     before = cli("graph", written, "--graph", "0", "--at", str(first)).stdout
@@ -439,7 +439,7 @@ def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
     assert "unknown" in cli("graph", written, "--graph", "1").stdout
 
 
-def test_graphs_of_a_run_without_calls_are_not_known(cli: Cli, run_path: Path) -> None:
+def test_graphs_of_a_run_without_calls_are_unknown(cli: Cli, run_path: Path) -> None:
     Writer(run_path).close(options={"TT_EVENTS": "0"})
     for arguments in ([], ["--json"], ["--dot"], ["--graph", "0"]):
         outcome = cli("graph", run_path, *arguments)
@@ -448,7 +448,7 @@ def test_graphs_of_a_run_without_calls_are_not_known(cli: Cli, run_path: Path) -
         assert outcome.stderr == f"ttanalyze: {run_path}: {reason}\n"
 
 
-def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
+def test_graph_verb_writes_dot(cli: Cli, written: Path, tmp_path: Path) -> None:
     text = cli("graph", written, "--graph", "0", "--dot").stdout
     for edge in ("1 -> p0_g0_0", "0 -> p0_g0_2", "2 -> p0_g0_5"):
         assert f"p0_g0_{edge};" in text
@@ -475,7 +475,7 @@ def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
         (["--json", "--dot"], "--json and --dot cannot be combined"),
     ],
 )
-def test_what_is_not_there_is_one_line(
+def test_missing_graphs_give_a_one_line_error(
     arguments: list[str], reason: str, cli: Cli, written: Path
 ) -> None:
     outcome = cli("graph", written, *arguments)
@@ -483,7 +483,7 @@ def test_what_is_not_there_is_one_line(
     assert reason in outcome.stderr and outcome.stderr.count("\n") == 1
 
 
-def test_graphs_in_queries(cli: Cli, written: Path) -> None:
+def test_query_reads_graph_tables(cli: Cli, written: Path) -> None:
     def ask(*arguments: str) -> list[dict[str, Any]]:
         outcome = cli("query", written, *arguments, "--json")
         assert outcome.status == 0, outcome.stderr
@@ -505,9 +505,7 @@ def test_graphs_in_queries(cli: Cli, written: Path) -> None:
     assert ask("--table", "nodes", "--filter", 'demangled.str.contains("fill")') == []
 
 
-def test_a_file_of_kernel_events_has_graphs_and_nodes(
-    cli: Cli, written: Path, tmp_path: Path
-) -> None:
+def test_query_reads_graphs_of_an_event_file(cli: Cli, written: Path, tmp_path: Path) -> None:
     out = tmp_path / "events.ndjson"
     assert cli("events", written, "-o", out).status == 0
     answer = cli("query", out, "--filter", "node == 3", "--fields", "graph,node,short", "--json")
@@ -516,7 +514,7 @@ def test_a_file_of_kernel_events_has_graphs_and_nodes(
     ]
 
 
-def test_traces_name_the_graph(cli: Cli, written: Path, tmp_path: Path) -> None:
+def test_trace_names_the_graph(cli: Cli, written: Path, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     assert cli("trace", written, "-o", out).status == 0
     events = json.loads(out.read_text())["traceEvents"]
@@ -525,7 +523,7 @@ def test_traces_name_the_graph(cli: Cli, written: Path, tmp_path: Path) -> None:
     assert all(e["args"]["graph"] == int(e["name"][-1]) for e in shown)
 
 
-def test_graphs_in_python(written: Path) -> None:
+def test_python_reads_graphs(written: Path) -> None:
     run = tt.open(written)
     assert run.graphs["graph"].tolist() == [0, 1]
     nodes = run.graph_nodes(0)

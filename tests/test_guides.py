@@ -69,7 +69,7 @@ class Plot(types.ModuleType):
 
 
 @pytest.mark.parametrize(("name", "code", "printed"), RECIPES, ids=[r[0] for r in RECIPES])
-def test_the_example_prints_the_output_of_its_page(
+def test_guide_examples_print_their_output(
     beginning: tuple[Path, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -91,7 +91,7 @@ def test_the_example_prints_the_output_of_its_page(
         assert (folder / file).stat().st_size > 0
 
 
-def test_the_guides_have_examples_of_the_common_questions() -> None:
+def test_guides_have_examples_of_the_common_questions() -> None:
     assert len(RECIPES) >= 30
     code = "".join(recipe[1] for recipe in RECIPES)
     for what in ("watch(", "blame(", "diff(", "memory(", "save(", "to_parquet", "savefig"):

@@ -55,7 +55,7 @@ def incident(run: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
-def test_a_signal_while_a_kernel_spins(number: signal.Signals, hang: Hang, run: Path) -> None:
+def test_signal_during_a_hang_is_reported(number: signal.Signals, hang: Hang, run: Path) -> None:
     outcome = hang("spin", number)
     assert outcome.status == -number
     assert outcome.stdout == "hangs\n"
@@ -81,7 +81,7 @@ def test_a_signal_while_a_kernel_spins(number: signal.Signals, hang: Hang, run: 
     assert [thread["call"] for thread in told["threads"]] == ["cuStreamSynchronize"]
 
 
-def test_nothing_in_flight(hang: Hang, run: Path) -> None:
+def test_signal_without_work_in_flight_is_reported(hang: Hang, run: Path) -> None:
     outcome = hang("idle", signal.SIGTERM)
     assert outcome.status == -signal.SIGTERM
     assert report(outcome) == [
@@ -93,7 +93,7 @@ def test_nothing_in_flight(hang: Hang, run: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "number"), [("abort", signal.SIGABRT), ("segv", signal.SIGSEGV)])
-def test_a_crash_of_the_host(how: str, number: signal.Signals, hang: Hang, run: Path) -> None:
+def test_host_crash_is_reported(how: str, number: signal.Signals, hang: Hang, run: Path) -> None:
     outcome = hang(how)
     assert outcome.status == -number
     first, second, *_, last = report(outcome)
@@ -104,7 +104,7 @@ def test_a_crash_of_the_host(how: str, number: signal.Signals, hang: Hang, run: 
 
 
 @pytest.mark.parametrize("how", ["release", "reset", "dump"])
-def test_a_signal_while_the_recorder_waits_in_a_call(how: str, hang: Hang, run: Path) -> None:
+def test_signal_while_the_recorder_waits(how: str, hang: Hang, run: Path) -> None:
     """The thread that takes the signal is the one that captures."""
     outcome = hang(how, signal.SIGTERM)
     assert outcome.status == -signal.SIGTERM
@@ -112,7 +112,7 @@ def test_a_signal_while_the_recorder_waits_in_a_call(how: str, hang: Hang, run: 
     check_whole(run, "signal", "signal 15")
 
 
-def test_a_handler_of_the_programs_own(hang: Hang, run: Path) -> None:
+def test_handler_of_the_program_runs(hang: Hang, run: Path) -> None:
     """It lets the kernel go, and the program ends in order: nothing is reported."""
     outcome = hang("handler", signal.SIGTERM)
     assert outcome == support.Outcome("hangs\nlet go\n", "", 3)
@@ -121,7 +121,7 @@ def test_a_handler_of_the_programs_own(hang: Hang, run: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"epoch": "sync,launch:50", "cpu_callstack": "backtrace"}])
-def test_while_streams_and_events_come_and_go(
+def test_report_while_streams_and_events_are_destroyed(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     """At any moment: the driver is not asked about what is gone."""
@@ -139,20 +139,20 @@ def test_while_streams_and_events_come_and_go(
 # ---- what is in flight ----
 
 
-def test_an_event_of_the_program_tells_what_is_complete(hang: Hang) -> None:
+def test_program_events_show_completed_work(hang: Hang) -> None:
     assert report(hang("event", signal.SIGTERM))[1] == (
         "  stream 16: 2 calls, the first spin<<<4, 32>>> (call 17, AGO)"
     )
 
 
-def test_a_timeline_tells_what_is_complete(hang: Hang) -> None:
+def test_timeline_shows_completed_work(hang: Hang) -> None:
     first = "  stream 16: {} calls, the first {} (call {}, AGO)"
     assert report(hang("queue", signal.SIGTERM))[1] == first.format(4, "fill<<<16, 64>>>", 14)
     timed = report(hang("queue", signal.SIGTERM, timeline="events"))
     assert timed[1] == first.format(2, "spin<<<4, 32>>>", 16)
 
 
-def test_a_stream_behind_another(hang: Hang, run: Path) -> None:
+def test_report_names_the_stream_waited_for(hang: Hang, run: Path) -> None:
     lines = report(hang("behind", signal.SIGTERM))
     assert lines[1:3] == [
         "  stream 16: spin<<<4, 32>>> (call 14, AGO)",
@@ -162,7 +162,7 @@ def test_a_stream_behind_another(hang: Hang, run: Path) -> None:
     assert incident(run)["in_flight"][1]["calls"][1]["bytes"] == 4
 
 
-def test_many_streams(hang: Hang, run: Path) -> None:
+def test_report_of_many_streams(hang: Hang, run: Path) -> None:
     lines = report(hang("streams", signal.SIGTERM))
     assert len(lines) < 16
     assert "  and work in 92 more streams" in lines
@@ -171,14 +171,14 @@ def test_many_streams(hang: Hang, run: Path) -> None:
     assert len(told["in_flight"]) == 64
 
 
-def test_as_many_launches_as_the_driver_takes(hang: Hang, run: Path) -> None:
+def test_report_of_a_full_launch_queue(hang: Hang, run: Path) -> None:
     lines = report(hang("launches", signal.SIGTERM, after=1))
     assert re.fullmatch(r"  stream 16: \d{3,} calls, the first spin<<<.*", lines[1])
     assert "  the main thread is in cuLaunchKernel" in lines
     assert len(incident(run)["in_flight"][0]["calls"]) == 8
 
 
-def test_more_calls_than_are_looked_at(hang: Hang, run: Path) -> None:
+def test_report_of_very_many_calls(hang: Hang, run: Path) -> None:
     line = report(hang("many calls", signal.SIGTERM, after=1, epoch="none"))[1]
     assert re.match(r"  stream 16: 65\d{3} or more calls, the first known add<<<1, 64>>> ", line)
     assert incident(run)["in_flight"][0]["more"]
@@ -186,7 +186,7 @@ def test_more_calls_than_are_looked_at(hang: Hang, run: Path) -> None:
     assert re.search(r"stream 16: 65,\d{3} or more calls, the first known add<<<", told)
 
 
-def test_a_call_of_long_ago(hang: Hang, run: Path) -> None:
+def test_report_of_an_old_call(hang: Hang, run: Path) -> None:
     """The last call of a thread, 70 000 calls of another ago."""
     lines = report(hang("long ago", signal.SIGTERM, epoch="none"))
     assert lines[1] == "  stream 16: cuStreamWaitValue32_v2 (call 14, AGO)"
@@ -201,18 +201,18 @@ def test_a_call_of_long_ago(hang: Hang, run: Path) -> None:
         ("cpp", "launch", "outer::(anonymous namespace)::inner<...><<<4, 32>>> (call 14, AGO)"),
     ],
 )
-def test_other_work(how: str, kind: str, first: str, hang: Hang, run: Path) -> None:
+def test_report_of_copies_and_sets(how: str, kind: str, first: str, hang: Hang, run: Path) -> None:
     assert report(hang(how, signal.SIGTERM))[1] == f"  stream 16: {first}"
     (stream,) = incident(run)["in_flight"]
     assert stream["calls"][0]["kind"] == kind
 
 
-def test_the_default_stream_of_a_thread(hang: Hang) -> None:
+def test_report_of_a_per_thread_stream(hang: Hang) -> None:
     line = report(hang("thread", signal.SIGTERM))[1]
     assert re.match(r"  default stream of thread \d+: spin<<<4, 32>>> ", line)
 
 
-def test_without_recorded_calls(hang: Hang, run: Path) -> None:
+def test_report_without_recorded_calls(hang: Hang, run: Path) -> None:
     assert report(hang("spin", signal.SIGTERM, events="0"))[1:3] == [
         "  stream 16: work of unrecorded calls",
         "  calls are not recorded (--no-events)",
@@ -220,7 +220,7 @@ def test_without_recorded_calls(hang: Hang, run: Path) -> None:
     check_whole(run, "signal", "signal 15")
 
 
-def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
+def test_epoch_behind_a_hang_is_cancelled(hang: Hang, run: Path) -> None:
     """It is given up; those before it are in the run."""
     outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="500")
     assert outcome.status == -signal.SIGTERM
@@ -231,7 +231,7 @@ def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_flight_recorder_behind_the_hang(hang: Hang, run: Path) -> None:
+def test_flight_recorder_saves_epochs_before_a_hang(hang: Hang, run: Path) -> None:
     """What the ring holds of before goes into the run."""
     hang("value", signal.SIGTERM, epoch="launch", overwrite="drop-oldest", stall_ms="500")
     check_whole(run, "signal", "signal 15")
@@ -241,7 +241,7 @@ def test_a_flight_recorder_behind_the_hang(hang: Hang, run: Path) -> None:
     assert len(before) >= 2
 
 
-def test_an_exit_behind_the_hang(hang: Hang, run: Path) -> None:
+def test_exit_behind_a_hang_prints_no_report(hang: Hang, run: Path) -> None:
     """No signal, no report; the last epoch would come after work that never ends."""
     outcome = hang("exit", stall_ms="300")
     assert (outcome.stdout, outcome.status) == ("hangs\n", 0)
@@ -289,7 +289,7 @@ LIBRARY = {
 
 
 @pytest.mark.parametrize("changes", [{}, LIBRARY], ids=["module", "library"])
-def test_an_exit_behind_the_hang_without_any_wait(
+def test_exit_behind_a_hang_without_any_wait(
     changes: dict[str, str], run: Path, tmp_path: Path
 ) -> None:
     source = PYTHON.replace("cuda.cuCtxSynchronize()", "pass")
@@ -305,7 +305,7 @@ def test_an_exit_behind_the_hang_without_any_wait(
     assert process.info["losses"] == ["work of the program did not end: the last epoch is missing"]
 
 
-def test_the_lines_of_python(run: Path, tmp_path: Path) -> None:
+def test_report_has_python_lines(run: Path, tmp_path: Path) -> None:
     script = tmp_path / "hanging.py"
     script.write_text(PYTHON)
     environment = support.recording(SIM, run, cpu_callstack="python")
@@ -334,7 +334,7 @@ def test_the_lines_of_python(run: Path, tmp_path: Path) -> None:
     assert summary["last_epoch"] is None
 
 
-def test_info_names_kernels_as_their_source_does(hang: Hang, run: Path) -> None:
+def test_info_demangles_kernel_names(hang: Hang, run: Path) -> None:
     hang("cpp", signal.SIGTERM, cpu_callstack="backtrace")
     told = support.ttanalyze("info", run).stdout
     assert "outer::(anonymous namespace)::inner<<<4, 32>>> (call 14, " in told
@@ -350,7 +350,7 @@ def test_info_names_kernels_as_their_source_does(hang: Hang, run: Path) -> None:
 
 
 @pytest.mark.parametrize("epoch", ["sync", "none"])
-def test_a_lost_context(epoch: str, built: Path, run: Path) -> None:
+def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> None:
     """Reported once, with all that may have done it; the program is told as without us."""
     command = [str(support.build_program("shim_hangs", built)), "fault"]
     bare = support.run(command, SIM)
@@ -373,14 +373,14 @@ def test_a_lost_context(epoch: str, built: Path, run: Path) -> None:
     assert "incident  CUDA_ERROR_ILLEGAL_ADDRESS from cu" in support.ttanalyze("info", run).stdout
 
 
-def test_out_of_memory_loses_nothing(built: Path, run: Path) -> None:
+def test_out_of_memory_is_no_lost_context(built: Path, run: Path) -> None:
     command = support.command("out_of_memory", built)
     outcome = support.run(command, support.recording(SIM, run))
     assert "CUDA_ERROR" not in outcome.stderr
     assert tt.open(run).processes[0].info["incidents"] == []
 
 
-def test_a_program_that_gives_up_after_an_error(built: Path, run: Path) -> None:
+def test_abort_after_a_reported_error_prints_no_second_report(built: Path, run: Path) -> None:
     """What was said of the error is not said again when the program aborts because of it."""
     command = [str(support.build_program("shim_hangs", built)), "fault", "abort"]
     outcome = support.run(command, support.recording(SIM, run, epoch="none"))
@@ -396,7 +396,7 @@ def test_a_program_that_gives_up_after_an_error(built: Path, run: Path) -> None:
 # ---- the time limit ----
 
 
-def test_a_time_limit(hang: Hang, run: Path) -> None:
+def test_time_limit_ends_a_hang(hang: Hang, run: Path) -> None:
     outcome = hang("spin", timeout="2")
     assert outcome.status == -signal.SIGTERM
     lines = report(outcome)
@@ -407,14 +407,14 @@ def test_a_time_limit(hang: Hang, run: Path) -> None:
     assert "ended by its time limit of 2 s" in support.ttanalyze("info", run).stdout
 
 
-def test_a_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
+def test_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
     outcome = hang("handler", timeout="2")
     assert (outcome.stdout, outcome.status) == ("hangs\nlet go\n", 3)
     assert report(outcome)[0] == "ended by its time limit of 2 s, with work in flight"
     check_whole(run, "timeout", "its time limit of 2 s")
 
 
-def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
+def test_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM)
     began = time.monotonic()
@@ -423,7 +423,7 @@ def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
     assert tt.open(run).processes[0].status == "complete"
 
 
-def test_record_with_a_time_limit(built: Path, run: Path) -> None:
+def test_record_with_a_timeout(built: Path, run: Path) -> None:
     program = str(support.build_program("shim_hangs", built))
     arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", program, "spin")
     outcome = support.ttanalyze(*arguments, environment=SIM)
@@ -434,7 +434,7 @@ def test_record_with_a_time_limit(built: Path, run: Path) -> None:
     assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)
 
 
-def test_record_with_a_time_limit_for_more_than_is_recorded(built: Path, run: Path) -> None:
+def test_record_timeout_ends_unrecorded_children(built: Path, run: Path) -> None:
     """The recorder comes first; what does not end with its process is ended then."""
     program = str(support.build_program("shim_hangs", built))
     arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", "sh", "-c")
@@ -448,7 +448,7 @@ def test_record_with_a_time_limit_for_more_than_is_recorded(built: Path, run: Pa
 # ---- where and how it is told ----
 
 
-def test_an_error_output_that_is_closed(built: Path, run: Path) -> None:
+def test_closed_standard_error(built: Path, run: Path) -> None:
     program = support.build_program("shim_hangs", built)
     command = ["sh", "-c", f"exec {program} abort 2>&-"]
     assert support.run(command, support.recording(SIM, run)).status == -signal.SIGABRT
@@ -456,7 +456,7 @@ def test_an_error_output_that_is_closed(built: Path, run: Path) -> None:
     assert len(incident(run)["in_flight"]) == 1
 
 
-def test_a_recording_that_never_was(built: Path, tmp_path: Path) -> None:
+def test_failed_recording_prints_no_report(built: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     program = str(support.build_program("shim_hangs", built))
     environment = support.recording(SIM, tmp_path / "file" / "run")
@@ -466,7 +466,7 @@ def test_a_recording_that_never_was(built: Path, tmp_path: Path) -> None:
     assert report(outcome)[0].startswith("recording stopped: ")
 
 
-def test_the_run_says_so_before_all_is_written(hang: Hang, run: Path) -> None:
+def test_crash_report_is_written_first(hang: Hang, run: Path) -> None:
     """Whoever kills a program that is slow to end loses no report."""
     hang("spin", signal.SIGTERM)
     info = json.loads((run / "p0" / "process.json").read_text())
@@ -495,14 +495,16 @@ def test_the_run_says_so_before_all_is_written(hang: Hang, run: Path) -> None:
         ),
     ],
 )
-def test_damaged_reports(small: Writer, run_path: Path, incidents: Any, what: str) -> None:
+def test_damaged_crash_reports_are_errors(
+    small: Writer, run_path: Path, incidents: Any, what: str
+) -> None:
     path = run_path / "p0" / "process.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"incidents": incidents}))
     with pytest.raises(FormatError, match=what):
         tt.open(run_path)
 
 
-def test_a_report_of_a_stranger_is_safe_to_print(small: Writer, run_path: Path) -> None:
+def test_escape_sequences_in_reports_are_not_printed(small: Writer, run_path: Path) -> None:
     call = {
         "seq": 1,
         "kind": "launch",

@@ -123,7 +123,7 @@ def at_epoch(versions: list[history.Version], epoch: int) -> history.Version:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("segments", [False, True])
-def test_lost_epochs_leave_no_wrong_answer(run_path: Path, seed: int, segments: bool) -> None:
+def test_lost_epochs_give_no_wrong_contents(run_path: Path, seed: int, segments: bool) -> None:
     """What was dropped is said to be gone, until it is known again; all else is as it was."""
     w = busy_run(run_path, seed, flags=("dropped", "refused"), segments=segments, every=8)
     run = tt.open(w.run)
@@ -149,7 +149,7 @@ def test_lost_epochs_leave_no_wrong_answer(run_path: Path, seed: int, segments: 
     assert gone
 
 
-def test_removed_segments_are_gone(run_path: Path) -> None:
+def test_contents_of_removed_segments_are_lost(run_path: Path) -> None:
     w = Writer(run_path, segments=True)
     w.born(0, bytes(100))
     for number in range(12):
@@ -165,7 +165,7 @@ def test_removed_segments_are_gone(run_path: Path) -> None:
     assert byte_history(process_of(w), 0, 5, 6, last=2) == [history.Version(0, 2, None)]
 
 
-def test_only_epochs_that_changed_a_region_are_looked_at(
+def test_only_epochs_that_changed_a_region_are_read(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "GAP_RECORDS", 0)
@@ -193,7 +193,7 @@ def test_only_epochs_that_changed_a_region_are_looked_at(
     assert len(region_history(process, 0)) == 3 + 3  # those, and full ones that change nothing
 
 
-def test_what_is_not_there(small: Writer, run_path: Path) -> None:
+def test_missing_regions_and_epochs_are_errors(small: Writer, run_path: Path) -> None:
     process = tt.open(run_path).process(0)
     for region, message in ((3, "no region 3"), (2, "region 2 is not captured"), (-1, "no region")):
         with pytest.raises(tt.Error, match=message):
@@ -227,7 +227,7 @@ def test_damage_is_an_error(small: Writer, run_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_snapshots_are_what_was_captured(run_path: Path, seed: int) -> None:
+def test_snapshots_equal_captured_memory(run_path: Path, seed: int) -> None:
     w = busy_run(run_path, seed, flags=("dropped", "refused"), every=8)
     process = process_of(w)
     looked = 0
@@ -258,7 +258,7 @@ def put(into: Array, position: int, piece: memoryview) -> None:
     into[position : position + len(piece)] = np.frombuffer(piece, "u1")
 
 
-def test_a_part_of_a_region_is_found_without_the_rest(run_path: Path) -> None:
+def test_part_of_a_region_is_read_alone(run_path: Path) -> None:
     w = busy_run(run_path, 5)
     process = process_of(w)
     for epoch in (10, 33, 59):

@@ -56,22 +56,22 @@ def uses() -> list[Use]:
     return [use for path in sorted(modules) for use in imports(path)]
 
 
-def test_imports_go_down(uses: list[Use]) -> None:
+def test_imports_point_down(uses: list[Use]) -> None:
     assert len(uses) > 500
     assert not list(layers.faults(layers.read(PACKAGE / "layers.txt"), uses))
 
 
-def test_no_modules_import_each_other(uses: list[Use]) -> None:
+def test_no_import_cycles(uses: list[Use]) -> None:
     assert not layers.cycle(uses)
 
 
-def test_each_layer_is_there() -> None:
+def test_each_layer_exists() -> None:
     for layer in layers.read(PACKAGE / "layers.txt"):
         path = PACKAGE / layer.path
         assert path.is_dir() or path.with_suffix(".py").is_file(), layer.path
 
 
-def test_what_is_found() -> None:
+def test_import_check_finds_faults() -> None:
     order = [layers.Layer("low", 0, False), layers.Layer("verbs", 1, True)]
     order.append(layers.Layer("verbs/both", 2, False))
     good = [("verbs/a", "low/x"), ("verbs/a/x", "verbs/a/y"), ("verbs/both/x", "verbs/a")]

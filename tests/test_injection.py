@@ -21,7 +21,7 @@ def injected(environment: dict[str, str], run: Path) -> dict[str, str]:
     return environment | {"CUDA_INJECTION64_PATH": str(support.SHIM), "TT_OUT": str(run)}
 
 
-def test_a_preloaded_recorder_needs_no_second_door(built: Path, tmp_path: Path) -> None:
+def test_preloaded_recorder_is_not_injected_again(built: Path, tmp_path: Path) -> None:
     command = support.command("example-vecadd", built)
     bare = support.run(command, SIM)
     environment = injected(support.recording(SIM, tmp_path / "run"), tmp_path / "run")
@@ -30,7 +30,7 @@ def test_a_preloaded_recorder_needs_no_second_door(built: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["example-vecadd", "dlopen_only"])
-def test_a_driver_of_unknown_form_is_left_alone(name: str, built: Path, tmp_path: Path) -> None:
+def test_unknown_driver_is_not_patched(name: str, built: Path, tmp_path: Path) -> None:
     """The simulator's entry points are not those of the real driver."""
     command = support.command(name, built)
     bare = support.run(command, SIM)
@@ -41,7 +41,7 @@ def test_a_driver_of_unknown_form_is_left_alone(name: str, built: Path, tmp_path
     assert not (tmp_path / "run").exists()
 
 
-def test_without_an_output_folder_nothing_is_said(built: Path, tmp_path: Path) -> None:
+def test_no_output_folder_prints_nothing(built: Path, tmp_path: Path) -> None:
     command = support.command("example-vecadd", built)
     environment = injected(SIM, tmp_path / "run")
     del environment["TT_OUT"]
@@ -57,7 +57,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes programs of other users")
-def test_a_program_that_gains_rights_takes_no_options(open_folder: Path, tmp_path: Path) -> None:
+def test_privileged_program_ignores_options(open_folder: Path, tmp_path: Path) -> None:
     """Whoever starts it must not have it write where they can't."""
     for library in (support.SHIM, support.SIMULATOR):
         shutil.copy(library, open_folder)
@@ -80,7 +80,7 @@ def test_a_program_that_gains_rights_takes_no_options(open_folder: Path, tmp_pat
 
 @pytest.mark.gpu
 @pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU")
-def test_the_real_driver_lets_us_in(built: Path, tmp_path: Path) -> None:
+def test_injection_into_the_real_driver(built: Path, tmp_path: Path) -> None:
     bare_environment = support.bare_environment()
     names = ("example-vecadd", "example-training", "example-graph", "example-async")
     for name in (*names, "dlopen_only", "proc_address_run"):

@@ -131,7 +131,7 @@ CODE = {"add": bytes(range(64)), "scale": bytes(range(64, 128)), "helper": b"h" 
 NAMES = ["add", "scale", "none"]
 
 
-def test_a_cubins_kernels_are_told_apart_and_found_again() -> None:
+def test_kernels_of_a_cubin_have_distinct_checksums() -> None:
     add, scale, none = checksums(Cubin(CODE).bytes(), NAMES)
     assert add and scale and add != scale and none is None
     assert len(add) == 16 and int(add, 16)
@@ -142,7 +142,7 @@ def test_a_cubins_kernels_are_told_apart_and_found_again() -> None:
     assert checksums(changed, NAMES)[1] == scale
 
 
-def test_constants_and_called_functions_are_code_too() -> None:
+def test_constants_and_called_functions_change_the_checksum() -> None:
     plain = checksums(Cubin(CODE).bytes(), NAMES)
     constant = Cubin(CODE, {"add": b"3.14"}).bytes()
     assert checksums(constant, NAMES)[0] != plain[0]
@@ -156,7 +156,7 @@ def test_constants_and_called_functions_are_code_too() -> None:
     assert checksums(Cubin(moved, calls=calls).bytes(), NAMES) == calling
 
 
-def test_a_fatbin_has_the_checksums_of_what_is_in_it() -> None:
+def test_fatbin_has_the_checksums_of_its_entries() -> None:
     cubin = Cubin({**CODE, "add": b"0123456789abcdefghij" * 4}).bytes()
     plain = checksums(cubin, NAMES)
     assert checksums(fatbin(entry(cubin)), NAMES) == plain
@@ -166,7 +166,7 @@ def test_a_fatbin_has_the_checksums_of_what_is_in_it() -> None:
     assert checksums(fatbin(entry(lz4(cubin), flags=0x2000, size=len(cubin))), NAMES) == plain
 
 
-def test_it_says_what_it_takes_to_read_more(
+def test_missing_zstandard_package_is_named(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = entry(b"?" * 40, flags=0x8000, size=50)
@@ -178,7 +178,7 @@ def test_it_says_what_it_takes_to_read_more(
     assert cli("events", path).stderr == asked.stderr
 
 
-def test_lz4_repeats_what_was_before() -> None:
+def test_lz4_entries_are_decompressed() -> None:
     text = (PTX + "// " + "repeated twice, yes." * 2).encode()
     packed = lz4(text)
     assert len(packed) < len(text)
@@ -186,7 +186,7 @@ def test_lz4_repeats_what_was_before() -> None:
     assert checksums(image, NAMES) == checksums(text, NAMES) != [None, None, None]
 
 
-def test_all_architectures_of_a_fatbin_count() -> None:
+def test_all_architectures_of_a_fatbin_change_the_checksum() -> None:
     one, two = Cubin(CODE).bytes(), Cubin({**CODE, "add": b"other"}).bytes()
     both = checksums(fatbin(entry(one, arch=80), entry(two)), NAMES)
     assert both[0] not in (None, checksums(one, NAMES)[0], checksums(two, NAMES)[0])
@@ -195,7 +195,7 @@ def test_all_architectures_of_a_fatbin_count() -> None:
     assert checksums(only, NAMES)[0] == checksums(two, NAMES)[0]
 
 
-def test_an_entry_that_cannot_be_read_leaves_no_guess() -> None:
+def test_unreadable_entry_gives_no_checksum() -> None:
     good = entry(Cubin(CODE).bytes())
     assert checksums(fatbin(good, entry(b"?" * 40, flags=0x2000, size=50)), NAMES) == [None] * 3
     assert checksums(fatbin(good, entry(b"?" * 40, flags=0x8000, size=50)), NAMES) == [None] * 3
@@ -209,7 +209,7 @@ def ptx(text: str) -> list[str | None]:
     return checksums(text.encode(), NAMES)
 
 
-def test_what_means_nothing_in_ptx_changes_nothing() -> None:
+def test_ptx_comments_and_names_do_not_change_the_checksum() -> None:
     add, scale, none = ptx(PTX + HELPERS)
     assert add and scale and add != scale and none is None
     same = [
@@ -224,7 +224,7 @@ def test_what_means_nothing_in_ptx_changes_nothing() -> None:
         assert ptx(text + HELPERS + "\0\0") == [add, scale, None]
 
 
-def test_other_ptx_is_other_code() -> None:
+def test_different_ptx_has_a_different_checksum() -> None:
     add, scale, _ = ptx(PTX + HELPERS)
     assert ptx(PTX.replace("%r1", "%r2") + HELPERS)[0] not in (add, None)
     turned = PTX.replace("@%p1", "@!%p1")
@@ -236,7 +236,7 @@ def test_other_ptx_is_other_code() -> None:
     assert ptx(PTX.replace("{", ";", 1))[0] is None  # only declared
 
 
-def test_damaged_images_are_no_trouble() -> None:
+def test_damaged_images_give_no_checksum() -> None:
     random = np.random.default_rng(3)
     zstandard = pytest.importorskip("zstandard")
     cubin = Cubin(CODE, {"add": b"abc"}, {"scale": ["helper"]}).bytes()
@@ -272,13 +272,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("image", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_takes_no_time(image: bytes) -> None:
+def test_hostile_text_is_read_quickly(image: bytes) -> None:
     began = time.process_time()
     checksums(image, NAMES)
     assert time.process_time() - began < 5
 
 
-def test_a_hostile_cubin_is_given_up() -> None:
+def test_hostile_cubin_gives_no_checksum() -> None:
     """Very many sections, all of them all of the file."""
     cubin = Cubin({f"k{i}": bytes(100) for i in range(2000)}, calls={"k0": ["k1"] * 5000}).bytes()
     header = np.frombuffer(cubin[:64], "<u8")
@@ -309,7 +309,7 @@ def run_with(path: Path, image: bytes | None, name: str = "add") -> Path:
     return path
 
 
-def test_a_runs_functions_have_checksums(tmp_path: Path) -> None:
+def test_functions_of_a_run_have_checksums(tmp_path: Path) -> None:
     cubin = Cubin(CODE).bytes()
     functions = tt.open(run_with(tmp_path / "a", cubin)).functions
     assert functions["checksum"].tolist()[0] == checksums(cubin, ["add"])[0]
@@ -318,7 +318,7 @@ def test_a_runs_functions_have_checksums(tmp_path: Path) -> None:
     assert again["checksum"].tolist()[0] == functions["checksum"].tolist()[0]
 
 
-def test_code_that_was_not_saved_has_none(tmp_path: Path) -> None:
+def test_unsaved_code_has_no_checksum(tmp_path: Path) -> None:
     unsaved = tt.open(run_with(tmp_path / "a", None)).functions
     assert unsaved["checksum"].isna().all()
     missing = run_with(tmp_path / "b", Cubin(CODE).bytes())
@@ -327,7 +327,7 @@ def test_code_that_was_not_saved_has_none(tmp_path: Path) -> None:
     assert tt.open(missing).functions["checksum"].isna().all()
 
 
-def test_another_image_is_refused(tmp_path: Path) -> None:
+def test_replaced_image_is_refused(tmp_path: Path) -> None:
     path = run_with(tmp_path / "run", Cubin(CODE).bytes())
     (image,) = (path / "p0" / "modules").iterdir()
     image.write_bytes(b"something else")

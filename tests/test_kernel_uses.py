@@ -44,7 +44,7 @@ GRAPH = [
 ]
 
 
-def test_ptx() -> None:
+def test_uses_of_ptx() -> None:
     image = PTX.encode() + b"\0"
     assert uses(image, "plain") == set()
     assert uses(image, "says") == {"printf"}
@@ -55,7 +55,7 @@ def test_ptx() -> None:
     assert uses(image, "helper") is uses(image, "none") is None
 
 
-def test_machine_code() -> None:
+def test_uses_of_machine_code() -> None:
     image = Cubin(CODE, graph=GRAPH).bytes()
     assert uses(image, "plain") == set()
     assert uses(image, "says") == {"printf", "textures"}
@@ -64,7 +64,7 @@ def test_machine_code() -> None:
     assert uses(image, "none") is None
 
 
-def test_a_fatbin_has_all_that_any_of_it_has() -> None:
+def test_uses_of_a_fatbin_are_those_of_all_entries() -> None:
     cubin = Cubin({"plain": CODE["plain"]}).bytes()
     other = Cubin({"plain": CODE["looks"]}).bytes()
     assert uses(fatbin(entry(cubin), entry(b"?" * 8, flags=0x8000, size=9)), "plain") == set()
@@ -74,7 +74,7 @@ def test_a_fatbin_has_all_that_any_of_it_has() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damage(seed: int) -> None:
+def test_damaged_images_give_an_answer(seed: int) -> None:
     """Whatever an image holds, there is an answer."""
     image = Cubin(CODE, graph=GRAPH).bytes()
     chance = random.Random(seed)

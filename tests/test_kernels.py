@@ -360,7 +360,7 @@ def test_full_epoch_digests_and_copies_everything(
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 8])
-def test_first_delta_digests_everything_alike(interpreter: Interpreter, shift: int) -> None:
+def test_first_delta_computes_equal_digests(interpreter: Interpreter, shift: int) -> None:
     bed = Bed(interpreter, pack(SMALL + LONG + LARGE, [shift]), BIG_RING, ctas=2)
     bed.capture(full=False)
     assert sorted(bed.read_chunk(0)) == bed.blocks
@@ -381,7 +381,9 @@ def test_delta_lists_exactly_what_changed(interpreter: Interpreter, grid: tuple[
         assert sorted(bed.read_chunk(head)) == changed
 
 
-def test_region_that_is_to_be_listed_whole(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+def test_region_marked_full_is_listed_whole(
+    interpreter: Interpreter, grid: tuple[int, int]
+) -> None:
     bed = Bed(interpreter, MIXED, BIG_RING, *grid)
     bed.capture(full=True)
     bed.all_listed = {2, 5}
@@ -435,7 +437,7 @@ def test_epoch_larger_than_the_ring_comes_in_parts(
     assert bed.read_chunk(head) == []
 
 
-def test_what_is_written_meanwhile_has_its_own_digest(
+def test_digest_matches_contents_written_during_capture(
     interpreter: Interpreter, grid: tuple[int, int]
 ) -> None:
     """The contents that go into the ring are those that were hashed, whoever writes when."""
@@ -455,7 +457,9 @@ def test_what_is_written_meanwhile_has_its_own_digest(
     assert bed.read_chunk(head) == []
 
 
-def test_discarded_changes_come_again(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+def test_discarded_changes_are_listed_again(
+    interpreter: Interpreter, grid: tuple[int, int]
+) -> None:
     bed = Bed(interpreter, MIXED, BIG_RING, *grid)
     bed.capture(full=True)
     before, head = bed.stored_digests(), bed.head()
@@ -503,7 +507,7 @@ def test_epoch_of_no_regions(interpreter: Interpreter) -> None:
         assert bed.read_chunk(head) == []
 
 
-def test_chunk_that_fills_the_ring_to_the_byte(interpreter: Interpreter) -> None:
+def test_chunk_that_fills_the_ring_exactly(interpreter: Interpreter) -> None:
     size = interpreter.lib.harness_chunk_size(2, 2 * BLOCK)
     bed = Bed(interpreter, [(0, 2 * BLOCK)], size)
     for _ in range(3):
@@ -515,7 +519,9 @@ def test_chunk_that_fills_the_ring_to_the_byte(interpreter: Interpreter) -> None
 
 
 @pytest.mark.parametrize("move", [0, 1])
-def test_restore(interpreter: Interpreter, grid: tuple[int, int], move: int) -> None:
+def test_restore_writes_recorded_memory(
+    interpreter: Interpreter, grid: tuple[int, int], move: int
+) -> None:
     bed = Bed(interpreter, MIXED, BIG_RING, *grid)
     bed.capture(full=False)
     original = {block: bed.contents(block) for block in bed.blocks}
@@ -556,7 +562,7 @@ def build_ptx() -> ModuleType:
     return module
 
 
-def test_ptx_is_built_from_the_present_sources(build_ptx: ModuleType) -> None:
+def test_ptx_is_current(build_ptx: ModuleType) -> None:
     assert build_ptx.check(build_ptx.find_nvcc()) is None
 
 
@@ -569,7 +575,7 @@ def test_ptx_is_built_from_the_present_sources(build_ptx: ModuleType) -> None:
         ("uint64_t captured_ns;", "uint64_t read_ns;", False),
     ],
 )
-def test_ptx_is_as_old_as_what_kernels_use_of_the_format(
+def test_ptx_matches_the_format_it_uses(
     old: str, new: str, matters: bool, build_ptx: ModuleType
 ) -> None:
     header = (ROOT / "interpose" / "include" / "format.h").read_text()

@@ -86,7 +86,7 @@ print(json.dumps(out))
 
 
 @pytest.mark.native
-def test_names_at_random(run: Path) -> None:
+def test_random_names_equal_a_model(run: Path) -> None:
     """Every byte has the name that was given to it last, as it was when the epoch was cut."""
     expected = json.loads(record(FUZZ, run))
     labels = tt.open(run).processes[0].labels
@@ -100,7 +100,7 @@ def test_names_at_random(run: Path) -> None:
 
 
 @pytest.mark.native
-def test_what_is_said_again_is_not_written(run: Path) -> None:
+def test_repeated_names_are_not_written(run: Path) -> None:
     script = """\
 for _ in range(100):
     for i in range(50):
@@ -114,7 +114,7 @@ sync()
 
 
 @pytest.mark.native
-def test_names_across_allocations(run: Path) -> None:
+def test_names_span_allocations(run: Path) -> None:
     """What lies in memory that was mapped piece by piece is named in each piece."""
     script = """\
 size, at, handle = 2 << 20, u64(), u64()
@@ -148,7 +148,7 @@ sync()
 
 
 @pytest.mark.native
-def test_what_can_not_be_named(run: Path) -> None:
+def test_invalid_names_are_refused(run: Path) -> None:
     script = """\
 assert label(base - (1 << 33), 4096, b"nowhere", None) == -1
 assert label(base, 0, b"nothing", None) == -1
@@ -161,7 +161,7 @@ sync()
 
 
 @pytest.mark.native
-def test_memory_that_is_freed_loses_its_names(run: Path) -> None:
+def test_freed_memory_loses_its_names(run: Path) -> None:
     script = """\
 q = alloc(4096)
 label(q.value, 100, b"old", None)
@@ -178,7 +178,7 @@ sync()
 
 
 @pytest.mark.native
-def test_from_many_threads(run: Path) -> None:
+def test_names_from_many_threads(run: Path) -> None:
     """Each names places of its own, again and again, while epochs are cut."""
     script = """\
 def work(which):
@@ -206,7 +206,7 @@ sync()
 
 
 @pytest.mark.native
-def test_names_outlive_kill_9(run: Path) -> None:
+def test_names_survive_sigkill(run: Path) -> None:
     """All that was said before an epoch that was committed is there."""
     script = """\
 label(base, 100, b"kept", None)
@@ -222,7 +222,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.native
-def test_a_capture_is_not_disturbed(run: Path) -> None:
+def test_naming_does_not_disturb_a_stream_capture(run: Path) -> None:
     """No call of the driver is made: in this mode most would end the capture."""
     script = """\
 stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
@@ -238,7 +238,7 @@ sync()
 
 
 @pytest.mark.native
-def test_manifests_know_nothing_of_names(tmp_path: Path) -> None:
+def test_manifests_do_not_contain_names(tmp_path: Path) -> None:
     script = "random.seed(1)\nif {0}: label(base, 100, b'one', None)\nsync()\nsync()\n"
     texts = []
     for i in range(3):
@@ -250,7 +250,7 @@ def test_manifests_know_nothing_of_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_a_child_and_a_program_that_is_not_recorded(run: Path) -> None:
+def test_naming_in_a_child_or_without_a_recorder(run: Path) -> None:
     script = """\
 label(base, 100, b"parent", None)
 if os.fork() == 0:
@@ -289,7 +289,7 @@ def named(run_path: Path) -> Writer:
     return w
 
 
-def test_names_come_and_go(named: Writer, run_path: Path) -> None:
+def test_names_per_epoch(named: Writer, run_path: Path) -> None:
     whole = (512, 100_000, "layers.0.weight", 0)
     assert names(run_path, 0) == [whole]
     assert names(run_path, 1) == [
@@ -307,7 +307,7 @@ def test_names_come_and_go(named: Writer, run_path: Path) -> None:
     )
 
 
-def test_what_a_byte_is_called(named: Writer, run_path: Path) -> None:
+def test_name_of_a_byte(named: Writer, run_path: Path) -> None:
     labels = tt.open(run_path).processes[0].labels
     part = labels.at(0, 2000, epoch=1)
     assert part == Part(0, 1536, 98_976, "layers.0.weight", 1024, "f32")
@@ -321,7 +321,7 @@ def test_what_a_byte_is_called(named: Writer, run_path: Path) -> None:
     assert after is not None and after.name == "scratch"
 
 
-def test_where_a_name_is(named: Writer, run_path: Path) -> None:
+def test_ranges_of_a_name(named: Writer, run_path: Path) -> None:
     labels = tt.open(run_path).processes[0].labels
     assert [part.offset for part in labels.named("layers.0.weight", 1)] == [512, 1536]
     assert labels.named("scratch") == [Part(0, 1024, 512, "scratch", 0, None)]  # as of epoch 1
@@ -329,7 +329,7 @@ def test_where_a_name_is(named: Writer, run_path: Path) -> None:
     assert labels.named("layers.1.weight", 2) == labels.named("nothing") == []
 
 
-def test_tables(named: Writer, run_path: Path) -> None:
+def test_name_tables(named: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert run.labels["tensor"].isna().tolist() == [False] * 4 + [True]
     assert run.labels["epoch"].tolist() == [0, 1, 1, 1, 2]
@@ -346,7 +346,7 @@ def test_tables(named: Writer, run_path: Path) -> None:
     assert empty.labels.columns.tolist() == run.labels.columns.tolist()
 
 
-def test_a_million_names(run_path: Path) -> None:
+def test_million_names(run_path: Path) -> None:
     """As a long training gives them: the same few, again and again."""
     w = Writer(run_path)
     w.born(0, bytes(1 << 20))

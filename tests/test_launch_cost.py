@@ -49,7 +49,7 @@ def count(program: Path, environment: dict[str, str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("what", LIMITS)
-def test_a_call_costs_few_instructions(
+def test_recorded_call_costs_few_instructions(
     what: str, program: Path, bare: dict[str, int], run_path: Path
 ) -> None:
     options, limits = LIMITS[what]

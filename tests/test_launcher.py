@@ -75,12 +75,12 @@ def recorded(environment: dict[str, str], tmp_path: Path) -> Record:
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 77, 255])
-def test_exit_status(recorded: Record, status: int) -> None:
+def test_exit_status_is_passed_on(recorded: Record, status: int) -> None:
     assert recorded("--", "sh", "-c", f"exit {status}").status == status
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_128_and_its_number(recorded: Record, number: signal.Signals) -> None:
+def test_signal_gives_status_128_plus_its_number(recorded: Record, number: signal.Signals) -> None:
     assert recorded("--", "sh", "-c", f"kill -{int(number)} $$").status == 128 + number
 
 
@@ -106,7 +106,9 @@ def test_a_signal_is_128_and_its_number(recorded: Record, number: signal.Signals
         ),
     ],
 )
-def test_what_can_not_be_run(recorded: Record, tmp_path: Path, program: str, reason: str) -> None:
+def test_program_that_can_not_be_run(
+    recorded: Record, tmp_path: Path, program: str, reason: str
+) -> None:
     """Said in one line before anything is run, with the status of a usage error."""
     loader = tmp_path / "ld-musl-x86_64.so.1"
     loader.write_bytes(b"")
@@ -144,7 +146,7 @@ def elf(loader: str) -> bytes:
     return bytes(head) + kind + struct.pack("<QQQQQQ", 120, 0, 0, len(name), len(name), 1) + name
 
 
-def test_a_static_program_runs_and_is_told_of(recorded: Record, tmp_path: Path) -> None:
+def test_static_program_gets_a_warning(recorded: Record, tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text("int main(void) { return 5; }\n")
     command = ["gcc", "-static", "-o", "program", "program.c"]
     subprocess.run(command, check=True, cwd=tmp_path)
@@ -157,9 +159,7 @@ def test_a_static_program_runs_and_is_told_of(recorded: Record, tmp_path: Path) 
     ]
 
 
-def test_a_program_that_gains_rights_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_privileged_program_gets_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(shutil.copy(shutil.which("true") or "/bin/true", tmp_path / "program"))
     assert program.obstacle("program", path) is None
     os.chmod(path, 0o4755)
@@ -169,7 +169,7 @@ def test_a_program_that_gains_rights_is_told_of(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes programs of other users")
-def test_a_program_that_gains_rights_is_not_recorded(
+def test_privileged_program_is_not_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_ins: Path
 ) -> None:
     path = shutil.copy(shutil.which("true") or "/bin/true", tmp_path / "program")
@@ -186,7 +186,7 @@ def test_a_program_that_gains_rights_is_not_recorded(
     ]
 
 
-def test_a_script_without_a_first_line(recorded: Record, tmp_path: Path) -> None:
+def test_script_without_a_shebang(recorded: Record, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("echo ran $1\n")
     (tmp_path / "script").chmod(0o755)
     assert recorded("--", "./script", "well").stdout == "ran well\n"
@@ -195,7 +195,7 @@ def test_a_script_without_a_first_line(recorded: Record, tmp_path: Path) -> None
 # ---- what it gets ----
 
 
-def test_streams_and_arguments(recorded: Record) -> None:
+def test_standard_streams_and_arguments_are_passed_on(recorded: Record) -> None:
     outcome = recorded(
         "-q", "--", "sh", "-c", 'cat; echo "$@" >&2', "sh", "--sim", "-o", "a b", stdin="in\n"
     )
@@ -203,11 +203,11 @@ def test_streams_and_arguments(recorded: Record) -> None:
     assert outcome.stderr == "--sim -o a b\n"
 
 
-def test_the_two_dashes_may_be_left_out(recorded: Record) -> None:
+def test_double_dash_is_optional(recorded: Record) -> None:
     assert recorded("-q", "echo", "-o", "--help").stdout == "-o --help\n"
 
 
-def test_environment(recorded: Record, stand_ins: Path, tmp_path: Path) -> None:
+def test_environment_is_passed_on(recorded: Record, stand_ins: Path, tmp_path: Path) -> None:
     outcome = recorded(
         *("-o", "out", "--epoch", "launch:3,kernel:a,b", "--ring-bytes", "1G", "--deps", "off"),
         *("--deterministic", "--retain", "7", "--", "env"),
@@ -231,7 +231,7 @@ def test_environment(recorded: Record, stand_ins: Path, tmp_path: Path) -> None:
     }
 
 
-def test_a_library_path_with_spaces_and_colons(
+def test_library_path_with_spaces_and_colons(
     stand_ins: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """LD_PRELOAD can't hold such a path, so the program is given another name of the file."""
@@ -251,7 +251,7 @@ def test_a_library_path_with_spaces_and_colons(
     assert done.stderr == ""
 
 
-def test_signal_dispositions_are_the_callers(recorded: Record) -> None:
+def test_signal_dispositions_are_inherited(recorded: Record) -> None:
     """Neither what Python ignores nor what the launcher waits for stays with the program."""
     command = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
     bare = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -312,7 +312,7 @@ def test_signals_are_passed_on(
         assert launcher.wait(20) == 0
 
 
-def test_the_terminals_interrupt_comes_once(environment: dict[str, str], tmp_path: Path) -> None:
+def test_terminal_interrupt_arrives_once(environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ttanalyze", "record", "--sim", "-q", "--"]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -347,7 +347,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("before", "number"), [("", signal.SIGTERM), ("trap '' TERM; ", signal.SIGKILL)]
 )
-def test_a_time_limit_without_a_recorder(
+def test_timeout_without_a_recorder(
     environment: dict[str, str], tmp_path: Path, before: str, number: signal.Signals
 ) -> None:
     """Nothing of it is recorded: the launcher ends it; 124 as by timeout(1)."""
@@ -368,7 +368,7 @@ def test_a_time_limit_without_a_recorder(
     assert json.loads(told)["signal"] == number
 
 
-def test_a_time_limit_ends_what_the_program_started(recorded: Record) -> None:
+def test_timeout_ends_child_processes(recorded: Record) -> None:
     outcome = recorded("--timeout", "1", "--", "sh", "-c", "sleep 60 & echo $!; sleep 5; true")
     assert outcome.status == 124
     assert outcome.stderr.splitlines()[0] == "ttanalyze: sh: ended by its time limit of 1 s"
@@ -376,11 +376,11 @@ def test_a_time_limit_ends_what_the_program_started(recorded: Record) -> None:
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_time_limit_that_is_not_reached(recorded: Record) -> None:
+def test_timeout_that_is_not_reached(recorded: Record) -> None:
     assert recorded("-q", "--timeout", "60.5", "--", "sh", "-c", "exit 5").status == 5
 
 
-def test_a_time_limit_that_makes_no_sense(recorded: Record) -> None:
+def test_invalid_timeout_is_refused(recorded: Record) -> None:
     for value in ("soon", "-1", "1e3", "", ".5"):
         outcome = recorded(f"--timeout={value}", "--", "true")
         assert outcome.status == 2
@@ -390,7 +390,7 @@ def test_a_time_limit_that_makes_no_sense(recorded: Record) -> None:
 # ---- where it goes ----
 
 
-def test_nothing_recorded_leaves_nothing(recorded: Record, tmp_path: Path) -> None:
+def test_empty_recording_leaves_no_files(recorded: Record, tmp_path: Path) -> None:
     outcome = recorded("--", "true")
     assert outcome.stderr == "ttanalyze: nothing recorded: no CUDA context of true was seen\n"
     assert list(tmp_path.iterdir()) == []
@@ -403,7 +403,7 @@ def recorder(tmp_path: Path) -> list[str]:
     return ["sh", "-c", f'cp -r {tmp_path}/prepared "$TT_OUT"; exit ${{1:-0}}', "sh"]
 
 
-def test_the_closing_line_and_the_exit(
+def test_closing_line_and_exit_status(
     recorded: Record, recorder: list[str], tmp_path: Path
 ) -> None:
     outcome = recorded("-o", "out", "--", *recorder, "3")
@@ -420,7 +420,7 @@ def test_the_closing_line_and_the_exit(
     assert {k: v for k, v in info.items() if k != "exit"} == before
 
 
-def test_a_run_of_another_user_is_said_to_lack_the_exit(
+def test_run_of_another_user_lacks_the_exit_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -438,7 +438,7 @@ def test_a_run_of_another_user_is_said_to_lack_the_exit(
     assert len(said) == 1
 
 
-def test_the_closing_line_counts_what_info_warns_of(recorded: Record, tmp_path: Path) -> None:
+def test_closing_line_counts_the_warnings_of_info(recorded: Record, tmp_path: Path) -> None:
     w = Writer(tmp_path / "prepared")
     w.epoch("sync", "refused", "loose")
     w.epoch("sync", "loose")
@@ -468,7 +468,7 @@ COMPLETE: dict[str, Any] = {"warnings": ["a smaller ring"], "losses": []}
         ((), "complete", {"counters": {"events_lost": 2}}, "2 lost calls"),
     ],
 )
-def test_a_recording_that_must_be_complete(
+def test_require_complete_refuses_lost_data(
     flags: tuple[str, ...],
     status: str,
     members: dict[str, Any],
@@ -485,7 +485,7 @@ def test_a_recording_that_must_be_complete(
     assert (outcome.status, outcome.stderr) == ((2, said) if reason else (5, ""))
 
 
-def test_a_recording_that_must_be_there(recorded: Record, tmp_path: Path) -> None:
+def test_require_complete_refuses_an_empty_recording(recorded: Record, tmp_path: Path) -> None:
     outcome = recorded("-q", "-o", "out", "--require-complete", "--", "true")
     assert outcome.status == 2
     assert outcome.stderr.endswith("/out: not complete: no process was recorded\n")
@@ -496,14 +496,14 @@ def test_a_recording_that_must_be_there(recorded: Record, tmp_path: Path) -> Non
     assert outcome.stderr.endswith(": a process was killed before run.json listed it\n")
 
 
-def test_default_names_count_on(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
+def test_default_names_are_numbered(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
     for _ in range(3):
         assert recorded("-q", "--", *recorder).stderr == ""
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == ["prepared", "sh-2.tt", "sh-3.tt", "sh.tt"]
 
 
-def test_a_run_is_only_replaced_by_force(
+def test_run_is_replaced_only_with_force(
     recorded: Record, recorder: list[str], tmp_path: Path
 ) -> None:
     assert recorded("-o", "out", "--", *recorder).status == 0
@@ -519,7 +519,7 @@ def test_a_run_is_only_replaced_by_force(
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_not_a_run_is_never_replaced(recorded: Record, tmp_path: Path, kind: str) -> None:
+def test_other_directories_are_never_replaced(recorded: Record, tmp_path: Path, kind: str) -> None:
     out, other = tmp_path / "out", tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
@@ -537,13 +537,13 @@ def test_what_is_not_a_run_is_never_replaced(recorded: Record, tmp_path: Path, k
     assert left
 
 
-def test_an_empty_folder_is_used(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
+def test_empty_directory_is_used(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert recorded("-o", "out", "--", *recorder).status == 0
     assert (tmp_path / "out" / "run.json").exists()
 
 
-def test_where_no_run_can_be(recorded: Record, tmp_path: Path) -> None:
+def test_unusable_output_path_is_refused(recorded: Record, tmp_path: Path) -> None:
     outcome = recorded("-o", "no/such/out", "--", "touch", "ran")
     assert outcome.status == 2
     assert outcome.stderr == (
@@ -555,7 +555,7 @@ def test_where_no_run_can_be(recorded: Record, tmp_path: Path) -> None:
 # ---- before it begins ----
 
 
-def test_without_a_driver_it_says_what_to_do(
+def test_missing_driver_is_explained(
     monkeypatch: pytest.MonkeyPatch, stand_ins: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(record, "driver_loads", lambda: False)
@@ -565,7 +565,7 @@ def test_without_a_driver_it_says_what_to_do(
 
 
 @pytest.mark.parametrize("missing", ["libttshim.so", "sim/libcuda.so.1"])
-def test_without_our_libraries_it_says_what_to_do(
+def test_missing_recorder_libraries_are_explained(
     recorded: Record, stand_ins: Path, tmp_path: Path, missing: str
 ) -> None:
     shutil.copytree(stand_ins, tmp_path / "lib")
@@ -603,7 +603,7 @@ def test_without_our_libraries_it_says_what_to_do(
         ),
     ],
 )
-def test_options_are_checked_before_anything_runs(
+def test_options_are_checked_before_the_program_runs(
     recorded: Record, tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
     outcome = recorded(*arguments, "--", "touch", "ran")
@@ -620,7 +620,7 @@ def test_variables_are_checked_like_options(recorded: Record) -> None:
     assert outcome.stderr.startswith("ttanalyze: TT_RING_BYTES=big: expected a size")
 
 
-def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:
+def test_summary_as_json(tmp_path: Path, built: Path) -> None:
     """On standard error, as the program's output is its own."""
     program = support.command("example-vecadd", built)
     outcome = support.ttanalyze("record", "--sim", "--json", "-o", tmp_path / "run", "--", *program)
@@ -636,7 +636,7 @@ def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:
     assert json.loads(support.ttanalyze("shim", "--json").stdout) == {"shim": path}
 
 
-def test_the_end_of_a_program_is_seen_beside_other_threads() -> None:
+def test_program_exit_is_seen_with_other_threads() -> None:
     """One of which may take the signal that tells of it."""
     script = """
 import os, threading, time

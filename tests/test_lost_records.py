@@ -84,13 +84,13 @@ def damaged(name: str, parts: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
         yield "not the bytes that the process wrote", [parts[0], parts[2], parts[2], *parts[3:]]
 
 
-def test_a_whole_run_is_whole(run: Path) -> None:
+def test_complete_run_passes(run: Path) -> None:
     use_all(run)
     assert not any("lost" in line for line in tt.open(run).warnings)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_lost_gained_and_changed_records(run: Path, name: str) -> None:
+def test_lost_extra_and_changed_records_are_errors(run: Path, name: str) -> None:
     path = run / "p0" / name
     raw = path.read_bytes()
     for said, parts in damaged(name, pieces(name, raw)):
@@ -121,7 +121,9 @@ def test_every_verb_says_that_records_are_missing(
 
 
 @pytest.mark.parametrize("name", ["events.bin", "params.bin", "strings.bin"])
-def test_verify_reads_what_it_does_not_need(run: Path, cli: Cli, tmp_path: Path, name: str) -> None:
+def test_verify_checks_files_that_it_does_not_need(
+    run: Path, cli: Cli, tmp_path: Path, name: str
+) -> None:
     path = run / "p0" / name
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
@@ -130,12 +132,12 @@ def test_verify_reads_what_it_does_not_need(run: Path, cli: Cli, tmp_path: Path,
     assert f"{name}: offsets 0 to {len(raw)}: " in said
 
 
-def test_a_missing_file(run: Path, cli: Cli, tmp_path: Path) -> None:
+def test_missing_file_is_an_error(run: Path, cli: Cli, tmp_path: Path) -> None:
     (run / "p0" / "frames.bin").unlink()
     assert "frames.bin: " in refusal(cli, run, "info")
 
 
-def test_a_missing_process(run: Path, cli: Cli, tmp_path: Path) -> None:
+def test_missing_process_is_an_error(run: Path, cli: Cli, tmp_path: Path) -> None:
     (run / "p0" / "process.json").unlink()
     said = refusal(cli, run, "info")
     assert "p0/process.json: offset 0: missing, and run.json names the process" in said
@@ -143,13 +145,13 @@ def test_a_missing_process(run: Path, cli: Cli, tmp_path: Path) -> None:
     assert "p0/process.json" in refusal(cli, run, "verify")
 
 
-def test_a_run_that_does_not_say_how_its_files_end(small: Writer, run_path: Path) -> None:
+def test_run_without_recorded_file_lengths(small: Writer, run_path: Path) -> None:
     use_all(run_path, small)
     small.close("running")
     assert any("records may be lost" in w for w in tt.open(run_path).warnings)
 
 
-def test_a_file_of_absurd_size(run: Path) -> None:
+def test_file_of_absurd_size(run: Path) -> None:
     path, size = run / "p0" / "params.bin", 1 << 42
     os.truncate(path, size)
     told = run / "p0" / "process.json"
@@ -175,7 +177,7 @@ def test_a_file_of_absurd_size(run: Path) -> None:
         ({"events.bin": {"size": -1, "check": None}}, "where the process wrote"),
     ],
 )
-def test_absurd_endings(run: Path, files: object, where: str) -> None:
+def test_invalid_file_lengths_are_errors(run: Path, files: object, where: str) -> None:
     told = run / "p0" / "process.json"
     told.write_text(json.dumps({**json.loads(told.read_text()), "files": files}))
     with pytest.raises(tt.FormatError, match=where):
@@ -183,7 +185,7 @@ def test_absurd_endings(run: Path, files: object, where: str) -> None:
 
 
 @pytest.mark.long
-def test_every_record_lost_of_every_file(run: Path, cli: Cli) -> None:
+def test_each_lost_record_is_an_error(run: Path, cli: Cli) -> None:
     """Truncated after every record, without it and with it twice, by one verb after another."""
     verbs = itertools.cycle(VERBS)
     for name in FILES:
@@ -198,7 +200,7 @@ def test_every_record_lost_of_every_file(run: Path, cli: Cli) -> None:
 
 
 @pytest.mark.long
-def test_every_byte_of_files_that_are_checked_as_a_whole(run: Path) -> None:
+def test_each_flipped_byte_of_checked_files_is_an_error(run: Path) -> None:
     for name in CHECKED:
         path = run / "p0" / name
         raw = path.read_bytes()
@@ -210,7 +212,7 @@ def test_every_byte_of_files_that_are_checked_as_a_whole(run: Path) -> None:
 
 
 @pytest.mark.native
-def test_what_a_recorded_process_says_of_its_files(tmp_path: Path, built: Path) -> None:
+def test_recorded_process_lists_its_files(tmp_path: Path, built: Path) -> None:
     out = tmp_path / "run"
     environment = support.recording(
         support.simulator_environment(), out, params="1", timeline="events"

@@ -65,7 +65,7 @@ def in_fatbin(path: Path) -> Path:
     return path
 
 
-def test_the_driver_loads_what_is_late(load: Load, tmp_path: Path) -> None:
+def test_driver_loads_delayed_code(load: Load, tmp_path: Path) -> None:
     fat = in_fatbin(tmp_path / "fat")
     plain = ("data", "options", "library", "preserved", "file", "library-file", "odd")
     ways = [f"{way}={CUBIN}" for way in plain]
@@ -99,7 +99,7 @@ def test_the_driver_loads_what_is_late(load: Load, tmp_path: Path) -> None:
     assert {CUBIN.read_bytes(), fat.read_bytes()} <= kept and late not in kept
 
 
-def test_a_driver_that_does_not_load_it(load: Load, tmp_path: Path) -> None:
+def test_refused_delayed_code_falls_back_to_the_original(load: Load, tmp_path: Path) -> None:
     """The program has its own image then, and room for its log; the run says so."""
     said = load(f"data={CUBIN}", f"options={CUBIN}", f"library={CUBIN}", refuses=True)
     loads = [line.partition(": ")[2] for line in said if " image, CUDA_" in line]
@@ -114,7 +114,7 @@ def test_a_driver_that_does_not_load_it(load: Load, tmp_path: Path) -> None:
     assert not any(kernel["instrumentation_points"] for kernel in points.values())
 
 
-def test_without_delays_the_driver_has_the_programs_own(load: Load, tmp_path: Path) -> None:
+def test_driver_gets_the_original_image_without_delays(load: Load, tmp_path: Path) -> None:
     """The very pointer and the very file, and nothing is compiled for it."""
     fat = in_fatbin(tmp_path / "fat")
     ways = [f"{way}={CUBIN}" for way in ("data", "options", "library", "file", "library-file")]
@@ -126,7 +126,7 @@ def test_without_delays_the_driver_has_the_programs_own(load: Load, tmp_path: Pa
     assert not any("cuLink" in line for line in said)
 
 
-def test_what_is_no_module(load: Load, tmp_path: Path) -> None:
+def test_invalid_modules_are_refused_by_the_driver(load: Load, tmp_path: Path) -> None:
     """Files, and memory with nothing behind it: the driver says what is wrong with them."""
     cubin, fat = CUBIN.read_bytes(), in_fatbin(tmp_path / "fat").read_bytes()
     wrapper = bytes.fromhex("b1436246 01000000") + b"\x01" * 8

@@ -50,7 +50,7 @@ def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.native
-def test_what_a_thread_frees_is_its_own(built: Path, run_path: Path) -> None:
+def test_frees_are_matched_to_the_freeing_thread(built: Path, run_path: Path) -> None:
     """Though memory may be another thread's by the time that its free is recorded."""
     program = support.build_program("threads_one_pool", built)
     environment = support.recording(support.simulator_environment(), run_path, epoch="none")
@@ -101,7 +101,7 @@ def history(request: pytest.FixtureRequest, run_path: Path) -> History:
     return History(run_path, request.param)
 
 
-def test_the_timeline_has_every_allocation_and_free(history: History, run_path: Path) -> None:
+def test_timeline_has_every_allocation_and_free(history: History, run_path: Path) -> None:
     steps = timeline(tt.open(run_path).processes[0])
     for seq, _, region, change, size, count in steps.itertuples(index=False):
         alive = history.at(seq)
@@ -112,7 +112,7 @@ def test_the_timeline_has_every_allocation_and_free(history: History, run_path: 
     assert steps["seq"].is_monotonic_increasing
 
 
-def test_peak_and_end(history: History, run_path: Path) -> None:
+def test_peak_and_end_are_reported(history: History, run_path: Path) -> None:
     (found,) = memory(tt.open(run_path))
     sizes = {seq: sum(history.at(seq).values()) for seq in history.after}
     peak = max(sizes.values())
@@ -131,7 +131,7 @@ def test_peak_and_end(history: History, run_path: Path) -> None:
     assert found.host_peak is not None and found.host_peak.bytes == max(host)
 
 
-def test_any_moment_can_be_looked_at(history: History, run_path: Path) -> None:
+def test_memory_at_any_moment(history: History, run_path: Path) -> None:
     run = tt.open(run_path)
     for seq in range(0, max(history.after) + 3, 3):
         (found,) = memory(run, f"seq:{seq}")
@@ -146,7 +146,7 @@ def test_any_moment_can_be_looked_at(history: History, run_path: Path) -> None:
     assert set(found.alive["region"]) == set(history.at(max(history.after)))
 
 
-def test_sites_and_what_was_never_freed(history: History, run_path: Path) -> None:
+def test_allocation_sites_and_leaks(history: History, run_path: Path) -> None:
     (found,) = memory(tt.open(run_path))
     every = {r: ks for alive in history.after.values() for r, ks in alive.items()}
     for row in found.sites.to_dict("records"):
@@ -169,7 +169,7 @@ def test_sites_and_what_was_never_freed(history: History, run_path: Path) -> Non
     assert found.allocated_bytes == sum(every[r][1] for r in on_device)
 
 
-def test_ranges_of_addresses(run_path: Path) -> None:
+def test_address_ranges(run_path: Path) -> None:
     w = Writer(run_path)
     places = [(0, 100), (100, 50), (1000, 10), (200, 30), (5000, 1)]
     for region, (_, size) in enumerate(places):
@@ -208,7 +208,7 @@ def test_ranges_of_addresses(run_path: Path) -> None:
     assert found.peak.bytes == 191 + 77, "an array has no address, but takes memory"
 
 
-def test_ranges_that_overlap_are_one(run_path: Path) -> None:
+def test_overlapping_ranges_are_merged(run_path: Path) -> None:
     """Of each kind by itself, and an inner one ends no range."""
     w = Writer(run_path)
     places = [(100, 100), (120, 20), (180, 70), (300, 5), (150, 10)]
@@ -226,7 +226,7 @@ def test_ranges_that_overlap_are_one(run_path: Path) -> None:
     assert rows.loc["managed", list(device)].tolist() == [1, 10, 10, 1, 10, 0, 0]
 
 
-def test_a_moment_says_which_call_it_follows(run_path: Path) -> None:
+def test_moment_names_the_call_before(run_path: Path) -> None:
     w = Writer(run_path)
     w.epoch("sync")
     calls: dict[int, tuple[object, ...]] = dict.fromkeys((0, w.seq), (0, 0, 0, None, None))
@@ -263,7 +263,7 @@ def test_a_moment_says_which_call_it_follows(run_path: Path) -> None:
     assert found.sites["kind"].tolist() == ["host", "device"], "the most bytes first"
 
 
-def test_before_the_first_allocation(run_path: Path) -> None:
+def test_memory_before_the_first_allocation(run_path: Path) -> None:
     w = Writer(run_path)
     w.event("launch", "cuLaunchKernel", id=0)
     w.epoch("sync")
@@ -276,7 +276,7 @@ def test_before_the_first_allocation(run_path: Path) -> None:
     assert found.host_peak is None
 
 
-def test_the_most_named_memory_comes_first(run_path: Path) -> None:
+def test_largest_named_memory_is_first(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, bytes(5), label="small")
     w.born(1, bytes(500), label="large")
@@ -288,7 +288,7 @@ def test_the_most_named_memory_comes_first(run_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("timed", [False, True])
-def test_levels_are_the_most_of_each_part(seed: int, timed: bool) -> None:
+def test_levels_are_the_maximum_of_each_part(seed: int, timed: bool) -> None:
     """Against a look at every moment."""
     random = np.random.default_rng(seed)
     count = int(random.integers(1, 40))
@@ -313,19 +313,19 @@ def test_levels_are_the_most_of_each_part(seed: int, timed: bool) -> None:
         assert found[part] == max(during)
 
 
-def test_levels_without_steps() -> None:
+def test_levels_of_an_empty_timeline() -> None:
     borders, found, axis = levels(steps_of([], []), 4)
     assert (borders.tolist(), found.tolist(), axis) == ([0, 0.25, 0.5, 0.75, 1], [0] * 4, "seq")
 
 
-def test_the_level_of_a_single_call() -> None:
+def test_level_of_a_single_call() -> None:
     steps = steps_of([8], [0])
     steps["seq"] = [5]
     borders, found, axis = levels(steps, 2)
     assert (borders.tolist(), found.tolist(), axis) == ([5, 5.5, 6], [8, 8], "seq")
 
 
-def test_an_empty_region_lies_nowhere(run_path: Path) -> None:
+def test_empty_region_has_no_range(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"")
     w.born(1, b"xy", kind="managed")
@@ -335,7 +335,7 @@ def test_an_empty_region_lies_nowhere(run_path: Path) -> None:
     assert found.alive["region"].tolist() == [1, 0]
 
 
-def test_many_regions_of_one_call_count_together(run_path: Path) -> None:
+def test_regions_of_one_call_are_added(run_path: Path) -> None:
     w = Writer(run_path)
     for region in range(3):
         w.born(region, bytes(10), kind="global")
@@ -351,7 +351,7 @@ def test_many_regions_of_one_call_count_together(run_path: Path) -> None:
     assert len(found.leaks) == 1, "variables of modules are nobody's to free"
 
 
-def test_absurd_sizes_are_one_line(cli: Cli, run_path: Path) -> None:
+def test_absurd_sizes_give_a_one_line_error(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     for region in range(3):
         w.born(region, b"x")
@@ -384,7 +384,7 @@ def test_errors_are_one_line(
     assert reason in outcome.stderr
 
 
-def test_a_large_number_is_the_end(small: Writer, run_path: Path) -> None:
+def test_large_moment_is_the_end(small: Writer, run_path: Path) -> None:
     (found,) = memory(tt.open(run_path), f"seq:{10**30}")
     assert found.at.bytes == found.end.bytes
 
@@ -392,7 +392,7 @@ def test_a_large_number_is_the_end(small: Writer, run_path: Path) -> None:
 # ---- on a screen, and as JSON ----
 
 
-def test_a_recorded_program(cli: Cli, recorded: Path) -> None:
+def test_memory_of_a_recorded_program(cli: Cli, recorded: Path) -> None:
     outcome = cli("memory", recorded)
     assert (outcome.status, outcome.stderr) == (0, "")
     text = outcome.stdout
@@ -420,7 +420,7 @@ def test_leaks_are_shown(cli: Cli, small: Writer, run_path: Path) -> None:
     assert "host   page-locked: peak 64.0 KiB in 1 allocation" in text
 
 
-def test_json(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_memory_as_json(cli: Cli, small: Writer, run_path: Path) -> None:
     (said,) = json.loads(cli("memory", run_path, "--json").stdout)
     (found,) = memory(tt.open(run_path))
     assert said["peak"]["bytes"] == found.peak.bytes == 3 * 65536 + 100 + 1 + 2 * 65536
@@ -434,7 +434,7 @@ def test_json(cli: Cli, small: Writer, run_path: Path) -> None:
     assert len(short["alive"]) == len(short["sites"]) == 1
 
 
-def test_several_processes(cli: Cli, run_path: Path) -> None:
+def test_memory_of_several_processes(cli: Cli, run_path: Path) -> None:
     for index in range(2):
         w = Writer(run_path, index)
         w.born(0, bytes(1000 * (index + 1)))
@@ -446,7 +446,7 @@ def test_several_processes(cli: Cli, run_path: Path) -> None:
     assert "process 0" not in cli("memory", run_path, "--process", "1").stdout
 
 
-def test_runs_with_nothing_in_them(cli: Cli, tmp_path: Path) -> None:
+def test_empty_runs(cli: Cli, tmp_path: Path) -> None:
     Writer(tmp_path / "empty").close()
     outcome = cli("memory", tmp_path / "empty")
     assert outcome.status == 0
@@ -460,16 +460,14 @@ def test_runs_with_nothing_in_them(cli: Cli, tmp_path: Path) -> None:
     assert cli("memory", tmp_path / "none").stdout == "no process was recorded\n"
 
 
-def test_progress_is_told(history: History, run_path: Path) -> None:
+def test_progress_is_reported(history: History, run_path: Path) -> None:
     run = tt.open(run_path)
     seen: list[tuple[int, int]] = []
     memory(run, progress=lambda done, of: seen.append((done, of)))
     assert seen[-1] == (len(run.events), len(run.events))
 
 
-def test_without_recorded_calls_there_are_no_threads(
-    cli: Cli, small: Writer, run_path: Path
-) -> None:
+def test_no_threads_without_recorded_calls(cli: Cli, small: Writer, run_path: Path) -> None:
     path = small.path / "events.bin"
     path.write_bytes(path.read_bytes()[:HEADER_SIZE])
     (found,) = memory(tt.open(run_path))
@@ -484,7 +482,7 @@ def steps_of(changes: list[int], times: list[int]) -> pd.DataFrame:
     return steps
 
 
-def test_a_plot_shows_every_peak_in_its_width() -> None:
+def test_plot_shows_every_peak() -> None:
     changes = [100] + [0] * 500 + [900, -900] + [0] * 500 + [-100]
     lines = plot(steps_of(changes, list(range(len(changes)))), 60).splitlines()
     assert max(map(len, lines)) <= 60

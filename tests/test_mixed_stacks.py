@@ -134,7 +134,9 @@ def own(stack: Stack) -> Stack:
 
 
 @pytest.mark.parametrize("python", support.pythons())
-def test_each_where_it_was_called(python: str, extension: Path, tmp_path: Path) -> None:
+def test_python_and_native_frames_are_interleaved(
+    python: str, extension: Path, tmp_path: Path
+) -> None:
     found = recorded(python, BACK_AND_FORTH, extension, tmp_path)
     inner = [
         ("native", "set", 0),
@@ -154,7 +156,9 @@ def test_each_where_it_was_called(python: str, extension: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("python", support.pythons())
-def test_the_innermost_of_many(python: str, extension: Path, tmp_path: Path) -> None:
+def test_deep_stacks_keep_the_innermost_frames(
+    python: str, extension: Path, tmp_path: Path
+) -> None:
     """64 functions of Python are kept, and as many native ones as there is room for besides."""
     text = """
 def deep(depth):
@@ -177,7 +181,9 @@ many()
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code of x86-64")
 @pytest.mark.parametrize("python", support.pythons())
-def test_code_without_unwind_information(python: str, extension: Path, tmp_path: Path) -> None:
+def test_native_frames_end_without_unwind_information(
+    python: str, extension: Path, tmp_path: Path
+) -> None:
     """Native frames end there; Python's do not."""
     text = """
 import mmap
@@ -201,7 +207,7 @@ outer()
 
 
 @pytest.mark.parametrize("whose", ["auto", "pytorch", "auto-gil"])
-def test_names_for_what_auto_does(whose: str, extension: Path, tmp_path: Path) -> None:
+def test_auto_mode_has_aliases(whose: str, extension: Path, tmp_path: Path) -> None:
     found = recorded(support.pythons()[0], "fill(1)\n", extension, tmp_path, whose)
     assert found == [[("python", "fill", 9), ("python", "<module>", 10)]]
     process = json.loads((tmp_path / "run" / "p0" / "process.json").read_text())
@@ -212,9 +218,7 @@ def test_names_for_what_auto_does(whose: str, extension: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("python", support.pythons())
-def test_what_only_passes_calls_on_is_not_the_caller(
-    python: str, extension: Path, tmp_path: Path
-) -> None:
+def test_forwarding_library_is_not_the_caller(python: str, extension: Path, tmp_path: Path) -> None:
     """Even where ctypes has debug information, and so lines."""
     text = """
 def step():
@@ -232,7 +236,7 @@ step()
     assert set(run.stacks["kind"]) == {"python", "native"}
 
 
-def test_a_thread_that_is_not_in_python(extension: Path, tmp_path: Path) -> None:
+def test_thread_without_python_frames(extension: Path, tmp_path: Path) -> None:
     text = """
 libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
 contents = (ctypes.c_uint64 * 2)(context.value, p.value)

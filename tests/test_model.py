@@ -30,7 +30,7 @@ def check_contents(run: tt.Run, writer: Writer, process: int = 0) -> int:
     return read
 
 
-def test_the_format_has_the_sizes_that_the_header_says() -> None:
+def test_format_sizes_equal_the_header() -> None:
     sizes = {
         "HEADER": 64,
         "EVENT": 128,
@@ -44,7 +44,7 @@ def test_the_format_has_the_sizes_that_the_header_says() -> None:
     assert {name: getattr(layout, name).itemsize for name in sizes} == sizes
 
 
-def test_reads_back_what_every_epoch_held(small: Writer, run_path: Path) -> None:
+def test_reader_restores_every_epoch(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert check_contents(run, small) == 13
 
@@ -98,14 +98,14 @@ def test_kernels_and_modules_tables(small: Writer, run_path: Path) -> None:
     assert run.modules["kind"].tolist() == ["ptx"]
 
 
-def test_digests_are_those_of_the_contents(small: Writer, run_path: Path) -> None:
+def test_digests_equal_those_of_the_contents(small: Writer, run_path: Path) -> None:
     digests = tt.open(run_path).digests
     assert len(digests) == 7
     for row in digests.itertuples():
         assert row.digest == digest_of(small.history[row.epoch][row.region])  # type: ignore[index]
 
 
-def test_several_processes_are_one_table(run_path: Path) -> None:
+def test_tables_join_several_processes(run_path: Path) -> None:
     writers = []
     for index in range(3):
         w = Writer(run_path, index)
@@ -126,7 +126,7 @@ def test_several_processes_are_one_table(run_path: Path) -> None:
         run.read(0, 0, process=3)
 
 
-def test_a_part_of_a_region_and_a_view_of_it(run_path: Path) -> None:
+def test_part_of_a_region_and_a_typed_view(run_path: Path) -> None:
     values = np.arange(100_000, dtype="<f4")
     w = Writer(run_path)
     w.born(0, values.tobytes())
@@ -143,7 +143,7 @@ def test_a_part_of_a_region_and_a_view_of_it(run_path: Path) -> None:
         run.read(0, 0, stop=400_001)
 
 
-def test_a_tail_that_does_not_fill_an_item_is_an_error(small: Writer, run_path: Path) -> None:
+def test_incomplete_last_item_is_an_error(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert len(run.read(0, 0, dtype="u4")) == (3 * BLOCK + 100) // 4
     with pytest.raises(tt.Error, match="196708 bytes don't divide into float64 items of 8"):
@@ -165,14 +165,14 @@ def test_a_tail_that_does_not_fill_an_item_is_an_error(small: Writer, run_path: 
         (1, 7, "region 7 was not captured up to epoch 1"),
     ],
 )
-def test_what_can_not_be_read_says_why(
+def test_unreadable_epochs_give_the_reason(
     small: Writer, run_path: Path, epoch: int, region: int, reason: str
 ) -> None:
     with pytest.raises(tt.Error, match=reason.replace("(", r"\(")):
         tt.open(run_path).read(epoch, region)
 
 
-def test_an_empty_region_and_one_byte_and_odd_sizes(run_path: Path) -> None:
+def test_regions_of_odd_sizes(run_path: Path) -> None:
     w = Writer(run_path)
     for region, size in enumerate([0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK - 3]):
         w.born(region, os.urandom(size))
@@ -197,7 +197,7 @@ def test_refused_epochs_show_their_changes_later(run_path: Path) -> None:
     assert run.warnings == ["1 epoch was refused: nothing was captured then"]
 
 
-def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
+def test_unchanged_contents_survive_dropped_epochs(run_path: Path) -> None:
     """Contents that changed in a dropped epoch are unknown until they are listed again."""
     w = Writer(run_path)
     w.born(0, os.urandom(BLOCK * 2))
@@ -222,7 +222,7 @@ def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
     assert "1 epoch was stored without contents" in run.warnings[0]
 
 
-def test_removed_data_files_leave_digests(run_path: Path) -> None:
+def test_digests_survive_removed_data_files(run_path: Path) -> None:
     w = Writer(run_path, segments=True)
     w.born(0, os.urandom(BLOCK * 2))
     for step in range(6):
@@ -242,7 +242,7 @@ def test_removed_data_files_leave_digests(run_path: Path) -> None:
     assert run.warnings == ["4 epochs were removed to save space: only digests are left"]
 
 
-def test_touched_regions_only(run_path: Path) -> None:
+def test_epochs_of_touched_regions(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, os.urandom(BLOCK))
     w.born(1, os.urandom(BLOCK))
@@ -285,7 +285,7 @@ def test_torn_tails_are_ignored(small: Writer, run_path: Path) -> None:
     assert run.warnings == ["files end in records that no epoch committed"]
 
 
-def test_a_killed_process_says_so(run_path: Path) -> None:
+def test_killed_process_is_reported(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"abc")
     w.epoch("sync", "full")
@@ -302,7 +302,7 @@ def test_a_killed_process_says_so(run_path: Path) -> None:
     assert run.read(0, 0).tobytes() == b"abc"
 
 
-def test_a_run_without_any_json_opens(small: Writer, run_path: Path) -> None:
+def test_run_without_json_files_opens(small: Writer, run_path: Path) -> None:
     (run_path / "run.json").unlink()
     (run_path / "p0" / "process.json").unlink()
     run = tt.open(run_path)
@@ -310,7 +310,7 @@ def test_a_run_without_any_json_opens(small: Writer, run_path: Path) -> None:
     assert run.regions["call"].tolist() == ["call 0"] * 5
 
 
-def test_a_process_killed_while_it_began(run_path: Path) -> None:
+def test_process_killed_at_its_start(run_path: Path) -> None:
     small_run(run_path)
     (run_path / "p1").mkdir()
     run = tt.open(run_path)
@@ -322,7 +322,7 @@ def test_a_process_killed_while_it_began(run_path: Path) -> None:
     ]
 
 
-def test_files_that_were_begun_when_the_process_was_killed(small: Writer, run_path: Path) -> None:
+def test_incomplete_files_of_a_killed_process(small: Writer, run_path: Path) -> None:
     (run_path / "p0" / "data-00001.bin").touch()
     other = run_path / "p1"
     other.mkdir()
@@ -334,7 +334,7 @@ def test_files_that_were_begun_when_the_process_was_killed(small: Writer, run_pa
     assert len(run.regions) == 5
 
 
-def test_a_run_that_nothing_was_recorded_in(run_path: Path) -> None:
+def test_empty_run(run_path: Path) -> None:
     run_path.mkdir()
     (run_path / "run.json").write_text('{"format":"ttanalyze-run","version":1,"processes":[]}')
     run = tt.open(run_path)
@@ -345,7 +345,7 @@ def test_a_run_that_nothing_was_recorded_in(run_path: Path) -> None:
     assert run.warnings == ["no process was recorded"]
 
 
-def test_events_left_out_are_not_missed(small: Writer, run_path: Path) -> None:
+def test_missing_events_file_is_accepted(small: Writer, run_path: Path) -> None:
     (run_path / "p0" / "events.bin").unlink()
     assert len(tt.open(run_path).events) == 0
 
@@ -385,7 +385,7 @@ def test_calls_between_two_points(run_path: Path) -> None:
             assert process.events_between(after, until, most)["seq"].tolist() == wanted[:most]
 
 
-def test_parts_of_a_region_need_their_own_blocks_only(run_path: Path) -> None:
+def test_part_of_a_region_reads_only_its_blocks(run_path: Path) -> None:
     """Also where others are lost, and over many epochs."""
     w = Writer(run_path)
     w.born(0, bytes(4 * BLOCK))
@@ -408,7 +408,7 @@ def test_parts_of_a_region_need_their_own_blocks_only(run_path: Path) -> None:
     assert run.read(154, 0, start=3 * BLOCK).tobytes() == bytes(BLOCK)
 
 
-def test_opening_looks_at_headers_and_epochs_only(small: Writer, run_path: Path) -> None:
+def test_open_reads_headers_and_epochs_only(small: Writer, run_path: Path) -> None:
     """Damage elsewhere shows when it is used, which proves that opening did not read it."""
     data = run_path / "p0" / "data-00000.bin"
     raw = bytearray(data.read_bytes())
@@ -425,7 +425,7 @@ def test_opening_looks_at_headers_and_epochs_only(small: Writer, run_path: Path)
         run.regions  # noqa: B018
 
 
-def test_a_region_of_a_petabyte_costs_nothing_until_it_is_read(run_path: Path) -> None:
+def test_petabyte_region_needs_no_memory_to_open(run_path: Path) -> None:
     """Absurd sizes are refused by what is stored, before memory is asked for."""
     w = Writer(run_path)
     w.born(0, b"abc")
@@ -443,7 +443,7 @@ def test_a_region_of_a_petabyte_costs_nothing_until_it_is_read(run_path: Path) -
         tt.open(run_path).read(0, 0)
 
 
-def test_a_region_larger_than_all_that_was_stored_is_lost(run_path: Path) -> None:
+def test_region_larger_than_the_stored_data_is_lost(run_path: Path) -> None:
     """And the others of the epoch are not."""
     w = Writer(run_path)
     w.born(0, b"x" * 2 * BLOCK)
@@ -460,7 +460,7 @@ def test_a_region_larger_than_all_that_was_stored_is_lost(run_path: Path) -> Non
 
 
 @pytest.mark.parametrize("block", [0, 1, 2])
-def test_a_damaged_block_is_named(run_path: Path, block: int) -> None:
+def test_damaged_block_is_named(run_path: Path, block: int) -> None:
     w = Writer(run_path)
     w.born(0, np.random.default_rng(1).bytes(3 * BLOCK))
     w.epoch("sync", "full")
@@ -481,7 +481,7 @@ def test_a_damaged_block_is_named(run_path: Path, block: int) -> None:
         files.compare(records, np.frombuffer(bytes(data[int(records["offset"][0]) :]), "u1"))
 
 
-def test_contents_are_found_in_batches_of_any_size(
+def test_batch_size_does_not_change_contents(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Back to the first epoch, and the newest of each block counts."""
@@ -498,7 +498,7 @@ def test_contents_are_found_in_batches_of_any_size(
         assert check_contents(tt.open(run_path), w) == 41
 
 
-def test_several_threads_visit_everything_once(
+def test_several_threads_visit_each_block_once(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positions are those in all of the contents, whoever reads them."""
@@ -526,7 +526,7 @@ def test_several_threads_visit_everything_once(
     assert sorted(found) == ends[:-1].tolist()
 
 
-def test_the_manifest_is_what_the_recorder_writes(small: Writer, run_path: Path) -> None:
+def test_manifest_equals_that_of_the_recorder(small: Writer, run_path: Path) -> None:
     made = tt.open(run_path).manifest()
     text = manifest.text(made)
     assert json.loads(text) == made
@@ -549,7 +549,7 @@ def test_the_manifest_is_what_the_recorder_writes(small: Writer, run_path: Path)
     assert len(lines) == 1 + 4 + 5
 
 
-def test_a_run_that_grows_while_it_is_open(run_path: Path) -> None:
+def test_growing_run_stays_readable(run_path: Path) -> None:
     """What was committed when it was opened stays readable; what comes later is not seen."""
     w = Writer(run_path)
     w.born(0, os.urandom(BLOCK))
@@ -565,7 +565,7 @@ def test_a_run_that_grows_while_it_is_open(run_path: Path) -> None:
     assert again.regions["label"].iloc[1] == "a label that is new"
 
 
-def test_what_was_asked_for_and_did_not_happen_is_warned_of(run_path: Path) -> None:
+def test_unmet_options_get_a_warning(run_path: Path) -> None:
     Writer(run_path).close()
     run = tt.open(run_path)
     options = run.processes[0].info["options"]

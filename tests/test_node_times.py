@@ -82,7 +82,7 @@ def of(graph: int, *ran: tuple[int, str]) -> Ran:
         ([A], [(0, "a")], {}),
     ],
 )  # fmt: skip
-def test_nodes_by_the_drivers_numbers(
+def test_activities_are_matched_by_node_id(
     run_path: Path, nodes: list[dict[str, Any]], ran: Ran, expected: dict[int, int]
 ) -> None:
     assert times(launched(run_path, nodes, ran)) == expected
@@ -125,7 +125,7 @@ INSIDE = [A, CHILD, {**B, "parent": 1}, {**COPY, "parent": 1}, B]  # work: 0, 2,
         ),
     ],
 )  # fmt: skip
-def test_graphs_inside(
+def test_activities_of_child_graphs(
     run_path: Path, nodes: list[dict[str, Any]], ran: Ran, expected: dict[int, int]
 ) -> None:
     assert times(launched(run_path, nodes, ran)) == expected
@@ -139,7 +139,7 @@ def test_graphs_inside(
         (of(2, (0, "a")), {}),
     ],
 )
-def test_bodies_run_as_often_as_it_takes(
+def test_conditional_bodies_run_many_times(
     run_path: Path, ran: Ran, expected: dict[int, int]
 ) -> None:
     body = {**B, "parent": 1, "flags": FLAGS["conditional"]}
@@ -151,7 +151,7 @@ def test_bodies_run_as_often_as_it_takes(
         assert [(r["gpu_begin_ns"], r["gpu_end_ns"]) for r in found] == [(201_000, 206_000)]
 
 
-def test_the_recorders_kernels_do_not_count(run_path: Path) -> None:
+def test_recorder_kernels_do_not_count(run_path: Path) -> None:
     w = Writer(run_path)
     w.function(0, NAMES["a"])
     w.graph([A])
@@ -167,7 +167,7 @@ def test_the_recorders_kernels_do_not_count(run_path: Path) -> None:
     assert launch == 1000
 
 
-def test_records_of_kernels_have_times(run_path: Path) -> None:
+def test_kernel_records_have_times(run_path: Path) -> None:
     ran = of(2, (0, "a"), (1, "b"))
     run = launched(run_path, [A, B], ran, ran[:1], ran)
     found = [
@@ -185,7 +185,7 @@ def test_records_of_kernels_have_times(run_path: Path) -> None:
     ]
 
 
-def test_means(cli: Cli, run_path: Path) -> None:
+def test_mean_times_are_those_of_matching_launches(cli: Cli, run_path: Path) -> None:
     """Of the launches whose nodes are those that are shown, whatever these do."""
     w = Writer(run_path)
     w.function(0, NAMES["a"])
@@ -213,7 +213,7 @@ def test_means(cli: Cli, run_path: Path) -> None:
     assert [node["gpu_time"] for node in said["nodes"]] == [100, 2000]
 
 
-def test_without_a_timeline(cli: Cli, run_path: Path) -> None:
+def test_no_node_times_without_a_timeline(cli: Cli, run_path: Path) -> None:
     run = launched(run_path, [A], [])
     assert graphs.graph(run, 0).nodes["gpu_time"].isna().all()
     assert "time" not in cli("graph", run_path, "--graph", "0").stdout
@@ -238,7 +238,9 @@ def test_without_a_timeline(cli: Cli, run_path: Path) -> None:
         ("graph_nodes", "none"),
     ],
 )
-def test_recorded_programs(built: Path, tmp_path: Path, name: str, epoch: str) -> None:
+def test_node_times_of_recorded_programs(
+    built: Path, tmp_path: Path, name: str, epoch: str
+) -> None:
     path = tmp_path / "run"
     sim = support.simulator_environment()
     command = support.command(name, built)

@@ -94,7 +94,7 @@ def test_ranges_have_levels_and_are_recorded(built: Path, run: Path) -> None:
     assert pushes[1] < launch < seqs["mark"]
 
 
-def test_the_two_ends_of_a_range_have_its_number(built: Path, run: Path) -> None:
+def test_range_start_and_end_share_an_id(built: Path, run: Path) -> None:
     say("cuda start:a start:b domain:D start:c end domain: end end", built,
         support.recording(SIM, run))  # fmt: skip
     process = tt.open(run).processes[0]
@@ -116,7 +116,7 @@ def test_domains_have_levels_of_their_own(built: Path, run: Path) -> None:
     assert pops == [("e", None), ("d", "D"), ("c", "E"), ("b", "D"), ("a", None)]
 
 
-def test_messages_in_all_forms(built: Path, run: Path) -> None:
+def test_all_message_types_are_recorded(built: Path, run: Path) -> None:
     words = "cuda markw:w~de pushw:~ domain:D~ markreg:registered reg:r markw:~~ mark:@3000 "
     words += "markw:@9000 mark:@50000 mark:é"
     say(words, built, support.recording(SIM, run))
@@ -134,7 +134,7 @@ def test_messages_in_all_forms(built: Path, run: Path) -> None:
     assert lengths[2:] == [50000, 1]
 
 
-def test_payload_colour_and_category(built: Path, run: Path) -> None:
+def test_payload_colour_and_category_are_recorded(built: Path, run: Path) -> None:
     say("cuda full:all domain:D full:all", built, support.recording(SIM, run))
     events = [e for e in tt.open(run).processes[0].events if e["kind"] == FIRST]
     assert len(events) == 8
@@ -148,7 +148,7 @@ def test_payload_colour_and_category(built: Path, run: Path) -> None:
         assert {int(e["shared"]) for e in (short, none)} == {0}
 
 
-def test_every_module_is_served_as_far_as_its_tables_go(built: Path, run: Path) -> None:
+def test_callback_tables_of_older_versions_are_filled(built: Path, run: Path) -> None:
     words = "cuda push:newest module:1 push:older pop domain:D markreg:x domain: "
     words += "module:2 push:oldest pop domain:none module:0 pop"
     answered = say(words, built, support.recording(SIM, run)).stdout.splitlines()
@@ -159,7 +159,7 @@ def test_every_module_is_served_as_far_as_its_tables_go(built: Path, run: Path) 
     assert ("mark", "x", "D") in said_in(run)
 
 
-def test_threads_and_streams_are_named(built: Path, run: Path) -> None:
+def test_thread_and_stream_names_are_recorded(built: Path, run: Path) -> None:
     say("name:boss cuda name:chief stream:copies thread:1 { name:worker mark:m }", built,
         support.recording(SIM, run))  # fmt: skip
     process = tt.open(run).processes[0]
@@ -175,7 +175,7 @@ def test_threads_and_streams_are_named(built: Path, run: Path) -> None:
 # ---- before, beside and after the recording ----
 
 
-def test_what_is_open_when_recording_begins_belongs_to_it(built: Path, run: Path) -> None:
+def test_open_ranges_are_recorded_at_the_start(built: Path, run: Path) -> None:
     words = "push:closed pop mark:lost domain:D reg:registered push:b domain: push:a cuda launch "
     words += "mark:m pop domain:D pop pop"
     say(words, built, support.recording(SIM, run))
@@ -192,7 +192,7 @@ def test_what_is_open_when_recording_begins_belongs_to_it(built: Path, run: Path
     assert kinds[:4] == ["range-push", "range-push", "range-push", "alloc"]
 
 
-def test_so_does_what_is_open_in_another_thread(built: Path, run: Path) -> None:
+def test_open_ranges_of_other_threads_are_recorded_at_the_start(built: Path, run: Path) -> None:
     words = "thread:2 { push:early%d wait only:0 { cuda launch } wait only:1 { use launch mark:m } "
     words += "pop wait }"
     say(words, built, support.recording(SIM, run))
@@ -202,7 +202,7 @@ def test_so_does_what_is_open_in_another_thread(built: Path, run: Path) -> None:
     assert [kind for kind, _, _ in said[:2]] == ["range-push", "range-push"]
 
 
-def test_programs_that_are_not_recorded_are_on_their_own(built: Path, run: Path) -> None:
+def test_nvtx_does_nothing_without_a_recording(built: Path, run: Path) -> None:
     words = "push:a domain:D reg:x pop cuda push:b start:s mark:m pop end"
     bare = say(words, built, SIM)
     assert "push a: -2" in bare.stdout
@@ -214,20 +214,20 @@ def test_programs_that_are_not_recorded_are_on_their_own(built: Path, run: Path)
     assert not [a for a in said_in(run) if a]
 
 
-def test_without_events_there_is_nothing_to_listen_for(built: Path, run: Path) -> None:
+def test_nvtx_is_off_without_events(built: Path, run: Path) -> None:
     words = "cuda push:a pop"
     bare = say(words, built, SIM)
     assert say(words, built, support.recording(SIM, run, events="0")).stdout == bare.stdout
 
 
-def test_a_program_without_work_leaves_nothing(built: Path, run: Path) -> None:
+def test_program_without_gpu_work_leaves_no_run(built: Path, run: Path) -> None:
     words = "push:a push:b pop pop name:x start:r end domain:D reg:r"
     answered = say(words, built, support.recording(SIM, run)).stdout
     assert "push b: 1" in answered
     assert not run.exists()
 
 
-def test_a_forked_child_goes_on_unrecorded(built: Path, run: Path) -> None:
+def test_forked_child_continues_unrecorded(built: Path, run: Path) -> None:
     words = "push:a cuda push:b fork { pop push:child domain:D mark:child start:r end } mark:parent"
     answered = say(words, built, support.recording(SIM, run, epoch="nvtx:.")).stdout
     assert answered.splitlines()[2:] == [
@@ -237,7 +237,7 @@ def test_a_forked_child_goes_on_unrecorded(built: Path, run: Path) -> None:
     assert [m for _, m, _ in said_in(run)] == ["a", "b", "parent"]
 
 
-def test_a_child_that_begins_to_record_has_what_was_open(built: Path, run: Path) -> None:
+def test_recording_child_has_the_open_ranges(built: Path, run: Path) -> None:
     words = "name:main push:outer fork { push:inner cuda launch pop pop } pop"
     say(words, built, support.recording(SIM, run))
     process = tt.open(run).processes[0]
@@ -248,7 +248,7 @@ def test_a_child_that_begins_to_record_has_what_was_open(built: Path, run: Path)
     assert process.annotations.threads == {process.info["pid"]: "main"}
 
 
-def test_after_the_recording_failed_answers_are_the_same(built: Path, tmp_path: Path) -> None:
+def test_failed_recording_keeps_nvtx_return_values(built: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     words = "push:a cuda push:b domain:D reg:c start:s end pop domain: pop pop pop"
     good = say(words, built, support.recording(SIM, tmp_path / "run"))
@@ -257,7 +257,7 @@ def test_after_the_recording_failed_answers_are_the_same(built: Path, tmp_path: 
     assert "recording stopped" in failed.stderr
 
 
-def test_many_threads_at_once(built: Path, run: Path) -> None:
+def test_many_threads_push_ranges(built: Path, run: Path) -> None:
     words = "cuda thread:8 { use wait times:500 { push:a%d domain:D reg:b%d launch pop domain: pop "
     words += "start:c%d end mark:d%d } }"
     say(words, built, support.recording(SIM, run))
@@ -274,14 +274,14 @@ def test_many_threads_at_once(built: Path, run: Path) -> None:
                 assert open_ranges.pop() == int(e["id"])
 
 
-def test_ranges_that_are_never_popped(built: Path, run: Path) -> None:
+def test_ranges_without_a_pop(built: Path, run: Path) -> None:
     words = "cuda times:40000 { push:leak%d } push:more pop pop"
     answered = say(words, built, support.recording(SIM, run)).stdout
     assert answered.splitlines() == ["push more: 40000", "pop: 40000", "pop: 39999"]
     assert len(said_in(run)) == 40003
 
 
-def test_memory_is_bounded(built: Path, run: Path) -> None:
+def test_string_memory_is_bounded(built: Path, run: Path) -> None:
     """Of a program that says something else every time."""
     program = support.build_program("shim_nvtx", built)
     environment = support.recording(SIM, run, epoch="nvtx:^never$", events="0")
@@ -309,7 +309,7 @@ def other_tool(built: Path) -> dict[str, str]:
     return {"NVTX_INJECTION64_PATH": str(built / "libshim_nvtx.so")}
 
 
-def test_another_tool_keeps_its_place(built: Path, run: Path) -> None:
+def test_other_nvtx_tool_is_kept(built: Path, run: Path) -> None:
     words = "push:early cuda push:a domain:D reg:r pop domain: pop start:s end mark:m pop "
     words += "module:2 push:x pop"
     alone = say(words, built, SIM | other_tool(built))
@@ -328,20 +328,20 @@ def test_another_tool_keeps_its_place(built: Path, run: Path) -> None:
     assert numbers.pop() >> 32 == 0xDEADBEEF
 
 
-def test_a_tool_that_refuses_is_not_replaced(built: Path, run: Path) -> None:
+def test_refusing_nvtx_tool_is_not_replaced(built: Path, run: Path) -> None:
     words = "cuda push:a pop"
     environment = SIM | other_tool(built) | {"TOOL_REFUSES": "1"}
     alone = say(words, built, environment)
     assert say(words, built, support.recording(environment, run)).stdout == alone.stdout
 
 
-def test_a_tool_that_is_not_there_is_not_replaced(built: Path, run: Path) -> None:
+def test_missing_nvtx_tool_is_not_replaced(built: Path, run: Path) -> None:
     environment = SIM | {"NVTX_INJECTION64_PATH": "/nowhere/libtool.so"}
     answered = say("cuda push:a pop", built, support.recording(environment, run))
     assert answered.stdout.splitlines() == ["push a: -2", "pop: -2"]
 
 
-def test_record_lets_a_tool_keep_its_place(built: Path, run: Path) -> None:
+def test_record_keeps_another_nvtx_tool(built: Path, run: Path) -> None:
     program = support.build_program("shim_nvtx", built)
     command = [str(program), "cuda", "push:a", "pop"]
     done = record(command, SIM | other_tool(built), run, "--quiet")
@@ -352,7 +352,7 @@ def test_record_lets_a_tool_keep_its_place(built: Path, run: Path) -> None:
 # ---- epochs ----
 
 
-def test_epochs_where_ranges_end_and_at_marks(built: Path, run: Path) -> None:
+def test_range_ends_and_marks_trigger_epochs(built: Path, run: Path) -> None:
     words = "cuda times:3 { push:step%d launch push:inner launch pop pop } "
     words += "start:step-long launch end mark:steps-done launch pop"
     say(words, built, support.recording(SIM, run, epoch="nvtx:^step"))
@@ -369,7 +369,7 @@ def test_epochs_where_ranges_end_and_at_marks(built: Path, run: Path) -> None:
     assert '"trigger":"nvtx","label":"step0"' in manifest
 
 
-def test_an_epoch_is_of_the_state_after_the_range(built: Path, tmp_path: Path) -> None:
+def test_epoch_holds_the_state_after_the_range(built: Path, tmp_path: Path) -> None:
     words = "cuda times:3 { push:step launch:2 pop }"
     say(words, built, support.recording(SIM, tmp_path / "a", epoch="nvtx:step"))
     say(words, built, support.recording(SIM, tmp_path / "b", epoch="launch:2"))
@@ -388,7 +388,7 @@ def test_an_epoch_is_of_the_state_after_the_range(built: Path, tmp_path: Path) -
         ("nothing", []),
     ],
 )
-def test_a_domain_can_be_part_of_the_expression(
+def test_trigger_expression_may_name_a_domain(
     expression: str, found: list[str], built: Path, run: Path
 ) -> None:
     words = "cuda push:step pop domain:D markreg:stepD mark:other domain:E push:stepE pop"
@@ -396,7 +396,7 @@ def test_a_domain_can_be_part_of_the_expression(
     assert cuts(run) == [("nvtx", label) for label in found]
 
 
-def test_several_occasions_together(built: Path, run: Path) -> None:
+def test_several_triggers_combine(built: Path, run: Path) -> None:
     words = "cuda push:step launch pop push:eval launch:2 pop mark:x,y sync"
     epoch = "launch:3,kernel:^nothing,at all;nvtx:^step;nvtx:x,y;sync"
     say(words, built, support.recording(SIM, run, epoch=epoch))
@@ -430,7 +430,9 @@ def test_several_occasions_together(built: Path, run: Path) -> None:
         ("@1-2,@3-4", "'@3-4': expected one window"),
     ],
 )
-def test_what_is_wrong_is_said_alike(epoch: str, why: str, built: Path, run: Path) -> None:
+def test_launcher_and_recorder_report_equal_errors(
+    epoch: str, why: str, built: Path, run: Path
+) -> None:
     """By the launcher and by the recorder."""
     recorder = say("cuda", built, support.recording(SIM, run, epoch=epoch)).stderr
     launcher = record(["true"], SIM, run, "--sim", "--epoch", epoch)
@@ -441,7 +443,7 @@ def test_what_is_wrong_is_said_alike(epoch: str, why: str, built: Path, run: Pat
     assert same[0] == same[1]
 
 
-def test_no_epoch_where_none_can_be_cut(built: Path, run: Path) -> None:
+def test_no_epoch_without_a_usable_context(built: Path, run: Path) -> None:
     """In host functions, before there is a context, and in threads that never used one."""
     words = "mark:step0 cuda callback:step1 thread:1 { mark:step2 } mark:step3"
     say(words, built, support.recording(SIM, run, epoch="nvtx:step"))
@@ -450,7 +452,7 @@ def test_no_epoch_where_none_can_be_cut(built: Path, run: Path) -> None:
     assert marks == ["step1", "step2", "step3"]
 
 
-def test_an_epoch_in_the_context_that_was_used_last(built: Path, run: Path) -> None:
+def test_epoch_in_the_context_used_last(built: Path, run: Path) -> None:
     words = "cuda launch unuse mark:step use launch sync"
     say(words, built, support.recording(SIM, run, epoch="nvtx:step"))
     assert cuts(run) == [("nvtx", "step")]
@@ -514,7 +516,7 @@ int main(void)
 """
 
 
-def test_the_real_header(run: Path, tmp_path: Path) -> None:
+def test_nvtx_header_of_the_toolkit_works(run: Path, tmp_path: Path) -> None:
     include = toolkit_include()
     if include is None or not (include / "nvtx3").is_dir():
         pytest.skip("no CUDA toolkit here: what it does is covered by a program of our own")

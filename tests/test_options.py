@@ -14,7 +14,7 @@ NAMES = [*options.TABLE]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_default_is_a_value_that_the_recorder_takes(name: str) -> None:
+def test_recorder_accepts_every_default(name: str) -> None:
     option = options.TABLE[name]
     values = option.limit.split("|") if option.kind == "CHOICE" else [option.normal]
     assert option.normal in values
@@ -23,12 +23,12 @@ def test_a_default_is_a_value_that_the_recorder_takes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_is_sentences(name: str) -> None:
+def test_help_texts_are_sentences(name: str) -> None:
     assert re.fullmatch(r"[A-Z].*[.)]", options.TABLE[name].help)
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"out", "delay_load", "kernel", "delay_kernel"}))
-def test_a_bad_value_is_named_as_it_was_given(name: str) -> None:
+def test_invalid_value_is_quoted(name: str) -> None:
     option, bad = options.TABLE[name], "x("
     told = option.flag if option.kind == "SWITCH" else f"{option.flag} {bad}"
     with pytest.raises(Error, match=re.escape(f"{told}: ")):
@@ -37,7 +37,7 @@ def test_a_bad_value_is_named_as_it_was_given(name: str) -> None:
         options.variables({}, {option.variable: bad})
 
 
-def test_a_row_is_all_that_names_an_option_to_parse_it() -> None:
+def test_parser_names_few_options() -> None:
     """What reads the table knows few rows by name: those with rules of their own."""
     text = (support.ROOT / "interpose/options/options.c").read_text()
     assert set(re.findall(r"NUMBER_([A-Z_]+)\b", text)) <= {
@@ -48,7 +48,7 @@ def test_a_row_is_all_that_names_an_option_to_parse_it() -> None:
     }
 
 
-def test_choices_and_limits_are_in_the_table_alone() -> None:
+def test_only_the_table_has_choices_and_limits() -> None:
     rows = list(options.TABLE.values())
     choices = [
         ", ".join(f'"{word}"' for word in r.limit.split("|")) for r in rows if r.kind == "CHOICE"

@@ -17,14 +17,16 @@ LENIENT = support.simulator_environment(TT_SIM_BOUNDS="lenient")
 
 @pytest.mark.parametrize("which", ["first", "last"])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_recorder_survives(mode: str, which: str, built: Path, tmp_path: Path) -> None:
+def test_recorder_survives_out_of_bounds_writes(
+    mode: str, which: str, built: Path, tmp_path: Path
+) -> None:
     """Its own memory lies elsewhere, in every mode."""
     for size in SIZES:
         run, same_layout = tmp_path / str(size), mode == "plain"
         check_overrun(built, run, LENIENT, which, size, mode, same_layout)
 
 
-def test_memory_without_pages_faults(built: Path) -> None:
+def test_access_to_unmapped_pages_faults(built: Path) -> None:
     """The simulator lets kernels write to pages that hold an allocation, and to no others."""
     program = support.build_program("shim_overrun", built)
     inside = support.run([program, "first", str(64 << 10)], LENIENT)
@@ -36,7 +38,7 @@ def test_memory_without_pages_faults(built: Path) -> None:
     assert strict.status == FAULTED
 
 
-def test_a_read_before_the_first_allocation_does_not_fault(built: Path, tmp_path: Path) -> None:
+def test_read_before_the_first_allocation_does_not_fault(built: Path, tmp_path: Path) -> None:
     """Where allocations have addresses of ours there is memory before them, as the driver has."""
     environment = support.simulator_environment()
     command = [str(support.build_program("shim_overrun", built)), "before", "2048"]

@@ -40,7 +40,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
+def test_wheel_works_alone(archives: Path, tmp_path: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     assert wheel.name.startswith("ttanalyze-0.1.0-py3-none-linux_")
     zipfile.ZipFile(wheel).extractall(tmp_path)
@@ -53,7 +53,7 @@ def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_wheel_records_and_verifies(archives: Path, built: Path, tmp_path: Path) -> None:
+def test_wheel_records_and_verifies(archives: Path, built: Path, tmp_path: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "lib")
     options = {"PYTHONPATH": tmp_path / "lib", "HOME": tmp_path}
@@ -65,7 +65,7 @@ def test_the_wheel_records_and_verifies(archives: Path, built: Path, tmp_path: P
 
 
 @pytest.mark.long
-def test_the_wheel_says_what_it_needs(archives: Path) -> None:
+def test_wheel_lists_its_requirements(archives: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         read = {
@@ -96,7 +96,7 @@ def test_the_wheel_says_what_it_needs(archives: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -> None:
+def test_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -> None:
     """A preloaded library must not bring Python, or anything else, into the program."""
     (wheel,) = archives.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path)
@@ -115,7 +115,7 @@ def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_the_source_archive_is_complete(archives: Path) -> None:
+def test_source_archive_is_complete(archives: Path) -> None:
     (archive,) = archives.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}

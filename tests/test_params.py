@@ -32,7 +32,7 @@ def launches(run: Path) -> Iterator[tuple[str, bytes]]:
             yield name, process.params(event)
 
 
-def test_each_launch_has_its_own(built: Path, run: Path) -> None:
+def test_each_launch_has_its_parameters(built: Path, run: Path) -> None:
     """vecadd(out, a, b, n): out = a + b, then b += out, by turns on two buffers."""
     command = support.command("example-vecadd", built)
     bare = support.run(command, SIM)
@@ -45,7 +45,7 @@ def test_each_launch_has_its_own(built: Path, run: Path) -> None:
         assert count == 65536
 
 
-def test_a_buffer_that_the_program_laid_out(built: Path, run: Path) -> None:
+def test_parameters_in_a_packed_buffer(built: Path, run: Path) -> None:
     command = support.command("launch_extra", built)
     bare = support.run(command, SIM)
     assert support.run(command, support.recording(SIM, run, params="1")) == bare
@@ -55,20 +55,22 @@ def test_a_buffer_that_the_program_laid_out(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["threads_shared_stream", "launch_bad", "launch_3d"])
-def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> None:
+def test_recording_parameters_does_not_change_program_behaviour(
+    name: str, built: Path, run: Path
+) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM)
     compare(name, bare, support.run(command, support.recording(SIM, run, params="1")))
     check_run(name, run)
 
 
-def test_none_unless_asked(built: Path, run: Path) -> None:
+def test_no_parameters_by_default(built: Path, run: Path) -> None:
     support.run(support.command("example-vecadd", built), support.recording(SIM, run))
     assert not (run / "p0" / "params.bin").exists()
     assert {params for _, params in launches(run)} == {b""}
 
 
-def test_they_need_events(built: Path, run: Path) -> None:
+def test_parameters_need_events(built: Path, run: Path) -> None:
     command = support.command("example-vecadd", built)
     outcome = support.run(command, support.recording(SIM, run, params="1", events="0"))
     reason = "TT_PARAMS=1 needs TT_EVENTS=1: parameters belong to recorded launches"

@@ -59,9 +59,7 @@ def upload_of(made: Plan) -> Upload:
 
 
 @pytest.mark.parametrize("how", ["launch", "copy"])
-def test_what_comes_before_a_launch_may_not_read_what_the_host_writes(
-    run_path: Path, how: str
-) -> None:
+def test_earlier_launch_may_not_read_host_written_memory(run_path: Path, how: str) -> None:
     run = Run(run_path, "managed")
     if how == "launch":
         first = run.launch(BASE + 0x1000)
@@ -72,14 +70,14 @@ def test_what_comes_before_a_launch_may_not_read_what_the_host_writes(
         run.plan(seq)
 
 
-def test_an_address_that_was_managed_memory_is_not_for_ever(run_path: Path) -> None:
+def test_reused_managed_address_is_ordinary_memory(run_path: Path) -> None:
     run = Run(run_path, "managed")
     run.w.died(1)
     run.w.born(2, bytes(1024), base=BASE + 0x1000)
     assert run.plan(run.launch(BASE + 0x1000)).before == 0
 
 
-def test_a_wait_for_a_value_changes_nothing(run_path: Path) -> None:
+def test_stream_wait_value_changes_no_memory(run_path: Path) -> None:
     run = Run(run_path)
     seq = run.launch(BASE)
     run.w.event("mem-op", "cuStreamWaitValue32_v2", src=HOST)
@@ -87,13 +85,13 @@ def test_a_wait_for_a_value_changes_nothing(run_path: Path) -> None:
     assert run.plan(seq).after == 1
 
 
-def test_rows_that_went_to_the_host_need_not_be_known(run_path: Path) -> None:
+def test_rows_copied_to_the_host_need_no_contents(run_path: Path) -> None:
     run = Run(run_path)
     run.rows(HOST, BASE, flags=HOST_DST, grid=(0, 0, 0))
     assert run.plan(run.launch(BASE)).prepare == []
 
 
-def test_rows_overwrite_what_was_copied_from_the_host(run_path: Path) -> None:
+def test_row_copies_overwrite_host_copies(run_path: Path) -> None:
     """Though they lie further behind than the copy has bytes; what is between them stays."""
     run = Run(run_path)
     run.upload(BASE + 300)
@@ -104,7 +102,7 @@ def test_rows_overwrite_what_was_copied_from_the_host(run_path: Path) -> None:
         run.plan(seq)
 
 
-def test_rows_of_unknown_distance_may_overwrite_it(run_path: Path) -> None:
+def test_rows_of_unknown_pitch_may_overwrite(run_path: Path) -> None:
     run = Run(run_path)
     run.upload(BASE + 300)
     seq = run.launch(BASE + 0x1000)
@@ -114,7 +112,9 @@ def test_rows_of_unknown_distance_may_overwrite_it(run_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "refused"), [(12, True), (16, False)])
-def test_values_that_streams_write_overwrite_it(run_path: Path, offset: int, refused: bool) -> None:
+def test_stream_write_values_overwrite_host_copies(
+    run_path: Path, offset: int, refused: bool
+) -> None:
     run = Run(run_path)
     run.upload(BASE)
     seq = run.launch(BASE + 0x1000)
@@ -127,7 +127,7 @@ def test_values_that_streams_write_overwrite_it(run_path: Path, offset: int, ref
         assert upload_of(run.plan(seq)).doubt == ""
 
 
-def test_what_may_have_overwritten_it_is_said(run_path: Path) -> None:
+def test_possible_overwrites_are_reported(run_path: Path) -> None:
     run = Run(run_path)
     run.upload(BASE)
     seq = run.launch(BASE + 0x1000)
@@ -136,7 +136,7 @@ def test_what_may_have_overwritten_it_is_said(run_path: Path) -> None:
     assert upload_of(run.plan(seq)).doubt == f"tick (call {other}) may write there"
 
 
-def test_what_was_copied_is_in_no_epoch_that_did_not_read_the_region(run_path: Path) -> None:
+def test_host_copies_are_missing_from_epochs_that_skip_the_region(run_path: Path) -> None:
     run = Run(run_path)
     run.upload(BASE)
     seq = run.launch(BASE + 0x1000)

@@ -130,7 +130,7 @@ done: st.param.b32 [r], %r2; ret; }
     assert list(run(body, before)) == [depth(t & 3) for t in range(32)]
 
 
-def test_call_of_what_is_no_function() -> None:
+def test_call_of_an_invalid_function() -> None:
     body = "mov.u64 %l1, 12345; p: .callprototype _ (); call %l1, p;"
     error = failure(body)
     assert error.status == "bad address"
@@ -217,7 +217,7 @@ def test_shuffles(mode: str) -> None:
             )
 
 
-def test_shuffles_by_parts_and_from_divergent_places() -> None:
+def test_shuffles_of_divergent_warps() -> None:
     """Halves with masks of their own at one place; then all threads, from two places."""
     body = """
 	setp.lt.u32 %p1, %t, 16; selp.b32 %r1, 0xffff, 0xffff0000, %p1;
@@ -229,7 +229,7 @@ join:	mad.lo.u32 %r2, %r2, 1000, %r3; st.global.u32 [%o], %r2;"""
     assert list(run(body)) == [(t ^ 3) * 1000 + (20 if t < 16 else 110) for t in range(32)]
 
 
-def test_exchanges_of_two_sets_of_threads_at_once() -> None:
+def test_exchanges_of_two_thread_sets() -> None:
     """Four quarters come from four places; two of them each wait for the other two."""
     body = """
 	shr.u32 %r1, %t, 3; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1; setp.eq.u32 %p3, %r1, 2;
@@ -299,7 +299,7 @@ done:	fence.acq_rel.gpu; st.global.u32 [%o], %r1;"""
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
-def test_barriers_for_warps_that_are_not_full(seed: int) -> None:
+def test_barriers_with_partial_warps(seed: int) -> None:
     """The last warp has 8 threads, of which 4 leave, and still counts as 32."""
     body = """
 	.shared .align 4 .b32 sum; setp.ge.u32 %p1, %t, 36; @%p1 exit;

@@ -71,7 +71,7 @@ def test_float_comparisons(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_comparisons_of_order_itself(kind: str) -> None:
+def test_ordered_and_unordered_comparisons(kind: str) -> None:
     def nan(a: int, b: int) -> bool:
         return math.isnan(as_float(a, kind)) or math.isnan(as_float(b, kind))
 

@@ -123,7 +123,7 @@ def test_roots_and_reciprocals(kind: str) -> None:
         )
 
 
-def test_least_and_greatest() -> None:
+def test_minimum_and_maximum() -> None:
     def choose(least: bool, propagate: bool) -> Callable[[int, int], int]:
         def f(a: int, b: int) -> int:
             x, y = as_float(a, "f32"), as_float(b, "f32")
@@ -227,7 +227,7 @@ HALF_VALUES = [
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
-def test_halves(name: str) -> None:
+def test_half_precision(name: str) -> None:
     count, f = FLOAT_OPERATIONS[name]
     rng = random.Random(7)
     rows = list(itertools.product(HALF_VALUES, repeat=2)) if count == 2 else []

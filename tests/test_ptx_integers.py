@@ -371,7 +371,7 @@ def test_masks_and_extensions() -> None:
 
 
 @pytest.mark.parametrize("table", [0x00, 0x96, 0xE8, 0xCA, 0x1B, 0xFF])
-def test_logic_of_three(table: int) -> None:
+def test_three_input_logic(table: int) -> None:
     def lop3(a: int, b: int, c: int) -> int:
         return sum(
             (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i

@@ -13,7 +13,7 @@ from tests.ptx_machine import HEADER, Machine, PtxError
 pytestmark = pytest.mark.native
 
 
-def test_loads_extend_and_stores_cut() -> None:
+def test_loads_extend_and_stores_truncate() -> None:
     machine = Machine()
     source = machine.put(np.array([0xFEDCBA9876543280], np.uint64))
     out = machine.alloc(64)
@@ -53,7 +53,7 @@ def test_vectors_and_aliasing() -> None:
     assert (got == np.stack([data[1::2], data[::2] + 1], 1)).all()
 
 
-def test_generic_addresses_lead_to_every_space() -> None:
+def test_generic_addresses_reach_every_space() -> None:
     body = """
 	.local .align 8 .b8 mine[16]; .shared .align 4 .b8 ours[128];
 	mul.lo.u32 %r1, %t, 10;
@@ -75,7 +75,7 @@ def test_generic_addresses_lead_to_every_space() -> None:
     ).all()
 
 
-def test_neighbouring_allocations_are_told_apart() -> None:
+def test_neighbouring_allocations_have_separate_bounds() -> None:
     """One instruction of a warp may reach many small allocations, each with bounds of its own."""
     machine = Machine()
     cells = [machine.put(np.array([100 + i], np.uint32)) for i in range(32)]
@@ -122,7 +122,7 @@ def test_read_only_memory() -> None:
             module.launch("k", out, block)
 
 
-def test_a_warp_that_leaves_an_allocation_at_the_end_of_a_page() -> None:
+def test_out_of_bounds_warp_at_a_page_end() -> None:
     machine = Machine()
     while (block := machine.alloc(4096)) % 4096:
         pass
@@ -266,7 +266,7 @@ def test_atomics(
         assert list(seen) == [start] + [77] * 31
 
 
-def test_floating_sums_and_reductions_and_swaps() -> None:
+def test_float_atomics() -> None:
     machine = Machine()
     out = machine.alloc(64)
     body = """

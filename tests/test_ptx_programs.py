@@ -45,7 +45,7 @@ def test_block_hashes() -> None:
     assert got == [*expected, sum(expected) & M64]
 
 
-def test_calls_that_nvcc_makes() -> None:
+def test_nvcc_function_calls() -> None:
     machine, module = program("calls")
     out = machine.alloc(128)
     pair = np.zeros(24, np.uint8)
@@ -138,7 +138,7 @@ def test_divisions_and_wide_products() -> None:
         ]  # fmt: skip
 
 
-def test_halves_that_nvcc_makes() -> None:
+def test_nvcc_half_precision() -> None:
     machine, module = program("numeric")
     n = 256
     rng = np.random.default_rng(8)

@@ -14,7 +14,7 @@ from tests.ptx_machine import Machine, PtxError
 pytestmark = pytest.mark.native
 
 
-def test_races_show_and_their_absence_too() -> None:
+def test_racy_kernels_vary_and_others_do_not() -> None:
     outcomes = set()
     for seed in range(8):
         machine, module = program("warp")
@@ -32,7 +32,7 @@ def test_races_show_and_their_absence_too() -> None:
     assert len(sums) == 1
 
 
-def test_a_seed_decides_everything() -> None:
+def test_seed_fixes_the_schedule() -> None:
     results = []
     for _ in range(2):
         machine, module = program("warp")
@@ -59,7 +59,7 @@ def test_every_block_runs_once(blocks: int, seed: int) -> None:
 @pytest.mark.parametrize(
     "options", [{"cooperative": True}, {"seed": 9}, {"cooperative": True, "seed": 4}, {}]
 )
-def test_blocks_that_wait_for_each_other(options: dict[str, Any]) -> None:
+def test_blocks_may_wait_for_each_other(options: dict[str, Any]) -> None:
     machine, module = program("warp")
     blocks = 4 if options == {"seed": 9} else 12
     n = blocks * 64
@@ -70,7 +70,7 @@ def test_blocks_that_wait_for_each_other(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_cooperative_groups_meet(seed: int) -> None:
+def test_grid_barrier_works(seed: int) -> None:
     """The grid barrier of cooperative groups lives in a workspace that the launch provides."""
     machine, module = program("groups")
     out = machine.alloc(4 * 6 * 64)
@@ -88,7 +88,7 @@ def test_cooperative_groups_meet(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_threads_of_one_warp_fight_for_a_lock(seed: int) -> None:
+def test_threads_of_one_warp_contend_for_a_lock(seed: int) -> None:
     machine, module = program("warp")
     lock, counter = machine.alloc(4), machine.alloc(4)
     module.launch("spin_lock", lock, counter, grid=[2], block=[64], seed=seed)
@@ -102,7 +102,7 @@ def test_endless_loops_run_out_of_budget() -> None:
     assert "kernel k, line" in error.message
 
 
-def test_deadlocks_are_noticed() -> None:
+def test_deadlocks_are_detected() -> None:
     error = failure("setp.lt.u32 %p1, %t, 32; @%p1 bar.sync 1, 64; bar.sync 0;", block=[64])
     assert error.status == "timeout"
     assert "waits at a barrier" in error.message
@@ -115,7 +115,7 @@ def test_deadlocks_are_noticed() -> None:
     assert "deadlock" in error.message
 
 
-def test_the_rounding_of_the_host_is_its_own() -> None:
+def test_host_rounding_mode_is_separate() -> None:
     """A program that rounds upward changes no kernel, and no kernel changes the program."""
     machine = Machine()
     out = machine.alloc(128)
@@ -145,7 +145,7 @@ def test_two_launches_at_once() -> None:
     assert machine.view(total, 8, np.uint64)[0] == 2 * int(data.astype(np.uint64).sum()) << 20
 
 
-def test_failures_name_the_place() -> None:
+def test_failures_name_the_instruction() -> None:
     store = "setp.eq.u32 %p1, %t, 5; mov.u64 %l1, 0x123400;\n@%p1 st.global.u64 [%l1], %l2;"
     error = failure(store, block=[8, 2], grid=[1, 2, 3])
     assert error.status == "bad address"
@@ -181,14 +181,14 @@ def test_failures_name_the_place() -> None:
         ("shfl.sync.idx.b32 %r1, %r2, 0, 0x1f, 0xff;", "trap", "member mask 0xff"),
     ],
 )
-def test_failures(body: str, status: str, words: str) -> None:
+def test_kernel_failures(body: str, status: str, words: str) -> None:
     error = failure(body, block=[33])
     assert error.status == status
     assert words in error.message
     assert "\n" not in error.message
 
 
-def test_assertions_say_what_failed() -> None:
+def test_assertions_print_their_message() -> None:
     before = """
 .extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c,
 	.param .b64 d, .param .b64 e);
@@ -220,5 +220,5 @@ def test_functions_of_the_driver_fail_only_when_reached() -> None:
 @pytest.mark.parametrize(
     ("grid", "block"), [([0], [1]), ([1], [0]), ([1], [1025]), ([1], [32, 33])]
 )
-def test_impossible_shapes(grid: list[int], block: list[int]) -> None:
+def test_invalid_launch_shapes_are_refused(grid: list[int], block: list[int]) -> None:
     assert failure("", grid=grid, block=block).status == "unsupported"

@@ -114,7 +114,7 @@ def test_malformed_instructions_are_unsupported(instruction: str) -> None:
         (".version 6.3\n.address_size 32\n", "address size"),
     ],
 )
-def test_text_that_cannot_be_loaded(text: str, words: str) -> None:
+def test_invalid_text_is_refused(text: str, words: str) -> None:
     with pytest.raises(PtxError) as error:
         Machine().load(text)
     assert error.value.status == "load"
@@ -122,7 +122,7 @@ def test_text_that_cannot_be_loaded(text: str, words: str) -> None:
     assert error.value.message.startswith("line ")
 
 
-def test_text_around_the_code_is_passed_over() -> None:
+def test_comments_and_directives_are_skipped() -> None:
     text = """// comment
 .version 8.4
 .target sm_75, debug
@@ -144,7 +144,7 @@ $L__end:
     assert machine.view(out, 4, np.uint32)[0] == 9
 
 
-def test_damaged_text_never_does_harm() -> None:
+def test_damaged_text_is_handled() -> None:
     """Loading, and running what loads, survives any change to real PTX."""
     rng = random.Random(11)
     whole = [p.read_bytes() for p in sorted(DATA.glob("*.ptx"))]

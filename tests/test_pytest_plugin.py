@@ -84,7 +84,7 @@ def message(result: pytest.RunResult) -> str:
 # ---- what passes and what fails ----
 
 
-def test_the_same_memory_twice_passes(suite: pytest.Pytester) -> None:
+def test_equal_memory_passes(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import pytest
@@ -108,7 +108,7 @@ def test_the_same_memory_twice_passes(suite: pytest.Pytester) -> None:
     assert "ttanalyze: tests marked gpu_determinism run twice, on the simulator" in message(result)
 
 
-def test_a_difference_is_named(suite: pytest.Pytester) -> None:
+def test_difference_is_named(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import random
@@ -134,7 +134,7 @@ def test_a_difference_is_named(suite: pytest.Pytester) -> None:
     assert "runtest" not in message(result)  # nothing of the machinery
 
 
-def test_without_the_option_tests_run_as_ever(suite: pytest.Pytester) -> None:
+def test_tests_run_normally_without_the_option(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import os
@@ -154,7 +154,7 @@ def test_without_the_option_tests_run_as_ever(suite: pytest.Pytester) -> None:
     assert "ttanalyze" not in message(result).partition("collected")[2]
 
 
-def test_a_test_that_fails_by_itself_says_why(suite: pytest.Pytester) -> None:
+def test_failing_test_shows_its_own_failure(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import os
@@ -220,7 +220,7 @@ def test_a_test_that_fails_by_itself_says_why(suite: pytest.Pytester) -> None:
 # ---- golden manifests ----
 
 
-def test_golden_manifests(suite: pytest.Pytester) -> None:
+def test_golden_manifest_is_compared(suite: pytest.Pytester) -> None:
     source = """
         import pytest
         from gpu import fill
@@ -261,7 +261,7 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     assert f"{golden[0]}: offset 1: not JSON" in message(result)
 
 
-def test_a_golden_manifest_is_not_written_where_runs_differ(suite: pytest.Pytester) -> None:
+def test_golden_manifest_is_not_written_for_differing_runs(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import random
@@ -280,7 +280,7 @@ def test_a_golden_manifest_is_not_written_where_runs_differ(suite: pytest.Pytest
 # ---- options ----
 
 
-def test_when_to_capture(suite: pytest.Pytester) -> None:
+def test_marker_selects_the_triggers(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         test_it="""
         import pytest
@@ -315,7 +315,7 @@ def test_when_to_capture(suite: pytest.Pytester) -> None:
     assert "never" in message(result)
 
 
-def test_kept_runs_are_named(suite: pytest.Pytester) -> None:
+def test_kept_runs_are_listed(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         test_it="""
         import random
@@ -335,7 +335,7 @@ def test_kept_runs_are_named(suite: pytest.Pytester) -> None:
     assert outcome.status == 1
 
 
-def test_options_and_plugins_of_the_suite_reach_the_test(suite: pytest.Pytester) -> None:
+def test_suite_options_and_plugins_reach_the_test(suite: pytest.Pytester) -> None:
     suite.makeconftest(
         """
         def pytest_addoption(parser):
@@ -370,7 +370,7 @@ def test_options_and_plugins_of_the_suite_reach_the_test(suite: pytest.Pytester)
 
 
 @pytest.mark.long
-def test_with_xdist(suite: pytest.Pytester) -> None:
+def test_plugin_works_with_xdist(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import random
@@ -393,7 +393,7 @@ def test_with_xdist(suite: pytest.Pytester) -> None:
     run(suite, "--tt-verify", "-n", "2").assert_outcomes(passed=2, failed=1)
 
 
-def test_nothing_is_left_behind(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_files_are_left(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = suite.mkdir("scratch")
     monkeypatch.setenv("TMPDIR", str(scratch))
     suite.makepyfile(
@@ -418,7 +418,7 @@ def test_nothing_is_left_behind(suite: pytest.Pytester, monkeypatch: pytest.Monk
     assert [p.name for p in scratch.iterdir() if "ttanalyze" in p.name] == []
 
 
-def test_without_a_driver(suite: pytest.Pytester) -> None:
+def test_missing_driver_is_explained(suite: pytest.Pytester) -> None:
     if support.gpu_name() is not None:
         pytest.skip("there is a GPU here")
     suite.makepyfile("def test_it(gpu_determinism):\n    pass\n")
@@ -427,7 +427,7 @@ def test_without_a_driver(suite: pytest.Pytester) -> None:
     assert "no GPU driver (libcuda.so.1) here; add --tt-sim for the simulator" in message(result)
 
 
-def test_it_costs_nothing_where_it_is_not_used() -> None:
+def test_unused_plugin_imports_nothing() -> None:
     """Pytest imports it in every project: it must bring nothing of ours, nor numpy."""
     program = "import sys, pytest\nbefore = set(sys.modules)\nimport ttanalyze.pytest_plugin\n"
     program += "print(*sorted(set(sys.modules) - before))"
@@ -447,7 +447,7 @@ def test_it_costs_nothing_where_it_is_not_used() -> None:
     assert not {"numpy", "pandas", "orjson", "typer", "cffi"} & brought
 
 
-def test_installing_is_enough() -> None:
+def test_entry_point_activates_the_plugin() -> None:
     """Pytest finds it by its entry point."""
     assert 'ttanalyze = "ttanalyze.pytest_plugin"' in Path("pyproject.toml").read_text()
     done = subprocess.run(
