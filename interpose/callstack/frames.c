@@ -19,7 +19,7 @@
 #include <unwind.h>
 
 #include "options/options.h"
-#include "callstack/objects.h"
+#include "callstack/mappings.h"
 #include "callstack/python.h"
 
 #define OF_ONE_KIND 64 /* most frames that are kept of a stack whose frames are of one kind */

@@ -17,7 +17,7 @@
 #include "store/store.h"
 #include "session/session.h"
 #include "callstack/frames.h"
-#include "callstack/objects.h"
+#include "callstack/mappings.h"
 #include "callstack/python.h"
 
 #define SLOTS ((size_t)1 << 16)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "delay/points.h"
-#include "hooks/delayed.h"
+#include "hooks/delayed_modules.h"
 #include "hooks/op.h"
 
 #define SETTINGS 64 /* more options than there are */

@@ -20,7 +20,7 @@
 #include "inspect/functions.h"
 #include "track/regions.h"
 #include "callstack/stacks.h"
-#include "timeline/events.h"
+#include "timeline/event_pairs.h"
 #include "timeline/timeline.h"
 
 struct op {

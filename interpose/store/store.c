@@ -17,7 +17,7 @@
 #include "store/disk.h"
 #include "store/manifest.h"
 #include "store/merge.h"
-#include "store/store_internal.h"
+#include "store/internal.h"
 
 #define PROCESSES 1000000
 #define CLOSE_WAIT_MS 2000 /* a thread that never gives its lock back must not hang the program's end */

@@ -18,7 +18,7 @@
 #include "util/recorder_thread.h"
 #include "inspect/contexts.h"
 #include "timeline/cupti.h"
-#include "timeline/events.h"
+#include "timeline/event_pairs.h"
 #include "timeline/stamps.h"
 
 #define EVENTS_MS 5   /* between looks: pairs of events are few */

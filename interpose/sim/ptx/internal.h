@@ -412,7 +412,7 @@ struct ptx_op {
 	};
 };
 
-/* How many operands a row of an instruction table has, and how wide: see ptx_decode.c. */
+/* How many operands a row of an instruction table has, and how wide: see decode.c. */
 struct ptx_alu_entry {
 	const char *opcode;
 	uint32_t types;

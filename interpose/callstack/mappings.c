@@ -1,8 +1,8 @@
 /*
- * Finds the files that code is mapped from. See objects.h.
+ * Finds the files that code is mapped from. See mappings.h.
  */
 #define _GNU_SOURCE
-#include "callstack/objects.h"
+#include "callstack/mappings.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /*
- * Converts pairs of events to times. See events.h for the invariant.
+ * Converts pairs of events to times. See event_pairs.h for the invariant.
  *
  * The driver returns the time between two events as a float in milliseconds. So each context has a
  * base event with a known time on the recorder's clock, and a new one every second, before the
  * float gets too coarse.
  */
-#include "timeline/events.h"
+#include "timeline/event_pairs.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "util/xxh3.h"
-#include "store/store_internal.h"
+#include "store/internal.h"
 
 static const struct {
 	const char *name;

@@ -3,8 +3,8 @@
  *
  * Invariant: a call is timed with two events that were created before, or not at all.
  */
-#ifndef TT_TIMELINE_EVENTS_H
-#define TT_TIMELINE_EVENTS_H
+#ifndef TT_TIMELINE_EVENT_PAIRS_H
+#define TT_TIMELINE_EVENT_PAIRS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * Invariant: if there is no such image, or if the driver refuses it, the program's own image is
  * loaded.
  */
-#ifndef TT_HOOKS_DELAYED_H
-#define TT_HOOKS_DELAYED_H
+#ifndef TT_HOOKS_DELAYED_MODULES_H
+#define TT_HOOKS_DELAYED_MODULES_H
 
 #include "track/modules.h"
 

@@ -8,7 +8,7 @@
 #include "util/xxh3.h"
 #include "util/clock.h"
 #include "store/disk.h"
-#include "store/store_internal.h"
+#include "store/internal.h"
 
 #define AHEAD 8 /* look-ups under way at once: each is a cache miss */
 

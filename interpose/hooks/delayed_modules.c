@@ -1,10 +1,10 @@
 /*
- * Makes modules with delayed kernels. See delayed.h for the invariant.
+ * Makes modules with delayed kernels. See delayed_modules.h for the invariant.
  *
  * Machine code is patched. If there is none for the devices here, the driver first compiles the PTX
  * with the program's own options.
  */
-#include "hooks/delayed.h"
+#include "hooks/delayed_modules.h"
 
 #include <pthread.h>
 

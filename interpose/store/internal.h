@@ -6,8 +6,8 @@
  * come before both and are held while whole files are written. `writing` of a lane also comes
  * before both and is held while its file is written.
  */
-#ifndef TT_STORE_STORE_INTERNAL_H
-#define TT_STORE_STORE_INTERNAL_H
+#ifndef TT_STORE_INTERNAL_H
+#define TT_STORE_INTERNAL_H
 
 #include <pthread.h>
 

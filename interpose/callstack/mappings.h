@@ -1,8 +1,8 @@
 /*
  * The object files of this process by address. Callers hold a lock of their own.
  */
-#ifndef TT_CALLSTACK_OBJECTS_H
-#define TT_CALLSTACK_OBJECTS_H
+#ifndef TT_CALLSTACK_MAPPINGS_H
+#define TT_CALLSTACK_MAPPINGS_H
 
 #include <stdint.h>
 
