@@ -28,8 +28,7 @@ def documented() -> dict[str, Any]:
     return found
 
 
-LATER = ["blame", "check", "race"]
-NAMES = {name: value for name, value in documented().items() if name.split(".")[1] not in LATER}
+NAMES = {name: value for name, value in documented().items() if "tt.check" not in name}
 EXAMPLES = [name for name, value in NAMES.items() if "Example" in api.sections(value)]
 
 

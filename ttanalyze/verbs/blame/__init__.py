@@ -1,4 +1,4 @@
-"""Where memory comes from: the history of a byte or an item, and when a condition first held."""
+"""Shows when memory changed, which calls may have written it, and when a condition first held."""
 
 from ttanalyze.verbs.blame.changes import Blame, Change, blame
 from ttanalyze.verbs.blame.condition import Condition

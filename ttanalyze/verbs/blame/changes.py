@@ -1,4 +1,4 @@
-"""The history of memory: what it was, from when on, and which calls may have done it."""
+"""The changes of memory over the epochs, with the possible writers of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ SHOWN = 50
 
 @dataclass(frozen=True)
 class Change:
-    """A region or a part of it from an epoch on.
+    """A change of a region, or of a part of it.
 
-    after: the bytes of a part; None where the contents of epochs epoch to last are gone. before:
-    its bytes before, None where these are not known or there are none. blocks: of a whole region,
-    how many changed. since: the last epoch in which all was as before; None where these are the
-    region's first contents.
+    Attributes:
+        epoch: The first epoch with the new contents.
+        last: The last epoch without contents since, equal to `epoch` if the contents are known.
+        since: The last epoch before the change, None for the first contents of the region.
+        before: The bytes before, None if unknown. Only for a part.
+        after: The bytes afterwards, None if the contents of epochs `epoch` to `last` are gone. Only
+            for a part.
+        blocks: The number of changed blocks. Only for a whole region or a large tensor.
+        suspects: The calls that may have written.
     """
 
     epoch: int
@@ -38,8 +43,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Blame:
-    """The changes of a target in epochs first to last, the latest of `count`. events: whether calls
-    were recorded.
+    """The changes of a target.
+
+    Attributes:
+        target: The target.
+        first, last: The first and the last epoch that were searched.
+        changes: The latest changes, with suspects.
+        count: The number of all changes.
+        events: Whether the run has calls.
     """
 
     target: Target
@@ -51,11 +62,15 @@ class Blame:
 
     @property
     def unread(self) -> int:
-        """How many of these epochs did not read the region: a change shows in the next that did."""
+        """The number of these epochs that did not read the region. A change shows in the next one
+        that did.
+        """
         return self.target.process.unread.count(self.first, self.last, self.target.region)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, by name; values as lists of items of the type, or as hexadecimal bytes."""
+        """Returns an object for JSON. Values are lists of items of the type, or hexadecimal
+        bytes.
+        """
         epochs = self.target.process.epochs
         return {
             **self.target.as_dict(),
@@ -86,8 +101,9 @@ class Blame:
 
 
 class _Entry(NamedTuple):
-    """A change before suspects are looked for. begun: the first epoch in which it may have
-    happened; None for the region's first contents.
+    """A change before suspects are found.
+
+    begun: the first epoch in which it may have happened, None for the first contents of the region.
     """
 
     epoch: int
@@ -104,12 +120,27 @@ def blame(
     most: int = SHOWN,
     progress: Progress = None,
 ) -> Blame:
-    """The changes of a target in epochs (first and last), the latest `most` of them with suspects;
-    0: all. Of a whole region, or a tensor of more than MOST_BYTES, only which epochs changed it is
-    looked at, not its contents.
+    """Finds the changes of a target.
 
-    progress: called with what is done and all there is, first of contents, then of suspects.
-    Raises Error where the part is too large, FormatError where files are damaged.
+    For a whole region, or a tensor of more than 1 MiB, only digests are read, not contents.
+
+    Args:
+        target: The target, from `find_target`.
+        epochs: The first and the last epoch. Default: all.
+        most: The maximal number of listed changes, 0 for all. The latest are listed.
+        progress: Called with the finished and the total number of contents, then of changes.
+
+    Raises:
+        Error: The part is too large.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> process = tt.open("run1").process(0)
+        >>> f32 = tt.values.parse("f32")
+        >>> target = tt.blame.find_target(process, "weights", element=3, type=f32)
+        >>> found = tt.blame.blame(target)
+        >>> found.changes[-1].epoch, found.as_dict()["changes"][-1]["after"]
+        (1, [1.5])
     """
     process = target.process
     end = len(process.epochs) - 1
@@ -138,7 +169,9 @@ def _of_region(target: Target, last: int) -> list[_Entry]:
 
 
 def _of_tensor(target: Target, last: int) -> list[_Entry]:
-    """As _of_region. Of its first and last block only bytes of its own count."""
+    """Returns the changes of a tensor by block. Of its first and last block only its own bytes
+    count.
+    """
     process, region, start, stop = target.process, target.region, target.start, target.stop
     first, end = -(-start // BLOCK_SIZE), stop // BLOCK_SIZE
     inner = blocks_history(process, region, first, end, last)
@@ -178,7 +211,7 @@ def _change(target: Target, entry: _Entry) -> Change:
 
 
 def described(process: Process, epoch: Any) -> dict[str, Any]:
-    """trigger, epoch_label and flags of a tt_epoch."""
+    """Returns trigger, epoch_label and flags of a tt_epoch."""
     flags = int(epoch["flags"])
     return {
         "trigger": layout.TRIGGERS[int(epoch["trigger"])],

@@ -1,4 +1,4 @@
-"""Conditions on items, as people write them: nan, inf, ==0, >1e6, changed."""
+"""Conditions on items: nan, inf, ==0, >1e6, changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ KNOWN = "nan, inf, changed, ==VALUE, !=VALUE, >VALUE, >=VALUE, <VALUE or <=VALUE
 
 @dataclass(frozen=True)
 class Condition:
-    """text: as it was given. operator: a key of COMPARES, or "nan", "inf", "changed"."""
+    """A condition on items.
+
+    Attributes:
+        text: The condition as it was given.
+        type: The type of the items.
+        operator: A comparison such as ">=", or "nan", "inf" or "changed".
+        value: The value to compare with.
+    """
 
     text: str
     type: Type
@@ -35,7 +42,15 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, type: Type) -> Condition:  # noqa: A002
-        """Raises Error for what is no condition, or none that items of the type can meet."""
+        """Parses a condition.
+
+        Args:
+            text: "nan", "inf", "changed", or a comparison such as "==0" or ">1e6".
+            type: The type of the items.
+
+        Raises:
+            Error: The text is no condition, or no item of the type can fulfil it.
+        """
         word = re.sub(r"\s", "", text).lower()
         if word == "changed":
             return cls(text, type, word)
@@ -62,7 +77,11 @@ class Condition:
         return cls(text, type, *_whole(operator, exact, type, text))
 
     def test(self, raw: Array) -> Array:
-        """Which items of these bytes meet it."""
+        """Returns which items fulfil the condition.
+
+        Args:
+            raw: A buffer of items, 1-D uint8.
+        """
         if self.operator == "nan":
             return self.type.is_nan(raw)
         if self.operator == "inf":
@@ -77,7 +96,7 @@ class Condition:
 
 
 def _number(word: str, text: str) -> tuple[Fraction, float]:
-    """A number exactly (0 where it is not finite) and as a float."""
+    """Returns a number exactly (0 if it is not finite) and as a float."""
     word = {"true": "1", "false": "0"}.get(word, word)
     try:
         if re.search(r"e[+-]?\d{4}", word):
@@ -91,7 +110,7 @@ def _number(word: str, text: str) -> tuple[Fraction, float]:
 
 
 def _whole(operator: str, exact: Fraction, type: Type, text: str) -> tuple[str, int]:  # noqa: A002
-    """The same condition with a whole number that the type has."""
+    """Returns the equivalent condition with an integer that the type has."""
     low, high = type.limits()
     whole = exact.denominator == 1
     if operator in ("==", "!="):

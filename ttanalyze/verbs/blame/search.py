@@ -1,7 +1,6 @@
-"""The first epoch in which a condition holds.
+"""Finds the first epoch in which a condition holds.
 
-Only what changed is looked at: contents that were found not to meet the condition are not read
-again, and no contents at all to find the first change.
+It reads only contents that changed, and each once. The first change is found from digests alone.
 """
 
 from __future__ import annotations
@@ -33,10 +32,16 @@ FIRST = 8  # items of a region that are told
 
 @dataclass
 class Hit:
-    """A region where the condition holds. items: how many of its items meet it, None where that
-    can't be told; first: the indices of the first ones, counted from where the target begins;
-    data: their bytes, one behind the other. tensor: what the first one is part of, where that was
-    named.
+    """A region with items that fulfil the condition.
+
+    Attributes:
+        region: The id of the region.
+        label: The label of the region.
+        items: The number of these items, None if unknown.
+        first: The indices of the first of them, counted from the beginning of the target.
+        data: The bytes of these.
+        suspects: The calls that may have written.
+        tensor: The position of the first one in its tensor, None if it has no name.
     """
 
     region: int
@@ -50,9 +55,14 @@ class Hit:
 
 @dataclass(frozen=True)
 class Sighting:
-    """Where the condition first holds. since: the epoch before, in which it did not; None where
-    there is none. hits: one per region, the first FIRST of hit_count. unseen: how many blocks
-    that changed until then could not be looked at, for their contents are gone.
+    """The first epoch in which a condition holds.
+
+    Attributes:
+        epoch: The epoch.
+        since: The epoch before, in which it did not hold, None if there is none.
+        hits: The first regions with items that fulfil the condition.
+        hit_count: The number of these regions.
+        unseen: The number of changed blocks whose contents are gone.
     """
 
     epoch: int
@@ -62,7 +72,12 @@ class Sighting:
     unseen: int
 
     def as_dict(self, process: Process, kind: Type) -> dict[str, Any]:
-        """All of it, by name; values: items of the type that was watched."""
+        """Returns an object for JSON.
+
+        Args:
+            process: The process.
+            kind: The type of the values.
+        """
         out = asdict(self) | described(process, process.epochs[self.epoch])
         for hit, found in zip(out["hits"], self.hits, strict=True):
             hit["values"] = kind.listed(hit.pop("data"))
@@ -72,9 +87,15 @@ class Sighting:
 
 
 class Watched(NamedTuple):
-    """What watch found. unseen: how many blocks could not be looked at, for their contents are
-    gone. unlike: regions with items that meet the condition where memory does not look like the
-    type; early: regions with items that met it before they could appear. Both were skipped.
+    """The result of `watch`.
+
+    Attributes:
+        sighting: Where the condition first holds, None if it never does.
+        unseen: The number of blocks whose contents are gone.
+        unlike: The ids of regions that were skipped because their memory does not look like the
+            type.
+        early: The ids of regions that were skipped because the items fulfilled the condition from
+            the beginning.
     """
 
     sighting: Sighting | None
@@ -91,16 +112,24 @@ def watch(
     progress: Progress = None,
     everywhere: bool = False,
 ) -> Watched:
-    """The first of epochs (first and last) in which any item meets a condition: of the target, or
-    of any captured region.
+    """Finds the first epoch in which an item fulfils a condition.
 
-    everywhere: of any region, items count wherever they are. Otherwise items of float types count
-    in tensors that were named with that type, and elsewhere where their block looks like it, now or
-    in its version before (see plausible.py); and NaN and infinity only where the item was a number
-    before, or the region is younger than its context's first epoch.
+    Without a target all captured regions are searched. Then items of float types count only in
+    tensors with this type, and in blocks that look like the type now or did before. NaN and
+    infinity count only if the item was a number before, or if the region is younger than the first
+    epoch of its context.
 
-    progress: called with the epochs done and those in all. Raises Error, also where no epoch asked
-    for holds anything, and FormatError for damage.
+    Args:
+        process: The process.
+        condition: The condition.
+        target: The target. Default: all captured regions.
+        epochs: The first and the last epoch. Default: all.
+        progress: Called with the finished and the total number of epochs.
+        everywhere: Whether items count everywhere in all regions.
+
+    Raises:
+        Error: None of the epochs has contents of the target.
+        FormatError: A file does not follow the format.
     """
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
@@ -138,7 +167,7 @@ def watch(
 
 
 def _check_epochs(process: Process, region: int | None, first: int, last: int) -> None:
-    """Raises Error where none of the epochs holds anything of the region, or of any."""
+    """Raises Error if none of the epochs has contents of the region, or of any region."""
     begin, stop = first, last + 1
     if region is not None:
         begin, stop = _life(process, region, first, last)
@@ -149,7 +178,7 @@ def _check_epochs(process: Process, region: int | None, first: int, last: int) -
 
 
 def _life(process: Process, region: int, first: int, last: int) -> tuple[int, int]:
-    """The epochs of these, as begin and stop, in which a region is there."""
+    """Returns the range of these epochs, begin and stop, in which a region lives."""
     row = contents.captured_row(process, region)
     born, died = int(process.regions.born[row]), int(process.regions.died[row])
     return max(first, born), min(last + 1, died)
@@ -193,7 +222,7 @@ class _Watch:
     # ---- a part of a region ----
 
     def parts(self, target: Target) -> Found:
-        """Of items anywhere in a region; of many, piece by piece."""
+        """Searches items anywhere in a region, piece by piece."""
         first: Found = None
         for start in range(target.start, target.stop, MOST_BYTES):
             piece = replace(target, start=start, stop=min(start + MOST_BYTES, target.stop))
@@ -208,8 +237,8 @@ class _Watch:
         return first
 
     def part(self, target: Target, before: int) -> Found:
-        """Of a few items: the history of their bytes says it. before: items of the target that
-        come before them.
+        """Searches a few items, by the history of their bytes. before: the number of items of the
+        target before them.
         """
         last: bytes | None = None
         begin, stop = _life(self.process, target.region, self.first, self.last)
@@ -244,7 +273,7 @@ class _Watch:
     # ---- the contents of regions ----
 
     def items(self, region: int | None) -> Found:
-        """Of whole regions: every block that changed is looked at once."""
+        """Searches whole regions. Each changed block is read once."""
         begin, end, born = self.first, self.last + 1, 0
         if region is not None:
             begin, end = _life(self.process, region, self.first, self.last)
@@ -274,7 +303,7 @@ class _Watch:
         return None
 
     def _link(self, records: Array) -> _Before:
-        """Of each record the one before of its block, and remembers the last of each."""
+        """Returns the previous record of each record's block, and remembers the last of each."""
         every = np.concatenate([self._latest, records])
         order = np.lexsort((every["block"], every["region"]))
         region, block = every["region"][order], every["block"][order]
@@ -297,8 +326,9 @@ class _Watch:
     def _scan(
         self, numbers: Array, records: Array, before: _Before | None = None
     ) -> tuple[int, list[Hit]] | None:
-        """Looks at records in the order of epochs; numbers: the epoch of each; before: the record
-        before each, where that matters.
+        """Searches records in the order of epochs.
+
+        numbers: the epoch of each. before: the previous record of each, if it matters.
         """
         there = np.isin(records["segment"], list(self.process.segments))
         self.unseen += int(np.count_nonzero(~there))
@@ -327,7 +357,7 @@ class _Watch:
         return None
 
     def _test(self, files: contents.DataFiles, records: Array) -> Array:
-        """Which blocks have an item that meets the condition."""
+        """Returns which blocks have an item that fulfils the condition."""
         order = np.lexsort((records["offset"], records["segment"]))
         ends = np.cumsum(records["length"][order], dtype="i8")
         out = np.zeros(len(records), bool)
@@ -348,7 +378,7 @@ class _Watch:
         epoch: int,
         before: _Before | None,
     ) -> list[Hit]:
-        """All that counts in the blocks of one epoch, those `at` these places."""
+        """Returns the items that count in the blocks `at` of one epoch."""
         out: dict[int, Hit] = {}
         at = at[~self._clean.find(records["digest"][at])[1]]
         for i in at[np.lexsort((records["block"][at], records["region"][at]))].tolist():
@@ -366,7 +396,7 @@ class _Watch:
         return list(out.values())
 
     def _read(self, files: contents.DataFiles, record: Any) -> Array:
-        """The whole items of a block."""
+        """Returns the whole items of a block."""
         raw = np.empty(int(record["length"]), np.uint8)
         files.read(record.reshape(1), raw.data)
         return raw[: len(raw) - len(raw) % self.type.itemsize]
@@ -376,7 +406,9 @@ class _Watch:
     def _counted(
         self, files: contents.DataFiles, epoch: int, record: Any, raw: Array, met: Array, older: Any
     ) -> Array:
-        """Which of the items of a block that meet the condition count; older: the record before."""
+        """Returns which of the items that fulfil the condition count. older: the previous record of
+        the block.
+        """
         region = int(record["region"])
         known = older is not None and int(older["segment"]) in self.process.segments
         old = self._read(files, older) if known else None
@@ -401,7 +433,9 @@ class _Watch:
         return met
 
     def _named(self, region: int, block: int, epoch: int, items: int) -> tuple[Array, Array]:
-        """Which items of a block lie in tensors of the type that is watched, and of another."""
+        """Returns which items of a block lie in tensors of the watched type, and of another
+        type.
+        """
         own, other = np.zeros(items, bool), np.zeros(items, bool)
         labels, size = self.process.labels, self.type.itemsize
         for row in labels.parts(region, epoch=epoch) if len(labels) else ():
@@ -414,7 +448,7 @@ class _Watch:
         return own, other
 
     def _is_young(self, region: int, epoch: int) -> bool:
-        """Whether a region was born after the first epoch of its context."""
+        """Returns whether a region was born after the first epoch of its context."""
         context = int(self.process.epochs["context"][epoch])
         if context not in self._firsts:
             epochs = self.process.epochs
@@ -426,7 +460,7 @@ class _Watch:
     # ---- changes ----
 
     def change(self, region: int | None) -> Found:
-        """Of whole regions, their digests say in which epoch one first changed."""
+        """Finds the epoch in which a region first changed, from digests."""
         regions = self.process.regions
         known, seen = np.zeros(len(regions), "u8"), np.zeros(len(regions), bool)
         for first, stop in batches(self.process, "digests", 0, self.last + 1):
@@ -450,7 +484,7 @@ class _Watch:
         return None
 
     def _changed(self, epoch: int, region: int) -> Hit:
-        """Which items are not as they were."""
+        """Returns which items changed."""
         process = self.process
         records = process.blocks(epoch, epoch + 1)
         records = np.sort(records[records["region"] == region], order="block")
@@ -479,13 +513,13 @@ class _Watch:
 
 
 def _unequal(ours: Array, theirs: Array, itemsize: int) -> Array:
-    """Which items differ in any byte."""
+    """Returns which items differ in any byte."""
     whole = len(ours) - len(ours) % itemsize
     return np.asarray((ours[:whole] != theirs[:whole]).reshape(-1, itemsize).any(axis=1))
 
 
 def _add(hits: dict[int, Hit], more: Hit) -> None:
-    """Joins what was found in another block of a region."""
+    """Adds the items of another block of a region."""
     hit = hits.setdefault(more.region, more)
     if hit is not more:
         room = FIRST - len(hit.first)

@@ -1,4 +1,4 @@
-"""How histories and sightings look on a screen."""
+"""The results of `blame` and `watch` as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_CALLS = "no call can be named: the run recorded no calls"
 
 
 def blame_text(found: Blame, colour: bool = False) -> str:
-    """The history for a screen: each change, and below it the calls that may have made it."""
+    """Returns the changes for a screen, each with the calls that may have written."""
     target = found.target
     span = f"epochs {found.first} to {found.last}" if found.last >= 0 else "no epochs"
     versions = text.count(found.count, "version")
@@ -56,7 +56,7 @@ def sighting_text(
     seen: Watched,
     colour: bool = False,
 ) -> str:
-    """Where a condition first held, of what watch gives."""
+    """Returns the result of `watch` for a screen."""
     kind, found = condition.type, seen.sighting
     where = "any region" if target is None else target_text(target)
     watched = f"{text.printable(condition.text)} in {where}"
@@ -106,7 +106,7 @@ def sighting_text(
 
 
 def _regions(process: Process, numbers: list[int]) -> str:
-    """region 3 'rng', 7 and 2 more."""
+    """Returns regions in words: "region 3 'rng', 7 and 2 more"."""
     labels = [(number, label_of(process, number)) for number in numbers[:SHOWN_ITEMS]]
     shown = [f"{n} {text.printable(label)!r}" if label else str(n) for n, label in labels]
     more = f" and {len(numbers) - len(shown):,} more" if len(numbers) > len(shown) else ""
@@ -125,7 +125,7 @@ def _why_gone(process: Process) -> list[str]:
 
 
 def target_text(target: Target) -> str:
-    """What was asked about: a region or a tensor, and which part of it."""
+    """Returns the target in words: a region or a tensor, and the part of it."""
     if target.tensor is not None:
         return _tensor_text(target, target.tensor)
     label = f" {text.printable(target.label)!r}" if target.label else ""
@@ -189,7 +189,7 @@ def _values(kind: Type | None, data: bytes) -> str:
 
 
 def _items(kind: Type | None, before: bytes, after: bytes) -> str:
-    """Those of several items that changed."""
+    """Returns the items that changed."""
     size = kind.itemsize if kind else 1
     old, new = (np.frombuffer(data, "u1").reshape(-1, size) for data in (before, after))
     at = np.flatnonzero((old != new).any(axis=1)).tolist()
@@ -203,7 +203,7 @@ def _items(kind: Type | None, before: bytes, after: bytes) -> str:
 
 
 class _Names:
-    """Kernel names demangled, all at once."""
+    """Demangled names of kernels, all requested at once."""
 
     def __init__(self, found: Iterable[Suspects]) -> None:
         mangled = sorted({s.kernel for suspects in found for s in suspects.listed if s.kernel})

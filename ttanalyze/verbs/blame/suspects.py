@@ -1,4 +1,4 @@
-"""The calls that may have made a change, as much as is known of each."""
+"""Suspects: the calls that may have made a change, with details of each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ GRAPH_LAUNCH = KIND["graph-launch"]
 
 @dataclass(frozen=True)
 class Suspect:
-    """A call. kernel: mangled; how: one of writers.HOW; grid and block: of launches, bytes: of
-    copies and fills; caller: who made the call, where that was recorded.
+    """A call that may have made a change.
+
+    kernel: mangled. how: one of writers.HOW. grid, block: of launches. bytes: of copies and fills.
+    caller: the calling frame, if it was recorded.
     """
 
     seq: int
@@ -39,8 +41,10 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Suspects:
-    """Calls that may have made a change. listed: the likeliest of count. indirect: how many
-    launches more are only possible because a kernel may find pointers in memory.
+    """The calls that may have made a change.
+
+    listed: the likeliest. count: their number. indirect: the number of launches that are possible
+    only if a kernel finds pointers in memory.
     """
 
     listed: list[Suspect]
@@ -49,7 +53,7 @@ class Suspects:
 
 
 def calls_recorded(process: Process) -> bool:
-    """Whether there are any calls that could be suspected."""
+    """Returns whether the process has calls."""
     return next(process.event_pieces(512), None) is not None
 
 
@@ -61,9 +65,11 @@ def suspects(
     epoch: int,
     most: int = LISTED,
 ) -> Suspects:
-    """The calls between two epochs (since None: from the region's birth on) that may have written
-    to bytes [start, stop) of a region. Those that were given no pointer to it count as suspects
-    only where there are no others.
+    """Returns the calls between two epochs that may have written to bytes [start, stop) of a
+    region.
+
+    since: None for the birth of the region. Launches without a pointer to the region count only if
+    there are no other suspects.
     """
     after = 0 if since is None else int(process.coverage.whole[since])
     found = writers(process, region, after, int(process.coverage.some[epoch]))
@@ -79,8 +85,10 @@ def suspects(
 
 
 def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:
-    """Which copies and fills write to addresses [start, stop); rows of others end nobody knows
-    where, but none begins below its destination; where graphs write is not looked at here.
+    """Returns which copies and fills write to addresses [start, stop).
+
+    Rows may end anywhere, but none begins before the destination. Writes of graphs are not
+    considered.
     """
     dst, length = events["dst"], np.maximum(events["bytes"], np.uint64(1))
     names = [process.call(call) or "" for call in events["call"].tolist()]

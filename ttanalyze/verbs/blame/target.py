@@ -1,4 +1,4 @@
-"""What is asked about: a region, and a part of it as items of a type."""
+"""The target of a question: a region, or a part of it as items of a type."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ from ttanalyze.format.process import Process
 
 @dataclass(frozen=True)
 class Target:
-    """Bytes [start, stop) of a region; type: of their items, None for plain bytes. tensor: what
-    they are or are part of, where that was asked for by its name. part: whether a place in the
-    region was asked for, be it all of it.
+    """A region, or a part of it.
+
+    Attributes:
+        process: The process.
+        region: The id of the region.
+        start, stop: The bytes [start, stop) of the region.
+        type: The type of the items, None for plain bytes.
+        tensor: The named part that it is, or is part of, if it was requested by name.
+        part: Whether a part was requested, even if it is the whole region.
     """
 
     process: Process
@@ -32,12 +38,13 @@ class Target:
 
     @property
     def whole(self) -> bool:
-        """Whether that is all of the region."""
+        """Whether the target is the whole region."""
         row = captured_row(self.process, self.region)
         return self.stop - self.start == int(self.process.regions.size[row])
 
     @property
     def label(self) -> str | None:
+        """The label of the region."""
         return label_of(self.process, self.region)
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,10 +73,21 @@ def find_target(
     type: Type | None = None,  # noqa: A002
     epoch: int | None = None,
 ) -> Target:
-    """Of a region (id or label) or a tensor (its name), `count` items from a byte offset or an
-    element on; all of it where none of these is given. type: of a tensor, the one that the program
-    gave unless another is asked for. address: of the first byte, instead of all these. epoch:
-    when it is meant, where labels or addresses were used again. Raises Error.
+    """Finds a region or a tensor, or some of its items.
+
+    Args:
+        process: The process.
+        region: The id or the label of a region, or the name of a tensor.
+        offset: The first byte, an offset in the region or the tensor.
+        address: The address of the first byte, in place of `region` and `offset`.
+        element: The index of the first item, in place of `offset`.
+        count: The number of items. Default: one if `offset`, `element` or `address` is given, else
+            all.
+        type: The type of the items. Default: the type of the tensor, else plain bytes.
+        epoch: The epoch in which a label or an address is looked up, if it was reused.
+
+    Raises:
+        Error: There is no such memory, or the arguments contradict each other.
     """
     if offset is not None and element is not None:
         raise Error("--offset and --element say the same in two ways: give one")
@@ -100,7 +118,7 @@ def _in_tensor(
     count: int | None,
     type: Type | None,  # noqa: A002
 ) -> Target:
-    """As find_target, of a tensor that lies in one region or, of several, wholly in one part."""
+    """Returns items of a tensor, which must lie in one of its parts."""
     type = type or type_of(parts[0])  # noqa: A001
     size = parts[-1].start + parts[-1].bytes
     place = _byte_range(offset, element, count, type)
@@ -122,7 +140,7 @@ def _byte_range(
     count: int | None,
     type: Type | None,  # noqa: A002
 ) -> tuple[int, int] | None:
-    """The bytes [start, stop) that were asked for; None for all."""
+    """Returns the requested bytes [start, stop), None for all."""
     if offset is None and element is None and count is None:
         return None
     itemsize = 1 if type is None else type.itemsize

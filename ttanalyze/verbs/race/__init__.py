@@ -1,4 +1,4 @@
-"""Whether a program does the same whatever is late."""
+"""Searches for races: records a program with random delays and compares its memory."""
 
 from ttanalyze.verbs.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
 from ttanalyze.verbs.race.search import Race, Settings

@@ -1,7 +1,7 @@
-"""Which two instructions of a kernel are most likely in the wrong order, of one that was late.
+"""Guesses the two unordered instructions of a kernel, from one that was delayed.
 
-A guess from the order of the code: of what writes, the next that reads such memory before a
-barrier; of what reads, the next that writes; of what is neither, that of the next one that is.
+It goes by the order of the code. For a write it is the next read of such memory before a barrier,
+for a read the next write. Any other instruction is replaced by the next read or write.
 """
 
 from __future__ import annotations
@@ -53,15 +53,16 @@ Row = dict[str, Any]  # of an instruction table
 
 
 def opcode(row: Row) -> str:
-    """Of `@P0 LDG.E.64 R2, [R4.64]` LDG."""
+    """Returns the opcode of an instruction: LDG of `@P0 LDG.E.64 R2, [R4.64]`."""
     words = [word for word in str(row["sass"]).split() if not word.startswith("@")]
     return words[0].partition(".")[0].rstrip(";") if words else ""
 
 
 def counterpart(rows: Sequence[Row], pc: int) -> Row | None:
-    """The instruction that the one at pc is most likely unordered with; None where there is none.
+    """Returns the instruction that is most likely unordered with the one at pc, None if there is
+    none.
 
-    rows: all instructions of a kernel, by address.
+    rows: all instructions of the kernel, by address.
     """
     at = next((i for i, row in enumerate(rows) if row["pc"] == pc), None)
     if at is None:
@@ -86,7 +87,7 @@ def counterpart(rows: Sequence[Row], pc: int) -> Row | None:
 
 
 def late(places: Iterable[DelayedInstruction], run: Run) -> list[Late]:
-    """What had to be late, with what is likely unordered with it."""
+    """Returns the delayed instructions and calls, with their likely counterparts."""
     found = []
     tables: dict[str, Sequence[Row]] = {}
     for place in places:
@@ -110,7 +111,7 @@ def late(places: Iterable[DelayedInstruction], run: Run) -> list[Late]:
 
 
 def _rows(run: Run, kernel: str, checksum: str) -> Sequence[Row]:
-    """The kernel's table, as far as there is one."""
+    """Returns the instruction table of a kernel, [] if there is none."""
     try:
         for table in find_tables(run, f"^{re.escape(kernel)}$"):
             if checksum in (table.code_checksum, table.kernel_checksum):

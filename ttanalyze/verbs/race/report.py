@@ -1,4 +1,4 @@
-"""What race found, as data."""
+"""The report of `race`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from ttanalyze.verbs.diff import DiffReport
 
 @dataclass(frozen=True)
 class OneCall:
-    """A call of a pair. kind: as of an event; kernel: mangled; does: "reads", "writes" or
-    "reaches" the region (a launch that is given a pointer); delayed: whether it was made late.
+    """A call of a pair.
+
+    Attributes:
+        seq: The sequence number.
+        kind: The kind of the event, such as "launch" or "copy".
+        call: The name of the driver call.
+        kernel: The mangled name of the kernel.
+        stream: The id of the stream.
+        thread: The id of the thread.
+        does: "reads" or "writes" the region, or "reaches" it (a launch with a pointer to it).
+        delayed: Whether the call was delayed.
+        caller: The calling frame, if it was recorded.
     """
 
     seq: int
@@ -29,7 +39,14 @@ class OneCall:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two calls in two streams that reach a region, and that nothing orders."""
+    """Two calls in two streams that access a region without an order.
+
+    Attributes:
+        first, second: The calls.
+        region: The id of the region.
+        label: The label of the region.
+        size: The size of the region in bytes.
+    """
 
     first: OneCall
     second: OneCall
@@ -40,8 +57,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Instruction:
-    """In a kernel. pc: bytes from its beginning. text: as disassembled, or only its name. line:
-    of the source, as file:line, where that is known.
+    """An instruction of a kernel.
+
+    Attributes:
+        kernel: The mangled name of the kernel.
+        checksum: The checksum of the kernel.
+        pc: The offset of the instruction in the kernel in bytes.
+        text: The disassembled instruction, or only its opcode.
+        line: The source line as FILE:LINE, None if unknown.
     """
 
     kernel: str
@@ -53,9 +76,17 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Late:
-    """What had to be late for the program to do something else: an instruction, or a call of a
-    stream, the `number`-th that may be late. other: the instruction that most likely should have
-    come after it, or before.
+    """A delay with which the program behaves differently: of an instruction, or of a call.
+
+    Attributes:
+        instruction: The delayed instruction, None for a call.
+        other: The instruction that should most likely come after or before it.
+        stream: The id of the stream of the delayed call.
+        number: The number of the call among those of the stream that may be delayed.
+        seq: The sequence number of the call.
+        call: The name of the driver call.
+        kernel: The mangled name of the kernel.
+        where: The calling frame, if it was recorded.
     """
 
     instruction: Instruction | None = None
@@ -70,11 +101,21 @@ class Late:
 
 @dataclass
 class Finding:
-    """A run that did something else. seed: of its delays. run: its folder. status: the program's,
-    where that is not as of the reference, else None. output: what it printed is other. diff: None
-    where memory could not be compared, or is the same. pairs: the likeliest first. late: the fewest
-    delays that still do it, of so many before, as far as that was looked for (reduced), in so many
-    tests. notes: what else to know.
+    """A recording that differs from the reference.
+
+    Attributes:
+        seed: The seed of its delays.
+        run: The run directory.
+        delays: The file with its delays.
+        status: The exit status if it differs, else None.
+        output: Whether the output differs.
+        diff: The comparison of memory, None if it is the same or could not be compared.
+        pairs: The unordered calls, the likeliest first.
+        late: The delays that are left after the reduction.
+        reduced: Whether the delays were reduced.
+        before: The number of delays before the reduction.
+        tests: The number of tests of the reduction.
+        notes: Further remarks, one line each.
     """
 
     seed: int
@@ -93,9 +134,19 @@ class Finding:
 
 @dataclass
 class RaceReport:
-    """sim: recorded on the simulator. runs: recordings with delays so far; wanted: how many there
-    were to be. varies: labels or numbers of regions that differ between two runs without delays,
-    which say nothing further. unsteady: how two runs without delays differ, None where they do not.
+    """The result of a search.
+
+    Attributes:
+        command: The program and its arguments.
+        reference: The run directory of the reference, recorded without delays.
+        sim: Whether the simulator was used.
+        runs: The number of recordings with delays.
+        wanted: The planned number of these recordings.
+        varies: Labels or ids of regions that differ even without delays. They are ignored.
+        unsteady: How two recordings without delays differ, None if they do not.
+        findings: The recordings that differ.
+        notes: Further remarks, one line each.
+        seconds: The duration in seconds.
     """
 
     command: list[str]
@@ -111,10 +162,10 @@ class RaceReport:
 
     @property
     def found(self) -> bool:
-        """Whether anything was other than in the reference."""
+        """Whether anything differs from the reference."""
         return bool(self.findings) or self.unsteady is not None
 
     def to_json(self) -> str:
-        """The report as a JSON object."""
+        """Returns the report as a JSON object."""
         document: dict[str, Any] = {"format": "ttanalyze-race", "version": 1, **asdict(self)}
         return orjson.dumps(document | {"found": self.found}, option=orjson.OPT_INDENT_2).decode()

@@ -1,4 +1,6 @@
-"""Looks for races: records a program again and again, with other delays each time, and compares."""
+"""Searches for races: records a program repeatedly with different delays, and compares the
+recordings.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,23 @@ REFERENCE, AGAIN = "reference", "again"
 
 @dataclass(frozen=True)
 class Settings:
-    """command: the program and its arguments. runs: how many recordings with delays; first: seed of
-    the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
-    kernels, of which every other seed takes ten times as much, since what a race needs
-    depends on the work that hides it; launch_delay: between calls, 0 for none. record: further
-    options of `record`, by variable: without parameters nothing can be said of who reaches what.
-    keep: also runs that did the same. reduce: look for the fewest delays that do it, in so many
-    tests at most, each tried `confidence` times.
+    """What to search.
+
+    Attributes:
+        command: The program and its arguments.
+        runs: The number of recordings with delays.
+        first: The seed of the first one.
+        stop: The number of findings after which the search stops, 0 for no limit.
+        delay: The delay of instructions in nanoseconds. Every other seed uses ten times as much,
+            because the delay that shows a race depends on the work that hides it.
+        launch_delay: The delay of calls in nanoseconds, 0 for none.
+        record: Further options of `record`, by variable. Without parameters the accesses of
+            launches are unknown.
+        sim: Whether to use the simulator.
+        keep: Whether to keep recordings that do not differ.
+        reduce: Whether to find the fewest delays with which a recording still differs.
+        confidence: The maximal number of tries of each set of delays.
+        tests: The maximal number of tests of the reduction.
     """
 
     command: tuple[str, ...]
@@ -61,7 +73,11 @@ class Settings:
     tests: int = 200
 
     def check(self) -> None:
-        """Raises Error for what makes no sense."""
+        """Checks the settings.
+
+        Raises:
+            Error: A value is out of range.
+        """
         if not self.command:
             raise Error("expected a program")
         for option, value, least in (
@@ -78,7 +94,17 @@ class Settings:
 
 
 class Race:
-    """The search in a folder, which holds the runs; one that was interrupted there goes on."""
+    """A search in a folder with its recordings. An interrupted search continues.
+
+    Args:
+        settings: What to search.
+        out: The folder.
+        types: The type of the items of a region by id or label; None: of all other regions.
+        tolerance: Items this close do not count as different.
+
+    Raises:
+        Error: The folder has something else in it.
+    """
 
     def __init__(
         self,
@@ -88,7 +114,6 @@ class Race:
         types: Mapping[str | int | None, Type] | None = None,
         tolerance: Tolerance | None = None,
     ) -> None:
-        """Raises Error where the folder has something else in it."""
         settings.check()
         self.settings, self.out = settings, out
         self._series = Series(out, settings.command, settings.sim)
@@ -128,14 +153,23 @@ class Race:
     # ---- recording ----
 
     def recording(self, name: str, variables: Mapping[str, str]) -> Recording:
-        """Records the program, or takes the recording that is there.
+        """Records the program, or returns the finished recording.
 
-        Raises Error where it can't be recorded.
+        Args:
+            name: The name of the recording.
+            variables: Variables of the recorder.
+
+        Raises:
+            Error: The program cannot be recorded.
         """
         return self._series.recording(name, {**self.settings.record, **NO_DELAYS, **variables})
 
     def variables(self, seed: int) -> dict[str, str]:
-        """What a seed's recording is told."""
+        """Returns the variables of the recorder for a seed.
+
+        Args:
+            seed: The seed.
+        """
         delay = min(
             self.settings.delay * SCALES[seed % len(SCALES)], int(options.TABLE["delay"].limit)
         )
@@ -145,7 +179,15 @@ class Race:
     # ---- comparing ----
 
     def compare(self, reference: Recording, other: Recording) -> Finding | None:
-        """What is other in a recording, but for what varies anyway; None where nothing is."""
+        """Compares a recording with the reference, without regions that vary.
+
+        Args:
+            reference: The reference.
+            other: The recording.
+
+        Returns:
+            What differs, None if nothing does.
+        """
         report = self._diff(reference, other, every=bool(self._varying))
         divergence = self._first(report) if report is not None else None
         found = Finding(seed=-1, run=str(other.run), delays="")
@@ -159,7 +201,7 @@ class Race:
         return found if differs else None
 
     def _diff(self, a: Recording, b: Recording, *, every: bool) -> DiffReport | None:
-        """None where they can't be compared."""
+        """Compares two recordings. Returns None if that is not possible."""
         try:
             return diff(a.run, b.run, every=every, types=self._types, tolerance=self._tolerance)
         except Error:
@@ -167,7 +209,7 @@ class Race:
             return None
 
     def _first(self, report: DiffReport) -> tuple[ProcessDiff, Divergence] | None:
-        """Where memory first parts that does not vary anyway; the report keeps what counts."""
+        """Returns the first divergence that counts, and removes the others from the report."""
         for process in report.processes:
             process.divergences = [
                 d
@@ -179,10 +221,14 @@ class Race:
     # ---- the search ----
 
     def run(self, progress: Progress = None) -> RaceReport:
-        """Records and compares until something differs often enough, or all runs are done.
+        """Records and compares until enough recordings differ, or all are made.
 
-        progress: runs done and those in all, and, when one is reduced, delays settled and in all.
-        Raises Error where the program can't be recorded, or leaves nothing to compare.
+        Args:
+            progress: Called with the finished and the total number of recordings, then of delays of
+                a reduction.
+
+        Raises:
+            Error: The program cannot be recorded, or there is nothing to compare.
         """
         self._progress = progress
         began = time.monotonic()
@@ -207,7 +253,7 @@ class Race:
         return report
 
     def _undelayed(self, report: RaceReport) -> Recording:
-        """The recording that others are compared with, and what differs without delays."""
+        """Returns the reference, and notes what differs without delays."""
         reference, again = (self.recording(name, {}) for name in (REFERENCE, AGAIN))
         self._prints_the_same = reference.output == again.output
         self._endings = {reference.status, again.status}
@@ -254,7 +300,7 @@ class Race:
         return found
 
     def _explain(self, found: Finding) -> None:
-        """Adds which calls nothing orders."""
+        """Adds the unordered calls to a finding."""
         first = self._first(found.diff) if found.diff is not None else None
         if first is None:
             return
@@ -265,14 +311,14 @@ class Race:
     # ---- the fewest delays ----
 
     def _with(self, reference: Recording, name: str, config: delays.Config) -> Finding | None:
-        """What is other with exactly these delays."""
+        """Returns what differs with exactly these delays."""
         path = self.out / f"{name}.json"
         _write(path, config)
         self._series.forget(name)
         return self.compare(reference, self.recording(name, {"TT_DELAY_LOAD": str(path)}))
 
     def _reduce(self, reference: Recording, found: Finding, config: delays.Config) -> None:
-        """Adds what has to be late, and has the finding be about a run with that alone."""
+        """Finds the fewest delays, and replaces the finding by a recording with only these."""
         name = f"seed-{found.seed}-trial"
         try:
             reduction = reduce(
@@ -312,7 +358,7 @@ NO_DELAYS = {"TT_DELAY": "", "TT_LAUNCH_DELAY": "", "TT_DELAY_LOAD": ""}
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
-    """What recordings depend on, as it comes back from JSON."""
+    """Returns the settings that recordings depend on, as JSON returns them."""
     names = ("command", "delay", "launch_delay", "record", "sim")
     known = asdict(settings)
     return orjson.loads(orjson.dumps({name: known[name] for name in names}))
@@ -324,7 +370,7 @@ def _write(path: Path, config: delays.Config) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a search. Raises Error for a folder that is none."""
+    """Removes a search. Raises Error if the folder has none."""
     if not folder.exists():
         return
     if not (folder / STATE).is_file():

@@ -1,4 +1,4 @@
-"""How race's report looks on a screen."""
+"""The report of `race` as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 4  # pairs and late things of a finding
 
 
 def race_text(report: RaceReport, colour: bool = False) -> str:
-    """The verdict, and of each finding where memory parts and what nothing orders."""
+    """Returns the verdict, and for each finding the divergence and the unordered calls."""
     demangle(_kernels(report))  # all at once, as each by itself takes a process
     out = [_verdict(report, colour)]
     if report.unsteady is not None:
