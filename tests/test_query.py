@@ -116,13 +116,13 @@ def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
 # ---- rows ----
 
 
-def test_without_a_question_the_answer_is_the_table(mixed: Path, pieces: int) -> None:
+def test_default_query_prints_the_table(mixed: Path, pieces: int) -> None:
     run = tt.open(mixed)
     for name in ("events", "epochs", "regions", "functions", "modules", "digests"):
         same(query(run, Query(name)), getattr(run, name).copy())
 
 
-def test_rows_come_by_process_and_order_of_calls(mixed: Path, pieces: int) -> None:
+def test_rows_are_ordered_by_process_and_call(mixed: Path, pieces: int) -> None:
     frame = query(tt.open(mixed), Query(fields=["process", "seq"]))
     for _, seqs in frame.groupby("process")["seq"]:
         assert seqs.is_monotonic_increasing
@@ -149,7 +149,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize("condition", FILTERS)
-def test_filters_are_pandas_queries(mixed: Path, condition: str) -> None:
+def test_filters_equal_pandas_queries(mixed: Path, condition: str) -> None:
     run = tt.open(mixed)
     events = run.events.copy()
     for name in ("kernel", "kind", "call"):
@@ -162,7 +162,7 @@ def test_filters_are_pandas_queries(mixed: Path, condition: str) -> None:
     assert found[["process", "seq"]].values.tolist() == expected[["process", "seq"]].values.tolist()
 
 
-def test_what_is_missing_is_different_from_anything(small: Writer, run_path: Path) -> None:
+def test_missing_values_never_compare_equal(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
 
     def regions(condition: str) -> list[int]:
@@ -177,7 +177,7 @@ def test_what_is_missing_is_different_from_anything(small: Writer, run_path: Pat
     assert regions("label.isna() and not captured") == [2]
 
 
-def test_digests_and_other_large_numbers_are_exact(small: Writer, run_path: Path) -> None:
+def test_large_integers_are_exact(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     digest = int(run.digests["digest"].max())
     assert digest > 1 << 53
@@ -187,7 +187,7 @@ def test_digests_and_other_large_numbers_are_exact(small: Writer, run_path: Path
     assert len(query(run, Query("digests", f"digest in [{10**30}, -5]"))) == 0
 
 
-def test_the_first_and_the_largest(mixed: Path, pieces: int) -> None:
+def test_limit_and_sort(mixed: Path, pieces: int) -> None:
     run = tt.open(mixed)
     copies = run.events[run.events["kind"] == "copy"]
     expected = copies.sort_values("bytes", ascending=False, kind="stable").head(7)
@@ -205,7 +205,7 @@ def test_the_first_and_the_largest(mixed: Path, pieces: int) -> None:
 # ---- groups ----
 
 
-def test_groups_and_figures(mixed: Path, pieces: int) -> None:
+def test_groups_and_aggregates(mixed: Path, pieces: int) -> None:
     run = tt.open(mixed)
     asked = Query(
         group_by=["kind", "thread"],
@@ -245,7 +245,7 @@ def test_groups_are_by_size_unless_sorted(mixed: Path, pieces: int) -> None:
     assert sums["bytes_sum"].is_monotonic_decreasing
 
 
-def test_figures_of_everything_and_of_nothing(mixed: Path, pieces: int) -> None:
+def test_aggregates_of_all_rows_and_of_none(mixed: Path, pieces: int) -> None:
     run = tt.open(mixed)
     whole = query(run, Query(count=True, sum=["bytes"], max=["seq"]))
     assert whole.values.tolist() == [
@@ -259,7 +259,7 @@ def test_figures_of_everything_and_of_nothing(mixed: Path, pieces: int) -> None:
     assert len(query(run, Query(filter="seq < 0", group_by=["kind"]))) == 0
 
 
-def test_figures_of_what_is_missing(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_aggregates_skip_missing_values(cli: Cli, small: Writer, run_path: Path) -> None:
     asked = [
         "--table",
         "allocs",
@@ -277,7 +277,7 @@ def test_figures_of_what_is_missing(cli: Cli, small: Writer, run_path: Path) -> 
     assert said[0]["live_ns_mean"] is None and said[0]["bytes_mean"] == (1 + 65536 * 4) / 4
 
 
-def test_yes_and_no_can_be_added(small: Writer, run_path: Path) -> None:
+def test_booleans_can_be_added(small: Writer, run_path: Path) -> None:
     found = query(tt.open(run_path), Query("epochs", sum=["full", "refused"]))
     assert found.values.tolist() == [[2, 0]]
 
@@ -285,7 +285,7 @@ def test_yes_and_no_can_be_added(small: Writer, run_path: Path) -> None:
 # ---- columns that are worked out ----
 
 
-def test_kernels_have_the_names_of_their_source(mixed: Path, pieces: int) -> None:
+def test_kernel_names_are_demangled(mixed: Path, pieces: int) -> None:
     fields = ["kernel", "demangled", "short"]
     names = query(tt.open(mixed), Query(filter='kind == "launch"', group_by=fields))
     rows = {tuple(row) for row in names[fields].values.tolist()}
@@ -302,7 +302,7 @@ def test_kernels_have_the_names_of_their_source(mixed: Path, pieces: int) -> Non
     assert functions["short"].tolist() == ["lib::fill", "lib::fill", "plain", "other"]
 
 
-def test_the_epoch_of_a_call_is_the_next_one(mixed: Path, pieces: int) -> None:
+def test_epoch_of_a_call_is_the_next_one(mixed: Path, pieces: int) -> None:
     run = tt.open(mixed)
     found = query(run, Query(fields=["process", "seq", "epoch"]))
     epochs = run.epochs
@@ -311,7 +311,7 @@ def test_the_epoch_of_a_call_is_the_next_one(mixed: Path, pieces: int) -> None:
         assert (None if pd.isna(epoch) else epoch) == (later.min() if len(later) else None)
 
 
-def test_host_time_is_until_the_threads_next_call(mixed: Path, pieces: int) -> None:
+def test_host_time_ends_at_the_next_call_of_the_thread(mixed: Path, pieces: int) -> None:
     run = tt.open(mixed)
     found = query(run, Query(fields=["process", "thread", "seq", "time_ns", "host_ns"]))
     for _, calls in found.groupby(["process", "thread"]):
@@ -322,7 +322,7 @@ def test_host_time_is_until_the_threads_next_call(mixed: Path, pieces: int) -> N
     assert total == [int(found["host_ns"].sum())]
 
 
-def test_allocations(small: Writer, run_path: Path) -> None:
+def test_allocations_table(small: Writer, run_path: Path) -> None:
     allocs = query(tt.open(run_path), Query("allocs", fields=list(TABLES["allocs"].columns)))
     assert allocs["region"].tolist() == [0, 1, 2, 7, 8]
     assert allocs["freed"].tolist() == [True, False, False, False, False]
@@ -432,7 +432,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("condition", HOSTILE)
-def test_what_is_no_condition_is_one_line(
+def test_invalid_conditions_give_a_one_line_error(
     cli: Cli, small: Writer, run_path: Path, condition: str
 ) -> None:
     outcome = cli("query", run_path, f"--filter={condition}")
@@ -470,7 +470,7 @@ def test_errors_are_one_line(
     assert reason in outcome.stderr
 
 
-def test_damaged_events_are_one_line(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_damaged_events_give_a_one_line_error(cli: Cli, small: Writer, run_path: Path) -> None:
     path = small.path / "events.bin"
     edit(path, 3, kind=99)
     reason = "offset 448: the record does not match its check"
@@ -481,7 +481,7 @@ def test_damaged_events_are_one_line(cli: Cli, small: Writer, run_path: Path) ->
 # ---- how it is printed ----
 
 
-def test_a_table_is_aligned_and_its_numbers_grouped(cli: Cli, mixed: Path) -> None:
+def test_printed_table_is_aligned(cli: Cli, mixed: Path) -> None:
     asked = ["--group-by", "kind", "--count", "--sum", "bytes", "--sort", "kind"]
     lines = cli("query", mixed, *asked).stdout.splitlines()
     assert lines[0].split() == ["kind", "count", "bytes_sum"]
@@ -491,7 +491,7 @@ def test_a_table_is_aligned_and_its_numbers_grouped(cli: Cli, mixed: Path) -> No
     assert copy.split()[2] == f"{int(events.loc[events['kind'] == 'copy', 'bytes'].sum()):,}"
 
 
-def test_a_table_shows_its_first_rows(cli: Cli, mixed: Path) -> None:
+def test_printed_table_shows_the_first_rows(cli: Cli, mixed: Path) -> None:
     rows = len(tt.open(mixed).events)
     lines = cli("query", mixed).stdout.splitlines()
     assert len(lines) == 1 + 50 + 1
@@ -500,7 +500,7 @@ def test_a_table_shows_its_first_rows(cli: Cli, mixed: Path) -> None:
     assert cli("query", mixed, "--filter", "seq < 0").stdout == "no rows\n"
 
 
-def test_a_table_fits_the_terminal(mixed: Path) -> None:
+def test_printed_table_fits_the_terminal(mixed: Path) -> None:
     """Texts are cut, columns left out, and that is said; unless nobody looks."""
     command = [sys.executable, "-m", "ttanalyze", "query", str(mixed), "--top", "5"]
     fields = "--fields=demangled,kernel,call,seq,bytes,thread,stream,grid_x,grid_y,dst"
@@ -558,14 +558,14 @@ def test_formats_have_all_rows_and_columns(
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
-def test_formats_of_nothing(cli: Cli, small: Writer, run_path: Path, form: str) -> None:
+def test_formats_of_empty_results(cli: Cli, small: Writer, run_path: Path, form: str) -> None:
     asked = ["--filter", "seq < 0", "--fields", "seq,kind", "--format", form]
     outcome = cli("query", run_path, *asked)
     assert outcome.stdout == {"csv": "seq,kind\n", "json": "[]\n", "ndjson": ""}[form]
     assert outcome.status == 0
 
 
-def test_json_is_a_format(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_json_option_equals_format_json(cli: Cli, small: Writer, run_path: Path) -> None:
     asked = ["query", run_path, "--group-by", "kind", "--count"]
     assert json.loads(cli(*asked, "--json").stdout) == [
         {"kind": "alloc", "count": 5},
@@ -575,7 +575,7 @@ def test_json_is_a_format(cli: Cli, small: Writer, run_path: Path) -> None:
     ]
 
 
-def test_parquet(cli: Cli, mixed: Path, tmp_path: Path, pieces: int) -> None:
+def test_parquet_output(cli: Cli, mixed: Path, tmp_path: Path, pieces: int) -> None:
     path = tmp_path / "events.parquet"
     assert cli("query", mixed, "--format", "parquet", "-o", path) == Outcome("", "", 0)
     same(pd.read_parquet(path), query(tt.open(mixed), Query()))
@@ -596,7 +596,7 @@ def test_parquet_needs_pyarrow(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_file_is_replaced_as_a_whole(
+def test_output_file_is_replaced_atomically(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "answer.csv"
@@ -609,7 +609,7 @@ def test_a_file_is_replaced_as_a_whole(
     assert path.read_text() == cli("query", run_path, "--count").stdout
 
 
-def test_names_can_not_act_on_the_terminal(cli: Cli, run_path: Path) -> None:
+def test_escape_sequences_in_names_are_not_printed(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.function(0, "\x1b]0;owned\x07")
     w.event("launch", "cuLaunchKernel", id=0)
@@ -617,7 +617,7 @@ def test_names_can_not_act_on_the_terminal(cli: Cli, run_path: Path) -> None:
     assert "\x1b" not in cli("query", run_path, "--fields", "kernel,short,demangled").stdout
 
 
-def test_without_a_demangler_it_is_said_once(
+def test_missing_demangler_is_reported_once(
     cli: Cli, mixed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("ttanalyze.code.demangle._known", {})
@@ -631,7 +631,7 @@ def test_without_a_demangler_it_is_said_once(
 # ---- real and strange runs ----
 
 
-def test_every_example_of_the_help_works(cli: Cli, recorded: Path, tmp_path: Path) -> None:
+def test_help_examples_work(cli: Cli, recorded: Path, tmp_path: Path) -> None:
     lines = f"{QUERY_EXAMPLES}{EVENTS_EXAMPLES}".splitlines()
     commands = [line.strip() for line in lines if line.strip().startswith("ttanalyze ")]
     assert len(commands) >= 12
@@ -645,7 +645,7 @@ def test_every_example_of_the_help_works(cli: Cli, recorded: Path, tmp_path: Pat
         assert (outcome.status, outcome.stderr) == (0, ""), command
 
 
-def test_a_recorded_program(cli: Cli, recorded: Path) -> None:
+def test_query_of_a_recorded_program(cli: Cli, recorded: Path) -> None:
     launches = ["--filter", 'kind == "launch"', "--group-by", "short", "--count", "--json"]
     counts = {
         row["short"]: row["count"] for row in json.loads(cli("query", recorded, *launches).stdout)
@@ -658,7 +658,7 @@ def test_a_recorded_program(cli: Cli, recorded: Path) -> None:
     assert sites["bytes_sum"][0] == int(allocs.regions["size"].sum())
 
 
-def test_runs_with_nothing_in_them(cli: Cli, tmp_path: Path) -> None:
+def test_empty_runs(cli: Cli, tmp_path: Path) -> None:
     empty = Writer(tmp_path / "empty")
     empty.close()
     (tmp_path / "none").mkdir()
@@ -675,7 +675,7 @@ def test_runs_with_nothing_in_them(cli: Cli, tmp_path: Path) -> None:
             assert cli("query", tmp_path / name, *grouped).stdout == "no rows\n"
 
 
-def test_an_answer_comes_in_pieces(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_computed_in_pieces(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tables, "PIECE", 10)
     seen: list[tuple[int, int]] = []
     run = tt.open(mixed)
@@ -686,7 +686,7 @@ def test_an_answer_comes_in_pieces(mixed: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen[-1] == (rows, rows) and [d for d, _ in seen] == sorted(d for d, _ in seen)
 
 
-def test_a_run_that_goes_on_is_asked_as_it_was(run_path: Path) -> None:
+def test_growing_run_is_queried_as_opened(run_path: Path) -> None:
     w = small_run(run_path)
     run = tt.open(run_path)
     before = len(query(run, Query()))

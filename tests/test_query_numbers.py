@@ -73,9 +73,7 @@ def plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("column", ["u", "i", "f", "s", "m"])
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_the_first_rows_are_those_of_all_sorted(
-    tmp_path: Path, seed: int, column: str, sign: str
-) -> None:
+def test_limited_sort_equals_full_sort(tmp_path: Path, seed: int, column: str, sign: str) -> None:
     frame = numbers(seed)
     source = rows_of(frame, tmp_path / "t")
 
@@ -91,7 +89,7 @@ def test_the_first_rows_are_those_of_all_sorted(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("column", ["u", "i", "f", "s", "m"])
-def test_sums_and_means_and_shares_are_exact(
+def test_sums_means_and_shares_are_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, column: str
 ) -> None:
     monkeypatch.setattr("ttanalyze.verbs.query.execute.HELD", 2)
@@ -115,13 +113,13 @@ def test_sums_and_means_and_shares_are_exact(
             assert same == wanted, f"seed {seed}"
 
 
-def test_shares_of_less_than_one(tmp_path: Path) -> None:
+def test_shares_of_fractions(tmp_path: Path) -> None:
     source = rows_of(pd.DataFrame({"k": [0, 1], "f": [0.1, 0.3]}), tmp_path / "t")
     found = query(source, Query("t", group_by=["k"], share=["f"], sort=["k"]))
     assert found["f_share"].tolist() == pytest.approx([25.0, 75.0])
 
 
-def test_a_sum_of_more_than_64_bits_can_be_written(tmp_path: Path) -> None:
+def test_sum_above_64_bits_can_be_written(tmp_path: Path) -> None:
     wide = pd.DataFrame({"u": np.array([LARGE, LARGE, 7], "u8")})
     found = query(rows_of(wide, tmp_path / "t"), Query("t", sum=["u"], max=["u"]))
     assert found["u_sum"].tolist() == [2 * LARGE + 7]
@@ -135,7 +133,7 @@ def test_a_sum_of_more_than_64_bits_can_be_written(tmp_path: Path) -> None:
     assert [int(v) for v in pd.read_parquet(tmp_path / "out")["u_sum"]] == [2 * LARGE + 7]
 
 
-def test_the_mean_of_times_lies_between_them(cli: Cli, run_path: Path) -> None:
+def test_mean_time_lies_between_its_values(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     for _ in range(12):
         w.event("sync", "cuCtxSynchronize", time_ns=1_800_000_000_000_000_000)
@@ -169,7 +167,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_arithmetic_is_that_of_python(tmp_path: Path, condition: str) -> None:
+def test_arithmetic_equals_python(tmp_path: Path, condition: str) -> None:
     """What is missing, or divided by 0, meets no comparison."""
     for seed in range(4):
         frame = numbers(seed)
@@ -184,7 +182,7 @@ def test_arithmetic_is_that_of_python(tmp_path: Path, condition: str) -> None:
         assert found["row"].tolist() == wanted, f"seed {seed}"
 
 
-def test_a_copy_has_no_blocks_to_divide_by(cli: Cli, run_path: Path) -> None:
+def test_division_by_the_missing_blocks_of_a_copy(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.function(0, "step")
     w.event("copy", "cuMemcpyHtoD_v2", bytes=8)

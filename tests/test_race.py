@@ -47,7 +47,7 @@ def searched(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool
 
 @pytest.mark.native
 @pytest.mark.large
-def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
+def test_race_finds_a_missing_wait(searched: dict[bool, Searched]) -> None:
     found = searched[False]
     assert found.outcome.status == 1
     finding = found.report["findings"][0]
@@ -69,14 +69,14 @@ def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
 
 @pytest.mark.native
 @pytest.mark.large
-def test_a_search_is_for_its_owner_alone(searched: dict[bool, Searched]) -> None:
+def test_search_directory_is_private(searched: dict[bool, Searched]) -> None:
     for path in (folder := searched[False].folder, *folder.iterdir()):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
 @pytest.mark.native
 @pytest.mark.large
-def test_nothing_is_found_where_nothing_is_missing(searched: dict[bool, Searched]) -> None:
+def test_race_finds_nothing_in_a_correct_program(searched: dict[bool, Searched]) -> None:
     right = searched[True]
     assert right.outcome.status == 0
     assert right.outcome.stdout.startswith("nothing found: 2 runs with delays gave the same result")
@@ -86,7 +86,7 @@ def test_nothing_is_found_where_nothing_is_missing(searched: dict[bool, Searched
 
 @pytest.mark.native
 @pytest.mark.large
-def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
+def test_interrupted_search_resumes(searched: dict[bool, Searched], cli: Cli) -> None:
     """What was recorded is not recorded again; other options need another folder."""
     found = searched[False]
     before = (found.folder / "reference" / "run.json").stat().st_mtime_ns
@@ -124,7 +124,7 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
         (["--tolerance", "1", "--dtype", "f99", "--", "true"], "f99"),
     ],
 )
-def test_what_can_not_be_searched(
+def test_invalid_arguments_are_errors(
     arguments: list[str], why: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -133,7 +133,7 @@ def test_what_can_not_be_searched(
     assert why in outcome.stderr and outcome.stderr.count("\n") == 1
 
 
-def test_a_search_that_could_not_begin_is_in_nobodys_way(cli: Cli, tmp_path: Path) -> None:
+def test_failed_search_can_be_replaced(cli: Cli, tmp_path: Path) -> None:
     """Another one takes its folder; what the program said is kept."""
     asked = ("race", "--sim", "-q", "-o", tmp_path / "search", "--")
     assert "not found" in cli(*asked, "./no-such-program").stderr
@@ -144,7 +144,7 @@ def test_a_search_that_could_not_begin_is_in_nobodys_way(cli: Cli, tmp_path: Pat
 
 @pytest.mark.native
 @pytest.mark.large
-def test_a_program_that_always_fails(cli: Cli, built: Path, tmp_path: Path) -> None:
+def test_failing_program_is_no_race(cli: Cli, built: Path, tmp_path: Path) -> None:
     """That is no difference, nor is what the simulator says to delays in kernels."""
     program = support.command("exit_sigkill", built)
     asked = (
@@ -165,7 +165,7 @@ def test_a_program_that_always_fails(cli: Cli, built: Path, tmp_path: Path) -> N
     assert "ttanalyze simulator: " in (tmp_path / "search" / "seed-1.log").read_text()
 
 
-def test_force_replaces_searches_alone(tmp_path: Path) -> None:
+def test_force_replaces_only_searches(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert run_command(["race", "--sim", "-f", "-o", str(tmp_path), "--", "true"]) == 2
     assert (tmp_path / "file").read_text() == "mine"
@@ -209,7 +209,7 @@ def ordered(writer: Writer, path: Path, first: int, second: int) -> bool:
     ids=str,
 )
 @pytest.mark.parametrize("free", [False, True], ids=["blocking", "non-blocking"])
-def test_what_orders_calls(
+def test_happens_before_follows_streams_and_waits(
     between: list[tuple[str, int, int]], expected: bool, free: bool, run_path: Path
 ) -> None:
     """Launches in streams 16 and 17; the legacy default stream orders those that wait for it."""
@@ -247,14 +247,12 @@ def rows(*texts: str) -> list[dict[str, Any]]:
         (["", "NOP"], 64, None),
     ],
 )
-def test_what_is_unordered_with_an_instruction(
-    code: list[str], late: int, other: int | None
-) -> None:
+def test_calls_unordered_with_an_instruction(code: list[str], late: int, other: int | None) -> None:
     found = counterpart(rows(*code), 16 * late)
     assert (found and found["pc"]) == (None if other is None else 16 * other)
 
 
-def test_delays_in_kernels_are_of_several_sizes(tmp_path: Path) -> None:
+def test_search_tries_several_kernel_delays(tmp_path: Path) -> None:
     """What hides a race may take longer than any one delay."""
     search = Race(Settings(command=("true",), delay=10_000), tmp_path / "search")
     given = [search.variables(seed)["TT_DELAY"] for seed in range(1, 5)]

@@ -229,16 +229,14 @@ def check_pairs(path: Path, seed: int) -> int:
     return count
 
 
-def test_pairs_are_those_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_equal_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "LISTED", 1 << 30)
     count = sum(check_pairs(tmp_path / str(seed), seed) for seed in FEW)
     assert count > 200
 
 
 @pytest.mark.long
-def test_pairs_of_many_runs_are_those_of_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pairs_of_many_runs_equal_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "LISTED", 1 << 30)
     for seed in MANY:
         check_pairs(tmp_path / str(seed), seed)
@@ -281,7 +279,7 @@ def change(w: Writer, *regions: int) -> int:
     return w.epoch("sync")
 
 
-def test_the_region_itself_comes_before_others(w: Writer) -> None:
+def test_pairs_on_the_differing_region_come_first(w: Writer) -> None:
     """However many there are."""
     for number in range(1, 300):
         w.born(number, b"x", base=BASE + 1000 + number)
@@ -293,7 +291,7 @@ def test_the_region_itself_comes_before_others(w: Writer) -> None:
         assert [pair.region for pair in found(w, region, 0, last)] == [region, other]
 
 
-def test_an_address_that_is_used_again_is_another_region(w: Writer) -> None:
+def test_reused_address_is_another_region(w: Writer) -> None:
     """Calls before belong to the region that lived then."""
     old = [launch(w, stream, BASE + 8) for stream in (16, 17)]
     change(w, 0)
@@ -305,7 +303,7 @@ def test_an_address_that_is_used_again_is_another_region(w: Writer) -> None:
     assert {shown(p)[:3] for p in found(w, 1, 0, last)} == {(new[0], new[1], 1)}
 
 
-def test_what_a_pair_says(w: Writer) -> None:
+def test_text_of_a_pair(w: Writer) -> None:
     w.stack(3, [("step", "/app/train.py", 12)])
     w.born(1, bytes(64), base=BASE + 64)
     one = launch(w, 16, BASE, thread=5, stack=3, flags=STREAM_DELAYED)
@@ -321,7 +319,7 @@ def test_what_a_pair_says(w: Writer) -> None:
     assert (second.does, second.delayed, second.caller) == ("reads", False, None)
 
 
-def test_the_likeliest_pairs_are_listed(w: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_likeliest_pairs_are_listed(w: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(10):
         launch(w, 16 + i % 2, BASE)
     sure = w.event("set", dst=BASE, bytes=4, stream=18)
@@ -341,7 +339,7 @@ def test_the_likeliest_pairs_are_listed(w: Writer, monkeypatch: pytest.MonkeyPat
     assert few == [(sure, late[1]), (late[0], late[1])]
 
 
-def test_a_graph_that_an_epoch_was_cut_inside_goes_on_after_it(w: Writer) -> None:
+def test_graph_continues_after_an_epoch_inside_it(w: Writer) -> None:
     graph = w.graph([{"data": pointer(BASE)}])
     one = w.event("graph-launch", id=graph, stream=16)
     inside = w.epoch("graph-node", seq=one)
@@ -351,7 +349,7 @@ def test_a_graph_that_an_epoch_was_cut_inside_goes_on_after_it(w: Writer) -> Non
     assert pair.first.kernel is None and pair.second.kernel == "fill"
 
 
-def test_a_node_that_may_not_have_run_is_not_sure_to_write(w: Writer) -> None:
+def test_conditional_node_is_a_possible_writer(w: Writer) -> None:
     """One in the body of a conditional node, which the device runs as often as it likes."""
     kinds: dict[str, dict[str, Any]] = {
         "set": {"dst": BASE, "reach": 4},

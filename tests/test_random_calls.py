@@ -58,7 +58,7 @@ def check_order(path: Path, seed: int) -> None:
                     assert unordered(a, b) == (nodes[one] not in before[other]), (seed, one, other)
 
 
-def test_work_of_all_contexts_is_looked_at(run_path: Path) -> None:
+def test_work_of_all_contexts_is_examined(run_path: Path) -> None:
     writer = Writer(run_path)
     seqs = [writer.event("launch", stream=16 + i, context=i) for i in range(3)]
     writer.close()
@@ -66,7 +66,7 @@ def test_work_of_all_contexts_is_looked_at(run_path: Path) -> None:
     assert [call.event.seq for call in calls_between(process, 0, 99)] == seqs
 
 
-def test_of_very_many_calls_the_last_are_looked_at(
+def test_only_the_last_of_very_many_calls_are_examined(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(run_path)
@@ -78,12 +78,12 @@ def test_of_very_many_calls_the_last_are_looked_at(
 
 
 @pytest.mark.parametrize("seed", FEW)
-def test_calls_are_ordered_as_a_graph_of_them_says(tmp_path: Path, seed: int) -> None:
+def test_call_order_equals_a_model(tmp_path: Path, seed: int) -> None:
     check_order(tmp_path / "run", seed)
 
 
 @pytest.mark.long
-def test_many_calls_are_ordered_as_graphs_of_them_say(tmp_path: Path) -> None:
+def test_order_of_many_calls_equals_a_model(tmp_path: Path) -> None:
     for seed in MANY:
         check_order(tmp_path / str(seed), seed)
 
@@ -158,11 +158,11 @@ def check_writers(path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FEW)
-def test_writers_are_those_of_a_model(tmp_path: Path, seed: int) -> None:
+def test_writers_equal_a_model(tmp_path: Path, seed: int) -> None:
     check_writers(tmp_path / "run", seed)
 
 
 @pytest.mark.long
-def test_writers_of_many_runs_are_those_of_a_model(tmp_path: Path) -> None:
+def test_writers_of_many_runs_equal_a_model(tmp_path: Path) -> None:
     for seed in MANY:
         check_writers(tmp_path / str(seed), seed)

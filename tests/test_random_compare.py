@@ -302,20 +302,20 @@ def check(path: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
     assert verb.status([outcome]) == (1 if differs else 0 if findings else 2)
 
 
-def test_differences_are_those_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differences_equal_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in FEW:
         check(tmp_path / str(seed), seed, monkeypatch)
 
 
 @pytest.mark.long
-def test_differences_of_much_memory_are_those_of_a_model(
+def test_differences_of_large_memory_equal_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in MANY:
         check(tmp_path / str(seed), seed, monkeypatch)
 
 
-def test_parts_of_one_name_have_values_of_their_own(run_path: Path) -> None:
+def test_parts_with_one_name_have_separate_values(run_path: Path) -> None:
     w = Writer(run_path)
     items = np.zeros(64, "<f4")
     w.born(0, items.tobytes())
@@ -337,7 +337,7 @@ def test_parts_of_one_name_have_values_of_their_own(run_path: Path) -> None:
     assert ["1 of 16 f32 differ" in said[0], "2 of 32 f32 differ" in said[1]] == [True, True]
 
 
-def test_what_is_behind_the_last_item_is_told_where_it_was_not_looked_at() -> None:
+def test_unread_tail_is_reported() -> None:
     comparison = Comparison(parse("f32"))
     comparison.add(np.zeros(8, "u1"), np.ones(8, "u1"))
     comparison.skip(6)

@@ -844,11 +844,11 @@ def check(path: Path, seed: int) -> int:
     return planned
 
 
-def test_plans_are_those_of_a_model(tmp_path: Path) -> None:
+def test_plans_equal_a_model(tmp_path: Path) -> None:
     assert sum(check(tmp_path / str(seed), seed) for seed in FEW) > len(FEW)
 
 
 @pytest.mark.long
-def test_plans_of_many_runs_are_those_of_a_model(tmp_path: Path) -> None:
+def test_plans_of_many_runs_equal_a_model(tmp_path: Path) -> None:
     for seed in MANY:
         check(tmp_path / str(seed), seed)

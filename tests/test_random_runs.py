@@ -303,11 +303,11 @@ def check(path: Path, seeds: range) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SOME, AT_ONCE))
-def test_random_runs(tmp_path: Path, first: int) -> None:
+def test_random_runs_equal_a_model(tmp_path: Path, first: int) -> None:
     check(tmp_path, range(first, first + AT_ONCE))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(SOME, MANY, 20 * AT_ONCE))
-def test_many_random_runs(tmp_path: Path, first: int) -> None:
+def test_many_random_runs_equal_a_model(tmp_path: Path, first: int) -> None:
     check(tmp_path, range(first, first + 20 * AT_ONCE))

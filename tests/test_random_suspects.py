@@ -202,12 +202,12 @@ def check(path: Path, seed: int) -> None:
         assert (suspect.grid, suspect.bytes) == (([2, 1, 1], None) if launch else (None, 1))
 
 
-def test_suspects_are_those_of_a_model(tmp_path: Path) -> None:
+def test_suspects_equal_a_model(tmp_path: Path) -> None:
     for seed in FEW:
         check(tmp_path / str(seed), seed)
 
 
 @pytest.mark.long
-def test_suspects_of_many_runs_are_those_of_a_model(tmp_path: Path) -> None:
+def test_suspects_of_many_runs_equal_a_model(tmp_path: Path) -> None:
     for seed in MANY:
         check(tmp_path / str(seed), seed)

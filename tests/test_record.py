@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", support.all_names())
-def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
+def test_recording_does_not_change_program_behaviour(name: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM)
     options = support.RECORDING_OPTIONS.get(name, {})
@@ -65,14 +65,16 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
      "stream_per_thread", "threads_own_streams", "managed_memory", "out_of_memory", "fault_trap",
      "context_two", "pointer_attributes", "memory_info", "graph_capture_threads", "pools"],
 )  # fmt: skip
-def test_whatever_the_options(name: str, options: dict[str, str], built: Path, run: Path) -> None:
+def test_no_option_changes_program_behaviour(
+    name: str, options: dict[str, str], built: Path, run: Path
+) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM)
     compare(name, bare, support.run(command, support.recording(SIM, run, **options)))
     check_run(name, run)
 
 
-def test_memory_ends_where_a_free_succeeds(built: Path, run: Path) -> None:
+def test_region_ends_with_a_successful_free(built: Path, run: Path) -> None:
     """Whichever context is current, if any. What the driver refuses to free is a new region."""
     command = support.command("free_elsewhere", built)
     support.run(command, support.recording(SIM, run))
@@ -86,7 +88,7 @@ def test_memory_ends_where_a_free_succeeds(built: Path, run: Path) -> None:
     assert begins == [b"\2\2\2", b"\4\2\2", b"\5\5\2"]
 
 
-def test_a_program_that_never_waits(built: Path, run: Path) -> None:
+def test_last_epoch_holds_work_that_nobody_waited_for(built: Path, run: Path) -> None:
     """What it left is in a last epoch."""
     support.run(support.command("exit_without_wait", built), support.recording(SIM, run))
     opened = tt.open(run)
@@ -94,7 +96,7 @@ def test_a_program_that_never_waits(built: Path, run: Path) -> None:
     assert set(bytes(opened.read(0, 0))) == {7}
 
 
-def test_kernels_that_the_driver_loads_late(built: Path, run: Path) -> None:
+def test_lazy_kernel_loading(built: Path, run: Path) -> None:
     """The recorder's own are loaded before the first epoch: that may wait for all that runs."""
     driver = SIM | {"TT_SIM_FAULT": "lazy:1"}
     command = support.command("first_wait_while_held", built)
@@ -104,13 +106,13 @@ def test_kernels_that_the_driver_loads_late(built: Path, run: Path) -> None:
     assert tt.open(run).epochs["trigger"][0] == "sync"
 
 
-def test_without_epochs_there_is_no_ring(built: Path, run: Path) -> None:
+def test_no_ring_without_epochs(built: Path, run: Path) -> None:
     command = support.command("exit_without_wait", built)
     support.run(command, support.recording(SIM, run, epoch="none"))
     assert tt.open(run).processes[0].info["ring"] == {"bytes": 0, "place": "none"}
 
 
-def test_no_output_folder_means_no_recording(built: Path, tmp_path: Path) -> None:
+def test_no_recording_without_an_output_directory(built: Path, tmp_path: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM, cwd=tmp_path)
     preloaded = support.recording(SIM, Path("run"))
@@ -119,7 +121,7 @@ def test_no_output_folder_means_no_recording(built: Path, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_an_impossible_output_folder_is_said_once(built: Path, tmp_path: Path) -> None:
+def test_unusable_output_directory_is_reported_once(built: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM)
@@ -129,7 +131,7 @@ def test_an_impossible_output_folder_is_said_once(built: Path, tmp_path: Path) -
     assert str(tmp_path / "file" / "run") in recorded.stderr
 
 
-def test_an_option_that_makes_no_sense_is_said_once(built: Path, run: Path) -> None:
+def test_invalid_option_is_reported_once(built: Path, run: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM)
     recorded = support.run(command, support.recording(SIM, run, epoch="sometimes"))
@@ -139,7 +141,7 @@ def test_an_option_that_makes_no_sense_is_said_once(built: Path, run: Path) -> N
 
 
 @pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver here")
-def test_a_missing_driver_is_the_programs_own_affair(built: Path, run: Path) -> None:
+def test_missing_driver_is_left_to_the_program(built: Path, run: Path) -> None:
     command = support.command("dlopen_only", built)
     nowhere = support.bare_environment(**support.sanitizer_runtimes())
     bare = support.run(command, nowhere)
@@ -152,7 +154,7 @@ def test_a_missing_driver_is_the_programs_own_affair(built: Path, run: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_in_the_middle(number: signal.Signals, built: Path, run: Path) -> None:
+def test_signal_while_recording(number: signal.Signals, built: Path, run: Path) -> None:
     command = [*support.command("loop_progress", built), "1000000"]
     with subprocess.Popen(
         command, env=support.recording(SIM, run), stdout=subprocess.PIPE, text=True
@@ -175,7 +177,7 @@ def test_a_signal_in_the_middle(number: signal.Signals, built: Path, run: Path) 
     assert report.same, report.to_json()
 
 
-def test_epochs_hold_the_steps_of_a_killed_program(built: Path, run: Path) -> None:
+def test_killed_program_leaves_its_epochs(built: Path, run: Path) -> None:
     command = [*support.command("loop_progress", built), "1000000"]
     with subprocess.Popen(
         command, env=support.recording(SIM, run), stdout=subprocess.PIPE, text=True
@@ -193,9 +195,7 @@ def test_epochs_hold_the_steps_of_a_killed_program(built: Path, run: Path) -> No
         assert line == f"step {epoch + 1}: {first}\n"
 
 
-def test_relative_folders_are_relative_to_where_the_program_began(
-    built: Path, tmp_path: Path
-) -> None:
+def test_relative_output_directory_ignores_chdir(built: Path, tmp_path: Path) -> None:
     command = support.command("change_directory", built)
     (tmp_path / "here").mkdir()
     environment = support.recording(SIM, Path("here/run"))
@@ -203,7 +203,7 @@ def test_relative_folders_are_relative_to_where_the_program_began(
     check_run("change_directory", tmp_path / "here" / "run")
 
 
-def test_children_without_the_driver_leave_nothing(built: Path, run: Path) -> None:
+def test_children_without_the_driver_leave_no_files(built: Path, run: Path) -> None:
     command = support.command("spawn_child", built)
     support.run(command, support.recording(SIM, run))
     assert [p.info["argv"][0] for p in tt.open(run).processes] == command
@@ -212,7 +212,7 @@ def test_children_without_the_driver_leave_nothing(built: Path, run: Path) -> No
 # ---- what the run holds ----
 
 
-def test_every_step_of_vecadd(built: Path, run: Path) -> None:
+def test_epochs_hold_every_step_of_vecadd(built: Path, run: Path) -> None:
     command = support.command("example-vecadd", built)
     assert support.run([*command, "--size", "20000"], support.recording(SIM, run)).status == 0
     opened = tt.open(run)
@@ -242,7 +242,9 @@ def test_every_step_of_vecadd(built: Path, run: Path) -> None:
         ("pipeline", "host", None),
     ],
 )
-def test_kinds_of_regions(name: str, kind: str, label: str | None, built: Path, run: Path) -> None:
+def test_regions_have_their_kind(
+    name: str, kind: str, label: str | None, built: Path, run: Path
+) -> None:
     support.run(support.command(f"example-{name}", built), support.recording(SIM, run))
     regions = tt.open(run).regions
     found = regions[regions["kind"] == kind]
@@ -263,7 +265,7 @@ def test_globals_are_captured(built: Path, run: Path) -> None:
     assert f"globals: seen {seen}, histogram {printed}\n" in outcome.stdout
 
 
-def test_the_scribble_is_in_the_run(built: Path, run: Path) -> None:
+def test_out_of_bounds_write_is_in_the_run(built: Path, run: Path) -> None:
     size = 10000
     support.run(support.command("example-scribble", built), support.recording(SIM, run))
     opened = tt.open(run)
@@ -274,7 +276,7 @@ def test_the_scribble_is_in_the_run(built: Path, run: Path) -> None:
     assert np.flatnonzero(found != masses).max() == 239
 
 
-def test_freed_memory_is_a_region_of_the_past(built: Path, run: Path) -> None:
+def test_freed_region_stays_readable(built: Path, run: Path) -> None:
     support.run(support.command("alloc_reuse", built), support.recording(SIM, run))
     opened = tt.open(run)
     regions = opened.regions[opened.regions["kind"] == "device"]
@@ -338,7 +340,7 @@ def test_triggers_combine(built: Path, run: Path) -> None:
     assert triggers(run) == ["sync", "launch"]
 
 
-def test_full_snapshots_come_as_often_as_asked(built: Path, run: Path) -> None:
+def test_snapshot_interval_is_followed(built: Path, run: Path) -> None:
     command = [*support.command("example-vecadd", built), "--size", "5000"]
     support.run(command, support.recording(SIM, run, epoch="launch", snapshot_every="3"))
     epochs = tt.open(run).epochs
@@ -348,7 +350,7 @@ def test_full_snapshots_come_as_often_as_asked(built: Path, run: Path) -> None:
     ]
 
 
-def test_only_what_changed_is_stored(built: Path, run: Path) -> None:
+def test_deltas_store_only_changed_blocks(built: Path, run: Path) -> None:
     command = support.command("example-vecadd", built)
     support.run(command, support.recording(SIM, run, epoch="launch"))
     epochs = tt.open(run).epochs
@@ -386,7 +388,7 @@ def test_record_verify_and_tamper(built: Path, run: Path) -> None:
     assert (first["epoch"], first["region"], first["first_byte"]) == (3, 1, 70001)
 
 
-def test_a_perturbed_run_is_found_where_it_was_perturbed(built: Path, tmp_path: Path) -> None:
+def test_verify_names_the_perturbed_step(built: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     command = support.command("example-vecadd", built)
     record(command, SIM, one, "--sim", "--deterministic")
@@ -416,7 +418,7 @@ def test_deterministic_recordings_are_identical(name: str, built: Path, tmp_path
     assert json.loads(texts[0])["processes"][0]["epochs"]
 
 
-def test_a_random_schedule_shows_in_the_race(built: Path, tmp_path: Path) -> None:
+def test_random_schedule_shows_the_race(built: Path, tmp_path: Path) -> None:
     program = Path(support.command("example-race", built)[0])
     for seed in ("1", "2"):
         environment = SIM | {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}

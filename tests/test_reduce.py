@@ -64,7 +64,7 @@ CALL = Point(None, "16:1")
 @pytest.mark.parametrize(
     "wanted", [[at(48)], [at(48), at(400)], [at(64), CALL], [CALL], [at(80), at(96), at(208)]]
 )
-def test_the_fewest_are_found(strategy: str, wanted: list[Point]) -> None:
+def test_reduce_finds_the_smallest_set(strategy: str, wanted: list[Point]) -> None:
     config = configuration()
     asked: list[int] = []
     found = reduce(config, needs(*wanted, asked=asked), strategy=strategy)
@@ -85,7 +85,7 @@ def test_bisecting_takes_few_runs() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["bisect", "linear"])
-def test_what_is_left_is_needed_whatever_fails(strategy: str) -> None:
+def test_every_remaining_delay_is_needed(strategy: str) -> None:
     """Failures that any of several sets causes, at random."""
     chance = random.Random(7)
     config = configuration(14, 0, 0)
@@ -102,7 +102,7 @@ def test_what_is_left_is_needed_whatever_fails(strategy: str) -> None:
         assert fails(found.minimal)
 
 
-def test_progress_comes_to_its_end() -> None:
+def test_progress_reaches_its_total() -> None:
     for strategy in ("bisect", "linear"):
         told: list[tuple[int, int]] = []
 
@@ -113,7 +113,7 @@ def test_progress_comes_to_its_end() -> None:
         assert told == sorted(told) and told[-1][1] == 26 and told[-1][0] >= 24
 
 
-def test_a_test_that_fails_sometimes() -> None:
+def test_flaky_test_is_reduced() -> None:
     """Two of three times with what it needs: it is found, and said to be flaky."""
     chance = random.Random(3)
     wanted = needs(at(128), CALL)
@@ -127,7 +127,7 @@ def test_a_test_that_fails_sometimes() -> None:
     assert reduce(configuration(), wanted, confidence=5).status == "reduced"
 
 
-def test_a_limit_of_runs() -> None:
+def test_run_limit_is_kept() -> None:
     known: dict[frozenset[int], Answers] = {}
     found = reduce(configuration(), needs(at(48), at(400)), limit=14, known=known)
     assert found.status == "stopped" and found.runs == 14
@@ -137,7 +137,7 @@ def test_a_limit_of_runs() -> None:
     assert whole.points == [at(48), at(400)] and len(asked) == whole.runs - 14
 
 
-def test_what_can_not_be_reduced() -> None:
+def test_irreducible_inputs_are_errors() -> None:
     with pytest.raises(Error, match="no delays are on"):
         reduce(configuration(0, 0), needs())
     with pytest.raises(Error, match="does not fail with all delays"):
@@ -171,7 +171,7 @@ def files(tmp_path: Path) -> tuple[Path, str, Path]:
     return config, f"{sys.executable} -SE '{script}'", log
 
 
-def test_the_verb(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None:
+def test_reduce_command(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None:
     config, command, log = files
     report, minimal = tmp_path / "report.json", tmp_path / "minimal.json"
     asked = ("reduce", "--config", config, "-o", report, "--minimal", minimal)
@@ -195,7 +195,7 @@ def test_the_verb(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> No
     assert json.loads(placed.stdout)["essential"] == made["essential"]
 
 
-def test_a_search_goes_on_where_it_was(
+def test_interrupted_search_resumes(
     cli: Cli, files: tuple[Path, str, Path], tmp_path: Path
 ) -> None:
     config, command, log = files
@@ -220,7 +220,7 @@ def test_a_search_goes_on_where_it_was(
     assert cli(*asked, "--force").status == 0
 
 
-def test_an_interrupt_loses_nothing(files: tuple[Path, str, Path], tmp_path: Path) -> None:
+def test_interrupt_keeps_finished_tests(files: tuple[Path, str, Path], tmp_path: Path) -> None:
     config, command, log = files
     slow = tmp_path / "slow.sh"
     waits = f"[ $(cat {log} 2>/dev/null | wc -c) -lt 4 ] || sleep 60"
@@ -237,7 +237,7 @@ def test_an_interrupt_loses_nothing(files: tuple[Path, str, Path], tmp_path: Pat
     assert sum(runs for _, runs in kept["tried"].values()) in (3, 4)
 
 
-def test_a_run_that_hangs_has_failed(cli: Cli, tmp_path: Path) -> None:
+def test_hanging_test_counts_as_failed(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "delays.json"
     config.write_text(configuration(2, 0, 0).to_json())
     hangs = tmp_path / "hangs.sh"  # quick to start, so that no other run takes as long
@@ -249,7 +249,9 @@ def test_a_run_that_hangs_has_failed(cli: Cli, tmp_path: Path) -> None:
     assert [place["pc"] for place in json.loads(outcome.stdout)["essential"]] == [16]
 
 
-def test_errors(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None:
+def test_invalid_arguments_are_errors(
+    cli: Cli, files: tuple[Path, str, Path], tmp_path: Path
+) -> None:
     config, command, _ = files
 
     def error(*arguments: str | Path) -> str:

@@ -75,7 +75,7 @@ def as_json(done: Outcome) -> Any:
     return json.loads(done.stdout)
 
 
-def test_every_launch_alone(runs: dict[str, Path]) -> None:
+def test_each_launch_replays_alone(runs: dict[str, Path]) -> None:
     """Each leaves what it left when it was recorded, on memory at its old addresses."""
     done = replay(runs["async"], "--kernel", "accumulate|shift", "--times", "3", "--json")
     assert done.status == 0
@@ -89,7 +89,7 @@ def test_every_launch_alone(runs: dict[str, Path]) -> None:
         assert len(launch["times"]["runs"]) == 3 and launch["times"]["min_us"] > 0
 
 
-def test_one_launch_on_a_screen(runs: dict[str, Path], number: str) -> None:
+def test_replay_output_of_one_launch(runs: dict[str, Path], number: str) -> None:
     done = replay(runs["async"], "--launch", number, "--times", "2", "--flush-l2", "--alone")
     assert (done.stderr, done.status) == ("", 0)
     verdict, *lines = done.stdout.splitlines()
@@ -100,7 +100,7 @@ def test_one_launch_on_a_screen(runs: dict[str, Path], number: str) -> None:
     assert under.status == 0 and "ran: not compared" in under.stdout
 
 
-def test_what_differs_is_shown(runs: dict[str, Path]) -> None:
+def test_differing_values_are_shown(runs: dict[str, Path]) -> None:
     """A racy kernel's sums, in other orders."""
     run = runs["race"]
     random = {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": "1"}
@@ -123,15 +123,13 @@ def test_what_differs_is_shown(runs: dict[str, Path]) -> None:
     assert replay(run, "--launch", number, *either[:4], "--json", **random).status == 1
 
 
-def test_memory_that_others_write_to(runs: dict[str, Path]) -> None:
+def test_replay_refuses_host_written_memory(runs: dict[str, Path]) -> None:
     done = replay(runs["managed"], "--kernel", ".")
     assert done.status == 2
     assert "to which the host may have written since epoch 0" in done.stdout
 
 
-def test_a_recording_that_failed_lacks_launches(
-    runs: dict[str, Path], number: str, tmp_path: Path
-) -> None:
+def test_failed_recording_is_refused(runs: dict[str, Path], number: str, tmp_path: Path) -> None:
     """Unless the launches, or the epochs, are named."""
     run = shutil.copytree(runs["async"], tmp_path / "run")
     path = run / "p0" / "process.json"
@@ -170,7 +168,7 @@ def test_the_exit_status_says_whether_anything_was_compared(
     assert verb.status(outcomes, wanted) == status
 
 
-def test_variables_are_where_the_driver_puts_them(runs: dict[str, Path]) -> None:
+def test_replay_finds_module_variables(runs: dict[str, Path]) -> None:
     done = replay(runs["globals"], "--kernel", "count")
     assert done.status == 0 and "same 3" in done.stdout
     done = replay(runs["globals"], "--kernel", "count", "--no-verify")
@@ -178,13 +176,13 @@ def test_variables_are_where_the_driver_puts_them(runs: dict[str, Path]) -> None
     assert done.stdout.endswith("4 launches: unchecked 3, refused 1\n")
 
 
-def test_work_before_it_is_done_as_well(runs: dict[str, Path]) -> None:
+def test_earlier_work_is_replayed_first(runs: dict[str, Path]) -> None:
     """Where the last epoch is some launches ago."""
     *_, launch = as_json(replay(runs["vecadd"], "--kernel", "add", "--json"))["launches"]
     assert launch["status"] == "same"
 
 
-def test_all_that_was_recorded_for_it(runs: dict[str, Path]) -> None:
+def test_selected_launches_replay(runs: dict[str, Path]) -> None:
     """The first launch of each kernel; and one that was not chosen, which takes those before it."""
     done = replay(runs["training"], "--kernel", ".", "--json")
     assert done.status == 0
@@ -206,7 +204,7 @@ def prove(run: Path, *arguments: str) -> Outcome:
     return support.ttanalyze("prove", run, "--sim", *arguments, environment=simulator_environment())
 
 
-def test_a_racy_kernel_is_proven_to_vary(runs: dict[str, Path]) -> None:
+def test_prove_finds_a_racy_kernel(runs: dict[str, Path]) -> None:
     done = prove(runs["race"], "--times", "8", "--dtype", "u32", "--json")
     assert done.status == 1
     found = as_json(done)["launches"]
@@ -222,7 +220,7 @@ def test_a_racy_kernel_is_proven_to_vary(runs: dict[str, Path]) -> None:
     assert shown.stdout.endswith("varies: 1 kernel (block_sums_racy), of 1 kernel in 1 launch\n")
 
 
-def test_a_run_beyond_the_tolerance_counts_though_another_differs_in_more(
+def test_prove_counts_every_run_beyond_the_tolerance(
     runs: dict[str, Path],
 ) -> None:
     script = """
@@ -257,7 +255,7 @@ print(sorted(set(told)) == [(run, 12) for run in range(12)])
     assert (done.stderr, done.stdout) == ("", "varies True True\nTrue\n")
 
 
-def test_what_varies_within_the_tolerance(runs: dict[str, Path]) -> None:
+def test_variation_within_the_tolerance(runs: dict[str, Path]) -> None:
     within = ("--dtype", "u32", "--tolerance", "1000000")
     done = prove(runs["race"], "--times", "6", *within)
     assert done.status == 0
@@ -265,7 +263,7 @@ def test_what_varies_within_the_tolerance(runs: dict[str, Path]) -> None:
     assert "\nnot seen to vary beyond the tolerance, of 1 kernel" in done.stdout
 
 
-def test_what_never_varied_is_not_called_deterministic(runs: dict[str, Path]) -> None:
+def test_constant_results_are_not_called_deterministic(runs: dict[str, Path]) -> None:
     done = prove(runs["training"], "--times", "4")
     assert done.status == 0
     *table, last, others = done.stdout.splitlines()
@@ -275,7 +273,7 @@ def test_what_never_varied_is_not_called_deterministic(runs: dict[str, Path]) ->
     assert "at least 2 are required" in prove(runs["race"], "--times", "1").stderr
 
 
-def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
+def test_span_of_epochs_replays(runs: dict[str, Path]) -> None:
     done = replay(runs["async"], "--from", "1", "--to", "7", "--json")
     assert done.status == 0
     found = as_json(done)["stretches"]
@@ -292,7 +290,7 @@ def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
     assert graphs.status == 0 and graphs.stdout.endswith(": same 60\n"), graphs.stdout
 
 
-def test_epochs_inside_graphs_are_no_bounds(runs: dict[str, Path]) -> None:
+def test_epochs_inside_graphs_can_not_bound_a_span(runs: dict[str, Path]) -> None:
     run = runs["graph"]
     assert replay(run, "--from", "0").stdout.endswith("5 stretches: same 5\n")
     inside = replay(run, "--from", "1", "--to", "3")
@@ -310,7 +308,7 @@ def test_managed_memory_in_a_span(runs: dict[str, Path]) -> None:
     assert "managed" in tt.open(runs["free_after_wait"]).regions["kind"].tolist()
 
 
-def test_what_nobody_wrote_in_new_memory(runs: dict[str, Path]) -> None:
+def test_uninitialized_bytes_of_new_allocations(runs: dict[str, Path]) -> None:
     """Of memory that was mapped meanwhile, and a part of which was written to."""
     run = tt.open(runs["free_after_wait"])
     mapped = run.regions[run.regions["kind"] == "vmm"].iloc[0]
@@ -322,7 +320,7 @@ def test_what_nobody_wrote_in_new_memory(runs: dict[str, Path]) -> None:
         assert done.status == 0 and "same" in done.stdout and note in done.stdout, done.stdout
 
 
-def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
+def test_unread_memory_is_unknown(runs: dict[str, Path]) -> None:
     """Variables are no memory that a launch names: what became of them is not known."""
     done = replay(runs["touched"])
     assert done.status == 0 and done.stdout.endswith("4 launches: same 3, refused 1\n"), done.stdout
@@ -354,7 +352,7 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
         (("--from", "3", "--to", "3"), "epochs 3 to 3: the first must come before the second"),
     ],
 )
-def test_usage(
+def test_invalid_arguments_are_errors(
     runs: dict[str, Path],
     arguments: tuple[str, ...],
     said: str,
@@ -366,7 +364,7 @@ def test_usage(
     assert said in err
 
 
-def test_what_lacks_is_said(runs: dict[str, Path]) -> None:
+def test_missing_data_is_named(runs: dict[str, Path]) -> None:
     done = replay(runs["graph_threads"])
     assert (
         done.status == 2 and "launches of graphs, but no launch of a single kernel" in done.stderr
@@ -376,13 +374,15 @@ def test_what_lacks_is_said(runs: dict[str, Path]) -> None:
         assert done.status == 2 and "recorded with --no-events" in done.stdout + done.stderr
 
 
-def test_what_is_no_launch(runs: dict[str, Path]) -> None:
+def test_other_calls_can_not_be_replayed(runs: dict[str, Path]) -> None:
     done = replay(runs["async"], "--launch", "1", "--launch", "99999")
     assert done.status == 2
     assert "is not a launch of a kernel" in done.stdout and "no call 99999" in done.stdout
 
 
-def test_damage_is_one_line(runs: dict[str, Path], number: str, run_path: Path) -> None:
+def test_damaged_run_gives_a_one_line_error(
+    runs: dict[str, Path], number: str, run_path: Path
+) -> None:
     """Contents and images that are not what was recorded."""
     shutil.copytree(runs["async"], run_path)
     (image,) = (run_path / "p0" / "modules").iterdir()
@@ -405,7 +405,7 @@ def test_damage_is_one_line(runs: dict[str, Path], number: str, run_path: Path) 
     assert "data-00000.bin: removed, its contents are gone" in done.stdout
 
 
-def test_runs_without_parameters(run_path: Path) -> None:
+def test_runs_without_parameters_are_refused(run_path: Path) -> None:
     writer = Writer(run_path)
     writer.born(0, bytes(4096))
     writer.epoch("sync", "full")
@@ -431,7 +431,7 @@ def test_many_allocations_in_a_span(run_path: Path) -> None:
     assert time.process_time() - began < 2
 
 
-def test_a_replay_starts_without_what_it_does_not_need() -> None:
+def test_replay_imports_few_modules() -> None:
     """Most of all without pandas, which takes longer to import than a replay takes."""
     program = "import sys, ttanalyze.cli.replay, ttanalyze.verbs.replay.run; print(*sys.modules)"
     done = support.run(
@@ -440,7 +440,7 @@ def test_a_replay_starts_without_what_it_does_not_need() -> None:
     assert not {"pandas", "rich", "logging.handlers"} & set(done.stdout.split())
 
 
-def test_with_our_own_kernels(runs: dict[str, Path]) -> None:
+def test_replay_uses_digest_kernels_on_the_device(runs: dict[str, Path]) -> None:
     """As on a GPU: digests come from the device, which is held until a launch is submitted. No call
     of the driver fails, which a tool that watches would report.
     """
@@ -476,7 +476,7 @@ for number in choice(process)[0][:2]:
     assert (done.stderr, done.stdout.split()) == ("", ["True", "True", "2"] * 2)
 
 
-def test_digests_on_the_device() -> None:
+def test_device_digests_equal_host_digests() -> None:
     """Those of the kernel are those of the host, of memory of any size and alignment."""
     script = """
 import numpy as np

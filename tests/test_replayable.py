@@ -59,21 +59,23 @@ def memory(process: Process, epoch: int, base: int, size: int) -> layout.Array:
     return run.read(epoch=epoch, region=region, dtype="u4", process=0)[: size // 4]
 
 
-def test_the_program_does_not_notice(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
+def test_replayable_mode_does_not_change_the_program(
+    recorded: tuple[Outcome, Outcome, tt.Run],
+) -> None:
     bare, with_us, run = recorded
     assert with_us == bare
     assert run.processes[0].info["warnings"] == []
     assert tt.verify.verify(run, run.path / "manifest.json").same
 
 
-def test_info_tells_of_it(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
+def test_info_names_replayable_launches(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
     summary = info(recorded[2])
     (process,) = summary["processes"]
     assert process["replayable"] == {"launches": 12, "kernels": 8, "without_code": {}}
     assert "12 launches of 8 kernels" in info_text(summary)
 
 
-def test_each_has_memory_before_and_after(process: Process) -> None:
+def test_each_launch_has_epochs_before_and_after(process: Process) -> None:
     """fill, reverse and bump follow one another: the state after one is the one before the next."""
     kernels = [process.kernel(f) for f in process.launches["function"]]
     assert kernels == [
@@ -96,7 +98,7 @@ def test_each_has_memory_before_and_after(process: Process) -> None:
     assert (memory(process, int(reverse["after"]), base, 4 * N) == expected).all()
 
 
-def test_a_modules_variables_are_there_before_its_first_launch(process: Process) -> None:
+def test_module_variables_are_captured_before_the_first_launch(process: Process) -> None:
     (bump,) = named(process, "bump")
     regions = tt.open(process.path.parent).regions
     counter, *_ = regions.query("label == 'counter'")["region"]  # of each module
@@ -110,7 +112,7 @@ def test_a_modules_variables_are_there_before_its_first_launch(process: Process)
     )
 
 
-def test_nobody_else_works_between_the_two(process: Process) -> None:
+def test_no_other_work_between_the_two_epochs(process: Process) -> None:
     """Another thread sets memory all the time: never between the epochs of a launch."""
     adds = named(process, "add")
     run = tt.open(process.path.parent)
@@ -132,7 +134,7 @@ def test_nobody_else_works_between_the_two(process: Process) -> None:
         assert before[0] == (sets["src"][-1] if len(sets) else 0)  # the numbers of calls say so too
 
 
-def test_epochs_say_what_other_threads_have_done(built: Path, tmp_path: Path) -> None:
+def test_epochs_include_work_of_other_threads(built: Path, tmp_path: Path) -> None:
     """Each has just what was submitted up to the call that it names as its cut."""
     command = support.command("shim_replayable", built)
     environment = support.recording(SIM, tmp_path / "run", epoch="launch:1", params="1")
@@ -150,7 +152,7 @@ def test_epochs_say_what_other_threads_have_done(built: Path, tmp_path: Path) ->
     assert checked
 
 
-def test_what_was_in_force(process: Process) -> None:
+def test_launch_settings_are_recorded(process: Process) -> None:
     (reverse,) = named(process, "reverse")
     fill, *_ = named(process, "fill")
     found = settings(process, reverse)
@@ -165,7 +167,7 @@ def test_what_was_in_force(process: Process) -> None:
     assert len(process.kept.attributes(fill)) == 0
 
 
-def test_images_and_how_they_were_loaded(process: Process) -> None:
+def test_module_images_and_load_options_are_recorded(process: Process) -> None:
     """A library that was loaded before there was a context, and a module: the same image."""
     library, module, large, unused, file = process.modules
     assert library["image"] == module["image"] == file["image"] != 0
@@ -184,7 +186,7 @@ def test_images_and_how_they_were_loaded(process: Process) -> None:
     assert [at for name, at in of if name == "fill"] == [module["id"], large["id"], file["id"]]
 
 
-def test_textures_are_named(process: Process) -> None:
+def test_live_textures_are_recorded(process: Process) -> None:
     """While they are there: the second launch with the same parameters has none."""
     with_texture, without = named(process, "params")
     (view,) = process.kept.views(with_texture)
@@ -195,7 +197,7 @@ def test_textures_are_named(process: Process) -> None:
 
 
 @pytest.mark.large
-def test_kernels_by_name_and_number(built: Path, tmp_path: Path) -> None:
+def test_kernels_are_selected_by_name_and_count(built: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = support.command("example-training", built)
     done = record(
@@ -218,7 +220,7 @@ def test_kernels_by_name_and_number(built: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.large
-def test_launches_by_number(built: Path, tmp_path: Path) -> None:
+def test_launches_are_selected_by_number(built: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [*support.command("example-vecadd", built), "--size", "500"]
     window = ("--max-per-kernel", "0", "--epoch", "@4-5")
@@ -245,7 +247,7 @@ def test_launches_by_number(built: Path, tmp_path: Path) -> None:
         ({"replayable": True, "kernel_events": "off"}, "another --kernel-events than off"),
     ],
 )
-def test_what_it_cant_be_had_with(given: dict[str, object], reason: str) -> None:
+def test_conflicting_options_are_refused(given: dict[str, object], reason: str) -> None:
     with pytest.raises(Error, match=re.escape(reason)):
         options.variables(given, {})
 
@@ -261,7 +263,7 @@ def test_what_it_cant_be_had_with(given: dict[str, object], reason: str) -> None
         ({"replayable": "1", "kernel": "("}, "TT_KERNEL=(: "),
     ],
 )
-def test_variables_that_contradict(
+def test_conflicting_variables_are_refused(
     variables: dict[str, str], reason: str, built: Path, tmp_path: Path
 ) -> None:
     command = support.command("example-vecadd", built)
@@ -281,7 +283,7 @@ def damaged(process: Process, to: Path, name: str, **values: int) -> Process:
     return tt.open(copy).processes[0]
 
 
-def test_a_reader_rejects(process: Process, tmp_path: Path) -> None:
+def test_reader_refuses_invalid_records(process: Process, tmp_path: Path) -> None:
     """Records that can't be, with the file and the place."""
     seq = int(process.launches["seq"][1])
     twice = damaged(process, tmp_path / "a", "launches.bin", seq=seq)

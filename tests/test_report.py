@@ -59,7 +59,7 @@ def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return runs
 
 
-def test_the_verb_writes_a_page(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
+def test_report_writes_a_page(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     outcome = cli("report", run_path, "-o", page)
     assert (outcome.status, outcome.stderr) == (0, "")
@@ -82,7 +82,7 @@ def test_errors_are_one_line(cli: Cli, small: Writer, run_path: Path, tmp_path: 
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_a_missing_library_is_said(
+def test_missing_library_is_named(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
@@ -91,7 +91,7 @@ def test_a_missing_library_is_said(
     assert "pip install 'ttanalyze[report]'" in outcome.stderr
 
 
-def test_what_is_shown_of_a_run(recorded: tuple[Path, Path]) -> None:
+def test_page_shows_the_run(recorded: tuple[Path, Path]) -> None:
     told = document(tt.open(recorded[0]))
     (process,) = told["processes"]
     assert process["epochs"]["count"] == 8
@@ -99,7 +99,7 @@ def test_what_is_shown_of_a_run(recorded: tuple[Path, Path]) -> None:
     assert told["hidden"] == 0
 
 
-def test_memory_that_epochs_did_not_read_is_told(run_path: Path) -> None:
+def test_unread_memory_is_reported(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"zero")
     w.born(1, b"one ")
@@ -111,7 +111,7 @@ def test_memory_that_epochs_did_not_read_is_told(run_path: Path) -> None:
     assert f"1 region-epoch uncertain: {UNREAD}" in report(tt.open(run_path))
 
 
-def test_the_gpus_time_is_told_where_it_is_known(run_path: Path) -> None:
+def test_known_gpu_times_are_shown(run_path: Path) -> None:
     w = small_run(run_path)
     (process,) = document(tt.open(run_path))["processes"]
     times = {kernel["short"]: kernel["gpu_time"] for kernel in process["kernels"]["listed"]}
@@ -121,7 +121,7 @@ def test_the_gpus_time_is_told_where_it_is_known(run_path: Path) -> None:
     assert [kernel["gpu_time"] for kernel in process["kernels"]["listed"]] == [None, None]
 
 
-def test_nothing_is_loaded_from_anywhere(recorded: tuple[Path, Path]) -> None:
+def test_page_loads_no_external_files(recorded: tuple[Path, Path]) -> None:
     page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|import)\(", page)
@@ -129,7 +129,7 @@ def test_nothing_is_loaded_from_anywhere(recorded: tuple[Path, Path]) -> None:
     assert policy and policy[1].startswith("default-src 'none'")
 
 
-def test_names_are_texts_and_nothing_else(run_path: Path) -> None:
+def test_names_are_escaped(run_path: Path) -> None:
     """Kernels, labels and the command line may be anything."""
     w = small_run(run_path)
     w.function(9, HOSTILE)
@@ -144,7 +144,7 @@ def test_names_are_texts_and_nothing_else(run_path: Path) -> None:
     assert page.count("<script") == 1
 
 
-def test_the_divergence_is_on_the_page(recorded: tuple[Path, Path]) -> None:
+def test_page_shows_the_divergence(recorded: tuple[Path, Path]) -> None:
     page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
     assert "different: memory first diverges in epoch 5, region 0 at byte 131072" in page
     assert "<b>c8</b> <b>96</b> <b>b1</b> <b>3d</b> 05" in page
@@ -155,7 +155,7 @@ def test_the_divergence_is_on_the_page(recorded: tuple[Path, Path]) -> None:
     assert 'id="divergence-section"' not in own_text(report(tt.open(recorded[0])))
 
 
-def test_a_page_has_a_bounded_size(tmp_path: Path) -> None:
+def test_page_size_is_bounded(tmp_path: Path) -> None:
     """However much there is in a run, what lies side by side is put together."""
     from ttanalyze.verbs.report.data import Limits
 
@@ -168,7 +168,7 @@ def test_a_page_has_a_bounded_size(tmp_path: Path) -> None:
     assert marks[0] > 2 * marks[1] > 0
 
 
-def test_however_much_differs_the_first_is_shown(tmp_path: Path) -> None:
+def test_first_divergence_is_shown_among_many(tmp_path: Path) -> None:
     """The page of two runs that have little in common is hardly larger than that of one."""
     runs = [tt.open(busy_run(tmp_path / str(seed), seed).run) for seed in (1, 2)]
     alone, both = report(runs[0]), report(runs[0], runs[1])
@@ -184,7 +184,7 @@ def test_however_much_differs_the_first_is_shown(tmp_path: Path) -> None:
 @pytest.mark.long
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_takes_the_colours_of_the_system(
+def test_page_follows_the_system_theme(
     scheme: str, recorded: tuple[Path, Path], tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
@@ -200,7 +200,7 @@ def test_a_page_takes_the_colours_of_the_system(
 
 @pytest.mark.long
 @needs_chromium
-def test_a_browser_draws_it(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+def test_browser_draws_the_page(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
     for width in (1366, 500):
@@ -214,7 +214,7 @@ def test_a_browser_draws_it(recorded: tuple[Path, Path], tmp_path: Path) -> None
 
 @pytest.mark.long
 @needs_chromium
-def test_a_browser_runs_no_script_of_a_run(run_path: Path, tmp_path: Path) -> None:
+def test_browser_runs_no_script_from_a_run(run_path: Path, tmp_path: Path) -> None:
     w = small_run(run_path)
     w.function(9, HOSTILE)
     w.event("launch", "cuLaunchKernel", id=9, grid=[1, 1, 1], block=[1, 1, 1])

@@ -41,7 +41,7 @@ def name_of(region: int) -> str:
     return f"r{region}" if region < 6 and region % 2 else f"region-{region}"
 
 
-def test_every_region_in_one_file(cli: Cli, busy: Writer, tmp_path: Path) -> None:
+def test_all_regions_are_written_to_one_file(cli: Cli, busy: Writer, tmp_path: Path) -> None:
     wanted = {name_of(r): memory for r, memory in busy.history[EPOCH].items()}
     assert len(wanted) >= 6
     for name in ("all.npz", "all.safetensors"):
@@ -58,7 +58,7 @@ def test_every_region_in_one_file(cli: Cli, busy: Writer, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("region", ["0", "r1", "5"])
-def test_one_region(cli: Cli, busy: Writer, tmp_path: Path, region: str) -> None:
+def test_one_region_is_written(cli: Cli, busy: Writer, tmp_path: Path, region: str) -> None:
     memory = busy.history[EPOCH][int(region.removeprefix("r"))]
     for name in ("one.bin", "one.npy"):
         out = tmp_path / name
@@ -92,7 +92,9 @@ def typed_run(path: Path, dtype: str = "f4") -> Writer:
         ("c64", "<c8", "C64"),
     ],
 )
-def test_types(cli: Cli, run_path: Path, tmp_path: Path, name: str, numpy: str, safe: str) -> None:
+def test_dtype_is_applied(
+    cli: Cli, run_path: Path, tmp_path: Path, name: str, numpy: str, safe: str
+) -> None:
     typed_run(run_path)
     memory = np.arange(24, dtype="f4").tobytes()
     for out in ("x.npy", "x.safetensors"):
@@ -107,7 +109,7 @@ def test_types(cli: Cli, run_path: Path, tmp_path: Path, name: str, numpy: str, 
     assert bytes(tensor["data"]) == memory
 
 
-def test_types_and_shapes_of_some_regions(cli: Cli, run_path: Path, tmp_path: Path) -> None:
+def test_dtype_and_shape_per_region(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     typed_run(run_path)
     out = tmp_path / "all.safetensors"
     options = ["--dtype", "u8", "--dtype", "x=f32", "--shape", "0=2x3x4", "--dtype", "1=i16"]
@@ -154,7 +156,7 @@ def test_items_are_aligned(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     assert data == {f"region-{r}": {r} for r in range(4)}
 
 
-def test_names_stay_apart(cli: Cli, run_path: Path, tmp_path: Path) -> None:
+def test_equal_names_stay_distinct(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     w = Writer(run_path)
     labels = ["w", "w", "region-3", None, "__metadata__", "../up\n", "w-0", 'quote"d']
     for region, label in enumerate(labels):
@@ -173,7 +175,7 @@ def test_names_stay_apart(cli: Cli, run_path: Path, tmp_path: Path) -> None:
         assert {name: int(arrays[name][0]) for name in arrays} == found
 
 
-def test_equal_states_make_equal_files(cli: Cli, busy: Writer, tmp_path: Path) -> None:
+def test_equal_states_give_equal_files(cli: Cli, busy: Writer, tmp_path: Path) -> None:
     for name in ("npz", "safetensors"):
         a, b = (tmp_path / f"{i}.{name}" for i in range(2))
         assert cli("rewind", busy.run, "-e", EPOCH, "-o", a).status == 0
@@ -181,7 +183,7 @@ def test_equal_states_make_equal_files(cli: Cli, busy: Writer, tmp_path: Path) -
         assert a.read_bytes() == b.read_bytes()
 
 
-def test_a_file_is_replaced_as_a_whole(cli: Cli, busy: Writer, tmp_path: Path) -> None:
+def test_output_file_is_replaced_atomically(cli: Cli, busy: Writer, tmp_path: Path) -> None:
     out = tmp_path / "old.bin"
     out.write_bytes(b"old")
     path = busy.path / "data-00000.bin"
@@ -198,7 +200,7 @@ def test_a_file_is_replaced_as_a_whole(cli: Cli, busy: Writer, tmp_path: Path) -
     assert sorted(p.name for p in tmp_path.iterdir() if p != busy.run) == ["old.bin"]
 
 
-def test_pipes_and_devices(busy: Writer) -> None:
+def test_output_to_pipes_and_devices(busy: Writer) -> None:
     command = [sys.executable, "-m", "ttanalyze", "rewind", str(busy.run), "-e", str(EPOCH)]
     command += ["-r", "5", "--format"]
     for name, rest in (("bin", 0), ("npy", 128)):
@@ -221,7 +223,7 @@ def test_pipes_and_devices(busy: Writer) -> None:
     assert shut.stderr == ""
 
 
-def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
+def test_interrupt_leaves_no_partial_file(busy: Writer, tmp_path: Path) -> None:
     """Ctrl-C while a file is written: no half of it, no draft, status 130."""
     program = (
         "import signal, sys, time\n"
@@ -292,7 +294,7 @@ def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
         (["-o", "x.npz"], "Missing option"),
     ],
 )
-def test_errors(
+def test_invalid_arguments_are_errors(
     cli: Cli,
     small: Writer,
     run_path: Path,
@@ -318,7 +320,7 @@ def test_safetensors_has_no_complex128(cli: Cli, run_path: Path, tmp_path: Path)
     assert not out.exists()
 
 
-def test_regions_not_captured_yet_are_left_out(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_uncaptured_regions_are_skipped(cli: Cli, small: Writer, run_path: Path) -> None:
     """Region 7 lives in epoch 1, but its context's first epoch is the second."""
     outcome = cli("rewind", run_path, "-e", 1, "--summary")
     assert outcome.status == 0
@@ -330,7 +332,7 @@ def test_regions_not_captured_yet_are_left_out(cli: Cli, small: Writer, run_path
     ] == [7]
 
 
-def test_a_run_without_regions(cli: Cli, run_path: Path, tmp_path: Path) -> None:
+def test_run_without_regions(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     w = Writer(run_path)
     w.epoch("sync", "full")
     w.close()
@@ -343,7 +345,7 @@ def test_a_run_without_regions(cli: Cli, run_path: Path, tmp_path: Path) -> None
 # ---- summaries ----
 
 
-def test_a_summary_says_what_is_there(cli: Cli, run_path: Path) -> None:
+def test_summary_lists_the_regions(cli: Cli, run_path: Path) -> None:
     values = np.linspace(-1, 3, 40_000, dtype="f4")
     values[:7] = np.nan
     values[7:10] = np.inf
@@ -384,7 +386,7 @@ def test_summary_and_file_at_once(cli: Cli, busy: Writer, tmp_path: Path) -> Non
 # ---- from Python, of real runs, of large ones ----
 
 
-def test_from_python(busy: Writer, tmp_path: Path) -> None:
+def test_rewind_from_python(busy: Writer, tmp_path: Path) -> None:
     run = tt.open(busy.run)
     found = rewind.rewind(run, EPOCH, [0, "r1"], dtypes=["1=u8"])
     assert [part.name for part in found.parts] == ["region-0", "r1"]
@@ -427,7 +429,7 @@ def test_memory_is_bounded(run_path: Path, tmp_path: Path) -> None:
         (tmp_path / name).unlink()
 
 
-def test_many_blocks_and_threads(
+def test_many_threads_restore_many_blocks(
     run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shares of several threads come together, wherever contents lie and what is stored once."""
@@ -455,7 +457,9 @@ def test_many_blocks_and_threads(
     assert not (tmp_path / "y.bin").exists()
 
 
-def test_weights_of_a_real_run(cli: Cli, built: Path, run_path: Path, tmp_path: Path) -> None:
+def test_recorded_training_weights_are_restored(
+    cli: Cli, built: Path, run_path: Path, tmp_path: Path
+) -> None:
     """What the example's training leaves, as numpy sees it."""
     command = support.command("example-training", built)
     environment = support.recording(support.simulator_environment(), run_path)

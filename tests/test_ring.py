@@ -111,20 +111,20 @@ def test_drop_oldest_drops_nothing_while_there_is_room(built: Path, run: Path) -
     check_contents(opened)
 
 
-def test_a_flight_recorder_keeps_as_many_as_asked(built: Path, run: Path) -> None:
+def test_flight_recorder_keeps_the_requested_epochs(built: Path, run: Path) -> None:
     options = {"overwrite": "drop-oldest", "retain": "4", "snapshot_every": "2"}
     opened = record(vecadd(built), run, ring_bytes="64M", **options)
     assert 4 <= len(readable(opened)) < 6
     check_contents(opened)
 
 
-def test_a_ring_smaller_than_a_snapshot_is_said(built: Path, run: Path) -> None:
+def test_ring_smaller_than_a_snapshot_gets_a_warning(built: Path, run: Path) -> None:
     opened = record(vecadd(built), run, ring_bytes="256K", overwrite="drop-oldest")
     assert readable(opened) == []
     assert any("smaller than a snapshot" in w for w in opened.processes[0].info["warnings"])
 
 
-def test_a_signal_brings_what_the_ring_holds_to_disk(built: Path, run: Path) -> None:
+def test_signal_writes_the_ring_to_disk(built: Path, run: Path) -> None:
     command = [*support.command("loop_progress", built), "1000000"]
     environment = support.recording(SIM, run, overwrite="drop-oldest", ring_bytes="1M")
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -140,7 +140,7 @@ def test_a_signal_brings_what_the_ring_holds_to_disk(built: Path, run: Path) -> 
 
 
 @pytest.mark.parametrize("overwrite", ["backpressure", "drop-oldest", "fail"])
-def test_a_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) -> None:
+def test_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) -> None:
     """Nothing waits for it for long, and what comes after it is captured."""
     command = support.command("graph_held_back", built)
     bare = support.run(command, SIM)
@@ -157,7 +157,7 @@ def test_a_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) 
     assert set(opened.read(last, int(sizes["region"].iloc[0])).tolist()) == {3}
 
 
-def test_an_epoch_that_was_called_off_leaves_a_gap(built: Path, run: Path) -> None:
+def test_cancelled_epoch_leaves_a_gap(built: Path, run: Path) -> None:
     """The next one is whole, and says that it holds more than its own changes."""
     command = [str(support.build_program("shim_held", built)), "off"]
     bare = support.run(command, SIM)
@@ -169,7 +169,7 @@ def test_an_epoch_that_was_called_off_leaves_a_gap(built: Path, run: Path) -> No
     assert epochs["full"].tolist()[:4] == [True, False, True, False]
 
 
-def test_a_process_ends_while_a_capture_is_held_up(built: Path, run: Path) -> None:
+def test_process_exit_with_a_blocked_capture(built: Path, run: Path) -> None:
     """What the ring held before that is stored."""
     command = [str(support.build_program("shim_held", built)), "end"]
     environment = support.recording(SIM, run, stall_ms="200", overwrite="drop-oldest")
@@ -199,7 +199,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_dump_is_on_disk_at_once(run: Path) -> None:
+def test_dump_is_on_disk_at_once(run: Path) -> None:
     environment = support.recording(SIM, run, overwrite="drop-oldest")
     outcome = support.run([sys.executable, "-c", DUMPS], environment)
     assert outcome.status == -signal.SIGKILL, outcome.stderr
@@ -213,9 +213,7 @@ def test_a_dump_is_on_disk_at_once(run: Path) -> None:
 
 
 @pytest.mark.parametrize("overwrite", ["drop-oldest", "fail", "backpressure"])
-def test_a_snapshot_that_is_larger_than_what_the_ring_has_left_at_its_end(
-    overwrite: str, run: Path
-) -> None:
+def test_snapshot_larger_than_the_rest_of_the_ring(overwrite: str, run: Path) -> None:
     """Where it fits into an empty ring, it is captured."""
     options = {"ring_bytes": "1M", "snapshot_every": "1", "overwrite": overwrite}
     steps = ["1,400000,1", "1,400000,2", "1,0,3", "1,0,4"]
@@ -255,7 +253,9 @@ def large_contents() -> list[np.typing.NDArray[np.uint64]]:
     ("options", "files"),
     [({}, 4), ({"ring_bytes": "64M"}, 4), ({"deterministic": "1"}, 1), ({"ring_bytes": "2M"}, 1)],
 )
-def test_large_epochs(options: dict[str, str], files: int, built: Path, run: Path) -> None:
+def test_large_epochs_are_complete(
+    options: dict[str, str], files: int, built: Path, run: Path
+) -> None:
     """They come in several copies and are written side by side; every byte is where it was.
 
     Where the files have to be the same each time, and where the ring takes only small parts,

@@ -77,7 +77,7 @@ def first(path: Path, kernel: str, mnemonic: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", CUBINS, ids=lambda p: p.stem)
-def test_every_instruction_is_there(cli: Cli, path: Path, tmp_path: Path) -> None:
+def test_every_instruction_is_listed(cli: Cli, path: Path, tmp_path: Path) -> None:
     image = path.read_bytes()
     out = tmp_path / "tables.json"
     assert cli("sass", path, "--json", "-o", out) == support.Outcome("", "", 0)
@@ -102,7 +102,7 @@ def test_every_instruction_is_there(cli: Cli, path: Path, tmp_path: Path) -> Non
     assert checksum in {table["kernel_checksum"] for table in tables}
 
 
-def test_what_an_instruction_does() -> None:
+def test_instruction_properties() -> None:
     load = first(HOPPER, "wide", "LDG.E.128")
     assert load["category"] == "load" and load["delay_point"]
     (written, address) = load["operands"]
@@ -153,7 +153,7 @@ def test_source_lines() -> None:
     assert "scaled(in[i])" in source[int(caller.rpartition(":")[2]) - 1]
 
 
-def test_formats(cli: Cli, tmp_path: Path) -> None:
+def test_output_formats(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "out"
     some = ("sass", HOPPER, "--kernel", "tiles|group")
     assert cli(*some, "--format", "ndjson", "-o", out).status == 0
@@ -178,7 +178,7 @@ def test_formats(cli: Cli, tmp_path: Path) -> None:
     assert frame["target"].dtype == "Int64"
 
 
-def test_what_is_not_there_is_said_in_a_line(cli: Cli, tmp_path: Path, tools: Path) -> None:
+def test_missing_kernels_give_a_one_line_error(cli: Cli, tmp_path: Path, tools: Path) -> None:
     def error(*arguments: str | Path) -> str:
         outcome = cli("sass", *arguments)
         assert outcome.status == 2 and outcome.stdout == "" and outcome.stderr.count("\n") == 1
@@ -205,7 +205,7 @@ def test_what_is_not_there_is_said_in_a_line(cli: Cli, tmp_path: Path, tools: Pa
     assert "pip install 'ttanalyze[sass]'" in error(HOPPER)
 
 
-def test_damaged_cubins_are_told(cli: Cli, tmp_path: Path) -> None:
+def test_damaged_cubins_give_an_error(cli: Cli, tmp_path: Path) -> None:
     """What describes the file, its sections and source lines: an answer or a line of text."""
     image = HOPPER.read_bytes()
     path = tmp_path / "damaged.cubin"
@@ -223,7 +223,7 @@ def test_damaged_cubins_are_told(cli: Cli, tmp_path: Path) -> None:
     assert outcome.status == 0 and "tiles" in outcome.stdout and "group" not in outcome.stdout
 
 
-def test_damaged_source_lines_are_left_out() -> None:
+def test_damaged_source_lines_are_skipped() -> None:
     cubin = Cubin(HOPPER.read_bytes())
     data, symbols = cubin.contents(b".debug_line"), cubin.relocated(b".debug_line")
     whole = sections(data, b"", symbols)
@@ -247,7 +247,7 @@ def test_damaged_source_lines_are_left_out() -> None:
     assert [lines.source_lines for lines in far.values()] == [[None, None]]
 
 
-def test_an_interrupt_leaves_nothing_behind(tools: Path, tmp_path: Path) -> None:
+def test_interrupt_leaves_no_files(tools: Path, tmp_path: Path) -> None:
     scratch, began = tmp_path / "scratch", tmp_path / "began"
     scratch.mkdir()
     (tools / "nvdisasm").write_text(
@@ -267,7 +267,7 @@ def test_an_interrupt_leaves_nothing_behind(tools: Path, tmp_path: Path) -> None
 # ---- fatbins and programs ----
 
 
-def test_a_device_takes_what_is_for_it(cli: Cli, tmp_path: Path) -> None:
+def test_image_for_the_device_is_selected(cli: Cli, tmp_path: Path) -> None:
     entries = [entry(path.read_bytes(), arch=arch) for path, arch in CUBINS.items()]
     ptx = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry wide() { ret; }\n"
     image = fatbin(*entries, entry(ptx, kind=1, arch=75))
@@ -309,7 +309,7 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_written_is_valid(cli: Cli, recorded: Path, tmp_path: Path) -> None:
+def test_written_tables_are_valid(cli: Cli, recorded: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for options, said in (
         (["--json"], "instructions, 2 documents: good"),
@@ -347,7 +347,7 @@ def test_tables_are_kept_in_the_run(cli: Cli, recorded: Path, tools: Path) -> No
         assert outcome.status == 2 and str(kept) in outcome.stderr and reason in outcome.stderr
 
 
-def test_checksums_are_those_of_kernel_events(recorded: Path) -> None:
+def test_checksums_equal_those_of_kernel_events(recorded: Path) -> None:
     kernels = Checksums()
     process = tt.open(recorded).processes[0]
     wanted = {kernels.get(process, f) for f in process.functions["id"].tolist()} - {None}
@@ -375,13 +375,13 @@ def test_delays_are_named_by_instruction_and_line(recorded: Path, tools: Path) -
     assert places_text([alone]) == ["  2 µs before BAR", f"    at {pc:#x} of exchange"]
 
 
-def test_a_run_that_can_not_be_written_to(cli: Cli, recorded: Path) -> None:
+def test_read_only_run(cli: Cli, recorded: Path) -> None:
     (recorded / "sass").write_text("in the way")
     outcome = cli("sass", recorded, "--kernel", "tiles")
     assert outcome.status == 0 and outcome.stdout.startswith("tiles\n")
 
 
-def test_source_beside_the_instructions(cli: Cli, recorded: Path, tmp_path: Path) -> None:
+def test_source_lines_beside_instructions(cli: Cli, recorded: Path, tmp_path: Path) -> None:
     cli("sass", recorded, "--kernel", "exchange")
     (kept,) = (recorded / "sass").iterdir()
     source = tmp_path / "kernels.cu"
@@ -464,7 +464,7 @@ def test_errors_from_python() -> None:
         sass.instructions("/nowhere.cubin")
 
 
-def test_the_patcher_knows_these_opcodes_by_the_same_names(tools: Path) -> None:
+def test_patcher_and_tables_name_opcodes_alike(tools: Path) -> None:
     script = support.ROOT / "interpose" / "sass" / "opcodes.py"
     environment = {**support.bare_environment(), "PATH": str(tools)}
     done = support.run([sys.executable, script, "--check", *CUBINS], environment)

@@ -132,7 +132,7 @@ def check_detours(architecture: int, old: list[tuple[int, int]], new: list[tuple
 
 
 @pytest.mark.parametrize("path", CUBINS, ids=lambda p: p.stem)
-def test_everywhere(patcher: sp.Patcher, path: Path) -> None:
+def test_every_instruction_is_patched(patcher: sp.Patcher, path: Path) -> None:
     image = path.read_bytes()
     cubin = patcher.open(image)
     assert f"patch_{cubin.architecture}" in path.stem
@@ -165,7 +165,7 @@ def test_everywhere(patcher: sp.Patcher, path: Path) -> None:
     assert patcher.open(done.image).patch().image  # a cubin as any other
 
 
-def test_points_are_taken_as_they_are_or_not_at_all(patcher: sp.Patcher) -> None:
+def test_delay_points_are_patched_exactly_or_refused(patcher: sp.Patcher) -> None:
     image = (DATA / "patch_90a.cubin").read_bytes()
     cubin = patcher.open(image)
     scale = next(k for k in cubin.kernels if k.name == "scale")
@@ -206,9 +206,7 @@ def uniforms(low: int) -> set[int]:
 
 @pytest.mark.parametrize("path", CUBINS, ids=lambda p: p.stem)
 @pytest.mark.parametrize("mode", [sp.FIXED, sp.RANDOM, sp.CLUSTER])
-def test_delays_use_what_no_code_of_the_kernel_does(
-    patcher: sp.Patcher, path: Path, mode: int
-) -> None:
+def test_delays_use_free_registers(patcher: sp.Patcher, path: Path, mode: int) -> None:
     image = path.read_bytes()
     cubin = patcher.open(image)
     for kernel in cubin.kernels:
@@ -261,7 +259,7 @@ def packed(cubin: bytes, flags: int, architecture: int) -> bytes:
     return entry(contents, flags=flags, size=len(cubin), arch=architecture)
 
 
-def test_a_fatbin_is_replaced_where_a_device_takes_it(patcher: sp.Patcher) -> None:
+def test_patched_image_replaces_the_fatbin_entry_of_the_device(patcher: sp.Patcher) -> None:
     cubins = {p.stem[6:]: p.read_bytes() for p in CUBINS}
     patched = {name: patcher.open(image).patch().image for name, image in cubins.items()}
     text = b".version 8.0\n.target sm_80\n"

@@ -83,7 +83,7 @@ def test_older_driver(built: Path) -> None:
 # ---- strictness ----
 
 
-def test_memory_that_is_not_there(built: Path) -> None:
+def test_invalid_addresses_are_refused(built: Path) -> None:
     done = outcome("strict", built)
     assert done.status == 0, done.stdout + done.stderr
     calls = [line for line in done.stdout.splitlines() if "->" in line]
@@ -123,7 +123,7 @@ def test_host_access(kind: str, low: int, status: int, built: Path) -> None:
     assert ("written" in done.stdout) == (status == 0)
 
 
-def test_memory_is_exact(built: Path) -> None:
+def test_free_memory_is_exact(built: Path) -> None:
     total = 64 << 20
     printed = lines("memory", built, memory="64M")
     used = {
@@ -143,7 +143,7 @@ def test_memory_is_exact(built: Path) -> None:
     assert results(printed).count("OUT_OF_MEMORY") == 1
 
 
-def test_two_devices(built: Path) -> None:
+def test_two_simulated_devices(built: Path) -> None:
     printed = lines("two_devices", built, devices="2")
     assert results(printed) == [
         "SUCCESS",  # count
@@ -174,11 +174,11 @@ def test_garbage_depends_on_the_seed(built: Path) -> None:
 # ---- schedules ----
 
 
-def test_fifo_runs_in_order_of_submission(built: Path) -> None:
+def test_fifo_schedule_runs_in_submission_order(built: Path) -> None:
     assert lines("order", built) == ["last:" + " 9" * 8]
 
 
-def test_random_schedule_reorders_what_nothing_orders(built: Path) -> None:
+def test_random_schedule_reorders_unordered_work(built: Path) -> None:
     seen = {seed: lines("order", built, schedule="random", seed=seed) for seed in "1234"}
     assert len({tuple(printed) for printed in seen.values()}) == 4
     assert seen["1"] == lines("order", built, schedule="random", seed="1")
@@ -187,7 +187,7 @@ def test_random_schedule_reorders_what_nothing_orders(built: Path) -> None:
         assert ordered == ["last:" + " 9" * 8]
 
 
-def test_kernels_overlap_where_nothing_orders_them(built: Path) -> None:
+def test_unordered_kernels_overlap(built: Path) -> None:
     random = {"schedule": "random", "seed": "1"}
     assert lines("overlap", built, **random) != ["mixed: 0"]
     assert lines("overlap", built, **random) == lines("overlap", built, **random)
@@ -204,7 +204,7 @@ def test_ordered_programs_do_not_depend_on_the_schedule(name: str, seed: str, bu
     assert support.run(command, environment).transcript() == fifo.transcript()
 
 
-def test_work_waits_until_it_is_asked_for(built: Path) -> None:
+def test_lazy_schedule_runs_work_when_waited_for(built: Path) -> None:
     assert lines("lazy", built) == [
         "at once 0",
         "asked CUDA_ERROR_NOT_READY",
@@ -215,7 +215,7 @@ def test_work_waits_until_it_is_asked_for(built: Path) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["fifo", "random"])
-def test_conditions_that_kernels_set(schedule: str, built: Path) -> None:
+def test_kernels_set_graph_conditions(schedule: str, built: Path) -> None:
     assert lines("loops", built, schedule=schedule, seed="1") == [
         "a loop of 5, twice, and what comes after it: 10 2 0 0 0 0 0 0",
         "a loop of 4 in a loop of 3: 3 3 12 3 0 0 0 0",
@@ -224,7 +224,7 @@ def test_conditions_that_kernels_set(schedule: str, built: Path) -> None:
     ]
 
 
-def test_threads_at_once(built: Path) -> None:
+def test_concurrent_threads(built: Path) -> None:
     for seed in "123":
         done = outcome("threads", built, schedule="random", seed=seed)
         assert (done.stdout, done.stderr, done.status) == ("done\n", "", 0)
@@ -254,18 +254,18 @@ def test_many_operations_and_allocations(built: Path) -> None:
         ("fault", "ptx:"),
     ],
 )
-def test_settings_that_make_no_sense(name: str, value: str, built: Path) -> None:
+def test_invalid_settings_are_refused(name: str, value: str, built: Path) -> None:
     done = outcome("settings", built, **{name: value})
     assert results(done.stdout.splitlines()) == ["INVALID_VALUE"]
     expected = f"ttanalyze simulator: TT_SIM_{name.upper()}={value} makes no sense"
     assert done.stderr.splitlines() == [expected]
 
 
-def test_no_device(built: Path) -> None:
+def test_simulator_without_devices(built: Path) -> None:
     assert results(lines("settings", built, devices="0")) == ["NO_DEVICE"]
 
 
-def test_missing_calls_say_so(built: Path) -> None:
+def test_missing_calls_name_themselves(built: Path) -> None:
     done = outcome("missing_call", built)
     assert results(done.stdout.splitlines()) == [
         "NOT_INITIALIZED",
@@ -282,7 +282,7 @@ def test_missing_calls_say_so(built: Path) -> None:
     ]
 
 
-def test_images_it_cannot_read(built: Path) -> None:
+def test_unreadable_images_are_refused(built: Path) -> None:
     refused = {line.split(": ")[0]: line.split(": ")[1] for line in lines("images", built)}
     unreadable = "CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU"
     assert refused.pop("as it is") == refused.pop("wrapped") == "CUDA_SUCCESS, CUDA_SUCCESS"
@@ -290,5 +290,5 @@ def test_images_it_cannot_read(built: Path) -> None:
     assert set(refused.values()) == {unreadable}
 
 
-def test_calls_after_its_end(built: Path) -> None:
+def test_calls_after_process_exit(built: Path) -> None:
     assert lines("after_exit", built) == ["before 3", "init 0", "count 0", "late 4"]

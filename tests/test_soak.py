@@ -15,7 +15,7 @@ ROOM = 4 << 10  # KiB
 @pytest.mark.long
 @pytest.mark.native
 @pytest.mark.large
-def test_memory_does_not_grow_with_what_came_and_went(built: Path, tmp_path: Path) -> None:
+def test_memory_does_not_grow_over_time(built: Path, tmp_path: Path) -> None:
     program = support.build_program("shim_soak", built)
 
     def memory(rounds: int) -> int:

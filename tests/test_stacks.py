@@ -127,7 +127,7 @@ needs_addr2line = pytest.mark.skipif(not shutil.which("addr2line"), reason="need
 
 @needs_addr2line
 @pytest.mark.parametrize("whose", ["backtrace", "auto", "mixed"])
-def test_functions_and_lines(whose: str, program: Path, run: Path) -> None:
+def test_stacks_have_functions_and_lines(whose: str, program: Path, run: Path) -> None:
     """auto and mixed: where there is no Python."""
     bare = support.run([str(program)], SIM)
     recorded = support.recording(SIM, run, cpu_callstack=whose)
@@ -139,7 +139,7 @@ def test_functions_and_lines(whose: str, program: Path, run: Path) -> None:
 
 
 @needs_addr2line
-def test_inlined_functions_have_frames_of_their_own(tmp_path: Path, run: Path) -> None:
+def test_inlined_functions_have_frames(tmp_path: Path, run: Path) -> None:
     """The caller is the program's own source, not the header that it got the call from."""
     (tmp_path / "helper.h").write_text(HELPER)
     target = built_from(tmp_path / "steps.c", INLINED, f"-I{tmp_path}")
@@ -192,13 +192,13 @@ def test_inlined_functions_have_frames_of_their_own(tmp_path: Path, run: Path) -
         ([("lib.so+0x1", "/app/lib.so", 0), ("main", "/app/prog", 0)], "lib.so+0x1"),
     ],
 )
-def test_the_caller_is_in_the_programs_own_code(
-    frames: list[tuple[str, str, int]], caller: str
-) -> None:
+def test_caller_is_in_the_program(frames: list[tuple[str, str, int]], caller: str) -> None:
     assert texts.caller(frames) == caller
 
 
-def test_names_without_debug_information(program: Path, run: Path, tmp_path: Path) -> None:
+def test_stacks_without_debug_information_have_names(
+    program: Path, run: Path, tmp_path: Path
+) -> None:
     subprocess.run(["strip", "-g", str(program)], check=True)
     support.run([str(program)], support.recording(SIM, run, cpu_callstack="backtrace"))
     process = tt.open(run).processes[0]
@@ -209,7 +209,7 @@ def test_names_without_debug_information(program: Path, run: Path, tmp_path: Pat
     assert outer == ("main", str(program), 0)
 
 
-def test_a_file_that_has_changed_tells_nothing(program: Path, run: Path) -> None:
+def test_changed_object_file_gives_no_symbols(program: Path, run: Path) -> None:
     """What its symbols say now is not what was recorded."""
     support.run([str(program)], support.recording(SIM, run, cpu_callstack="backtrace"))
     later = (run / "p0" / "frames.bin").stat().st_mtime + 10
@@ -221,7 +221,7 @@ def test_a_file_that_has_changed_tells_nothing(program: Path, run: Path) -> None
     assert all(function.startswith("steps+0x") and not line for function, _, line in own)
 
 
-def test_none_unless_asked(program: Path, run: Path) -> None:
+def test_no_stacks_by_default(program: Path, run: Path) -> None:
     support.run([str(program)], support.recording(SIM, run))
     assert not (run / "p0" / "frames.bin").exists()
     assert set(tt.open(run).processes[0].events["stack"].tolist()) == {0}
@@ -229,7 +229,9 @@ def test_none_unless_asked(program: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["threads_own_streams", "threads_small_stack", "fork_child_only"])
-def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> None:
+def test_recording_stacks_does_not_change_program_behaviour(
+    name: str, built: Path, run: Path
+) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM)
     options = {"cpu_callstack": "backtrace", "epoch": "launch"}
@@ -237,7 +239,7 @@ def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> Non
     check_run(name, run)
 
 
-def test_what_can_not_be_asked_for(program: Path, run: Path) -> None:
+def test_invalid_options_are_refused(program: Path, run: Path) -> None:
     outcome = support.run([str(program)], support.recording(SIM, run, cpu_callstack="everything"))
     assert outcome.status == 0
     assert "TT_CPU_CALLSTACK=everything: expected off, auto, python, backtrace" in outcome.stderr
@@ -246,7 +248,7 @@ def test_what_can_not_be_asked_for(program: Path, run: Path) -> None:
     assert "--cpu-callstack x: expected off, auto, python" in refused.stderr
 
 
-def test_object_files_that_are_none(tmp_path: Path) -> None:
+def test_invalid_object_files_give_no_symbols(tmp_path: Path) -> None:
     """Nothing is found in them, and nothing goes wrong."""
     good = (support.SIMULATOR).read_bytes()
     path = tmp_path / "object"
@@ -306,7 +308,9 @@ def python_stacks(run: Path) -> list[list[tuple[str, str, int]]]:
 
 @pytest.mark.parametrize("python", support.pythons())
 @pytest.mark.parametrize("whose", ["python", "auto"])
-def test_python_functions_and_lines(python: str, whose: str, run: Path, tmp_path: Path) -> None:
+def test_stacks_have_python_functions_and_lines(
+    python: str, whose: str, run: Path, tmp_path: Path
+) -> None:
     """ctypes lets go of the interpreter's lock before it calls the driver."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -357,7 +361,7 @@ time.sleep(0.05)
 
 @pytest.mark.parametrize("python", support.pythons())
 @pytest.mark.parametrize("whose", ["auto", "mixed"])
-def test_threads_while_another_holds_the_lock_and_at_the_end(
+def test_python_stacks_without_the_interpreter_lock(
     python: str, whose: str, run: Path, tmp_path: Path
 ) -> None:
     """One holds the interpreter's lock for long; at the end, threads still make calls."""
@@ -373,7 +377,7 @@ def test_threads_while_another_holds_the_lock_and_at_the_end(
     assert len(worked) >= 1600
 
 
-def test_no_python_at_all(program: Path, run: Path) -> None:
+def test_stacks_of_programs_without_python(program: Path, run: Path) -> None:
     support.run([str(program)], support.recording(SIM, run, cpu_callstack="python"))
     assert set(tt.open(run).processes[0].events["stack"].tolist()) == {0}
     assert tt.open(run).warnings == []

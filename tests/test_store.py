@@ -35,7 +35,7 @@ from tests.drain_run import (
 from ttanalyze.format import layout
 
 
-def test_files_read_as_format_h_says(drain: Any, tmp_path: Path) -> None:
+def test_files_follow_the_format(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     label = s.string("größe".encode())
     assert s.string(b"other") > label == s.string("größe".encode())
@@ -80,7 +80,7 @@ def test_files_read_as_format_h_says(drain: Any, tmp_path: Path) -> None:
     assert [tuple(map(int, d)) for d in digests] == [(0, 3, 0)]
 
 
-def test_creation_times(drain: Any, tmp_path: Path) -> None:
+def test_files_have_creation_times(drain: Any, tmp_path: Path) -> None:
     before = time.time_ns()
     for deterministic in (False, True):
         s = Store(drain, tmp_path / f"run{deterministic}", deterministic=deterministic)
@@ -153,7 +153,7 @@ def test_lanes_of_a_segment(drain: Any, tmp_path: Path) -> None:
     assert [int(first["bytes_stored"]), int(last["bytes_stored"])] == [2 * BLOCK + 4] * 2
 
 
-def test_table_of_contents_is_bounded_and_never_wrong(drain: Any) -> None:
+def test_table_of_contents_is_bounded_and_correct(drain: Any) -> None:
     def place(i: int) -> int:
         return 32 * (i + 2) + i % LANES
 
@@ -187,7 +187,7 @@ def test_table_of_contents_is_bounded_and_never_wrong(drain: Any) -> None:
     drain.dedup_clear(table)
 
 
-def test_refuses_a_reference_to_what_is_not_there(drain: Any, tmp_path: Path) -> None:
+def test_invalid_references_are_refused(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     assert drain.store_epoch_begin(s.s, 0, True)
     refers = FFI.new("struct tt_block *", {"digest": 1, "length": 100, "offset": 64})
@@ -200,7 +200,7 @@ def test_refuses_a_reference_to_what_is_not_there(drain: Any, tmp_path: Path) ->
     assert len(check_epochs(s.process)) == 1
 
 
-def test_nothing_outside_an_epoch(drain: Any, tmp_path: Path) -> None:
+def test_blocks_outside_an_epoch_are_refused(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     assert not s.block(0, 0, b"x")
     assert not drain.store_digest(s.s, 0, 1, 1)
@@ -213,7 +213,7 @@ def test_nothing_outside_an_epoch(drain: Any, tmp_path: Path) -> None:
     assert len(check_epochs(s.process)) == 1
 
 
-def test_an_abandoned_epoch_leaves_nothing(drain: Any, tmp_path: Path) -> None:
+def test_abandoned_epoch_leaves_no_data(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run", retain=1)
     many = {r: [noise(r, 40), noise(r + 100_000)] for r in range(20)}
     assert s.epoch(0, True, {0: [noise(1)]})
@@ -244,7 +244,7 @@ def test_retain_keeps_what_the_last_epochs_need(drain: Any, tmp_path: Path) -> N
     assert ["dropped" in f for f in flags] == [n < 8 for n in range(13)]
 
 
-def test_retain_heeds_every_context(drain: Any, tmp_path: Path) -> None:
+def test_retain_considers_every_context(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run", retain=1)
     assert s.region(0, context=0)
     assert s.region(1, context=1)
@@ -271,7 +271,7 @@ def test_without_retain_there_is_one_segment(drain: Any, tmp_path: Path) -> None
 # ---- JSON ----
 
 
-def test_manifest_is_this_text(drain: Any, tmp_path: Path) -> None:
+def test_manifest_has_the_expected_text(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     label = s.string(b'say "hi"\\\n\xff')
     for i in range(7):
@@ -338,7 +338,7 @@ def one_each(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("one-each", one_each)
 
 
-def test_json_strings_of_any_bytes(drain: Any) -> None:
+def test_json_strings_escape_any_bytes(drain: Any) -> None:
     pick = random.Random(5)
     interesting = [
         b"\xed\xa0\x80",
@@ -395,7 +395,7 @@ def test_json_writer_builds_documents(drain: Any) -> None:
     drain.json_free(j)
 
 
-def test_run_json_joins_processes_and_keeps_the_ending(drain: Any, tmp_path: Path) -> None:
+def test_run_json_joins_processes(drain: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     before = time.time_ns()
     first, second, silent = Store(drain, run), Store(drain, run), Store(drain, run)
@@ -423,7 +423,7 @@ def test_run_json_joins_processes_and_keeps_the_ending(drain: Any, tmp_path: Pat
     assert sorted(p.name for p in run.iterdir()) == ["manifest.json", "p0", "p1", "p2", "run.json"]
 
 
-def test_processes_that_start_at_once_share_a_run(stress: Path, tmp_path: Path) -> None:
+def test_processes_started_together_share_a_run(stress: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     running = [
         subprocess.Popen([stress, "store", run, "6", "0"], stdout=subprocess.DEVNULL)
@@ -436,7 +436,7 @@ def test_processes_that_start_at_once_share_a_run(stress: Path, tmp_path: Path) 
     ] == list(range(8))
 
 
-def test_blocks_side_by_side_are_written_once_each(drain: Any, tmp_path: Path) -> None:
+def test_adjacent_blocks_are_written_once(drain: Any, tmp_path: Path) -> None:
     """Equal ones among them are stored once, short ones keep their neighbours' alignment."""
     a, b, short = noise(1), noise(2), noise(3)[:100]
     pieces = [a, a, short, b, short, a]

@@ -36,7 +36,7 @@ from tests.drain_run import (
 )
 
 
-def test_directories_that_cannot_be(drain: Any, tmp_path: Path) -> None:
+def test_invalid_directories_are_refused(drain: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path, why in {
         tmp_path / "no" / "such": "No such file or directory",
@@ -51,7 +51,7 @@ def test_directories_that_cannot_be(drain: Any, tmp_path: Path) -> None:
         assert "\n" not in s.error
 
 
-def test_a_directory_without_permission(drain_path: Path) -> None:
+def test_directory_without_permission(drain_path: Path) -> None:
     with tempfile.TemporaryDirectory() as closed:
         os.chmod(closed, 0o555)
         body = "if os.geteuid() == 0: os.setuid(65534)\ns = t.Store(lib, run)\nprint(s.error)"
@@ -76,9 +76,7 @@ s.close()
 
 
 @pytest.mark.parametrize("limit", ["file size", "disk"])
-def test_on_a_full_disk_epochs_have_digests_only(
-    drain_path: Path, tmp_path: Path, limit: str
-) -> None:
+def test_full_disk_stores_digests_only(drain_path: Path, tmp_path: Path, limit: str) -> None:
     folder = tmp_path / "small"
     prepare, why = small_disk(folder, 4 << 20, limit)
     try:
@@ -99,9 +97,7 @@ def test_on_a_full_disk_epochs_have_digests_only(
         unmount(folder)
 
 
-def test_without_room_for_records_the_recording_ends_alone(
-    drain_path: Path, tmp_path: Path
-) -> None:
+def test_full_disk_for_records_ends_the_recording(drain_path: Path, tmp_path: Path) -> None:
     body = """
 s = t.Store(lib, run, max_disk=200_000)
 assert s.region(0) and s.epoch(0, True, {0: [t.noise(1)]})
@@ -140,7 +136,7 @@ s.close()
     assert counts[1] == 0, "the first has left nothing"
 
 
-def test_old_contents_stay_where_new_ones_have_no_room(drain: Any, tmp_path: Path) -> None:
+def test_full_disk_keeps_old_contents(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run", retain=1, max_disk=200_000)
     assert s.region(0)
     assert s.epoch(0, True, {0: [noise(1)]})
@@ -152,7 +148,7 @@ def test_old_contents_stay_where_new_ones_have_no_room(drain: Any, tmp_path: Pat
     assert data_files(s.process) == [0]
 
 
-def test_a_signal_of_the_programs_own_stays_pending(drain_path: Path, tmp_path: Path) -> None:
+def test_pending_signal_of_the_program_stays_pending(drain_path: Path, tmp_path: Path) -> None:
     body = """
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
@@ -186,13 +182,13 @@ assert not any(os.path.exists(f"/proc/self/fd/{fd}") for fd in ours)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_program_that_closes_all_descriptors(stress: Path, tmp_path: Path) -> None:
+def test_program_that_closes_all_descriptors(stress: Path, tmp_path: Path) -> None:
     run_stress(stress, "closed", tmp_path / "run")
     assert len(check_epochs(tmp_path / "run" / "p0")) == 2
     assert len(records(tmp_path / "run" / "p0", "regions.bin")) == 12
 
 
-def test_a_directory_that_vanishes(drain: Any, tmp_path: Path) -> None:
+def test_removed_directory_ends_the_recording(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run", retain=1)
     assert s.epoch(0, True, {0: [noise(1)]})
     shutil.rmtree(tmp_path / "run")
@@ -203,7 +199,7 @@ def test_a_directory_that_vanishes(drain: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_planted_links_are_replaced_not_followed(drain: Any, tmp_path: Path) -> None:
+def test_symbolic_links_are_replaced_not_followed(drain: Any, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.write_text("kept")
     s = Store(drain, tmp_path / "run")
@@ -217,9 +213,7 @@ def test_planted_links_are_replaced_not_followed(drain: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("what", ["link", "directory"])
-def test_another_directory_in_the_place_of_ours_is_refused(
-    drain: Any, tmp_path: Path, what: str
-) -> None:
+def test_replaced_directory_is_refused(drain: Any, tmp_path: Path, what: str) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     s = Store(drain, run)
     run.rename(tmp_path / "moved")
@@ -234,7 +228,7 @@ def test_another_directory_in_the_place_of_ours_is_refused(
     assert list((run / "p0").iterdir()) == []
 
 
-def test_after_close_nothing_is_taken(drain: Any, tmp_path: Path) -> None:
+def test_closed_store_accepts_no_data(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     assert s.epoch(0, True, {})
     s.close()
@@ -250,7 +244,7 @@ def test_after_close_nothing_is_taken(drain: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "run.json").exists()
 
 
-def test_a_killed_writer_leaves_a_valid_run(stress: Path, tmp_path: Path) -> None:
+def test_killed_writer_leaves_a_valid_run(stress: Path, tmp_path: Path) -> None:
     for i, delay in enumerate([0.02, 0.1, 0.3]):
         run = tmp_path / f"run{i}"
         writer = subprocess.Popen([stress, "forever", run])

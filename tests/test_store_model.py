@@ -43,7 +43,9 @@ def cut(
 
 @pytest.mark.parametrize("retain", [0, 6])
 @pytest.mark.parametrize("seed", range(4))
-def test_reads_what_the_store_wrote(drain: Any, tmp_path: Path, seed: int, retain: int) -> None:
+def test_reader_restores_what_the_store_wrote(
+    drain: Any, tmp_path: Path, seed: int, retain: int
+) -> None:
     source = random.Random(seed)
     store = Store(drain, tmp_path / "run", retain=retain)
     memory: dict[int, bytes] = {}

@@ -32,7 +32,9 @@ def with_frame(run: Path, file: Path | str) -> Writer:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "zero", "folder"])
-def test_an_object_file_that_is_none(run_path: Path, tmp_path: Path, cli: Cli, kind: str) -> None:
+def test_special_files_are_not_opened_as_object_files(
+    run_path: Path, tmp_path: Path, cli: Cli, kind: str
+) -> None:
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to("pipe")
@@ -76,7 +78,7 @@ def test_addr2line_takes_no_arguments_from_a_run(
     assert said.read_text().startswith(f"|-e {tmp_path.resolve()}/@file ")
 
 
-def test_a_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
+def test_file_size_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"

@@ -38,7 +38,7 @@ ORDERED = [("region", "touched"), ("region", "all"), ("device", "touched"), ("de
 
 @pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--graphs", "--async"]], ids=str)
 @pytest.mark.parametrize(("deps", "regions"), ORDERED)
-def test_nothing_is_torn(
+def test_no_epoch_is_torn(
     deps: str, regions: str, options: list[str], built: Path, run_path: Path
 ) -> None:
     seed = 1 + ORDERED.index((deps, regions)) + len(options)
@@ -51,14 +51,14 @@ def test_nothing_is_torn(
         assert not tt.open(run_path).epochs["loose"].any()
 
 
-def test_nothing_is_torn_in_buffers_of_several_blocks(built: Path, run_path: Path) -> None:
+def test_no_epoch_of_large_buffers_is_torn(built: Path, run_path: Path) -> None:
     found = stress(built, run_path, 1, "--steps", "60", "--size", "40000", "--buffers", "5")
     assert found.epochs > 20
     assert not found.wrong
 
 
 @pytest.mark.long
-def test_nothing_is_torn_in_a_thousand_epochs(built: Path, run_path: Path) -> None:
+def test_none_of_a_thousand_epochs_is_torn(built: Path, run_path: Path) -> None:
     arguments = ["--steps", "1700", "--size", "1500", "--async"]
     found = stress(built, run_path, 5, *arguments, deps="region", regions="touched")
     assert found.epochs > 1000
@@ -67,7 +67,9 @@ def test_nothing_is_torn_in_a_thousand_epochs(built: Path, run_path: Path) -> No
 
 @pytest.mark.parametrize("regions", ["touched", "all"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_without_order_it_is_torn(seed: int, regions: str, built: Path, run_path: Path) -> None:
+def test_epochs_without_ordering_are_torn(
+    seed: int, regions: str, built: Path, run_path: Path
+) -> None:
     """Which also shows that who looks would see it."""
     found = stress(built, run_path, seed, "--steps", "150", deps="off", regions=regions)
     assert found.epochs > 80

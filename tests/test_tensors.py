@@ -68,7 +68,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 # ---- diff, verify ----
 
 
-def test_all_tensors_that_differ_are_told(runs: tuple[Path, Path]) -> None:
+def test_all_differing_tensors_are_reported(runs: tuple[Path, Path]) -> None:
     report = diff(*runs)
     assert report.first is not None
     found = report.first[1]
@@ -89,13 +89,13 @@ def test_all_tensors_that_differ_are_told(runs: tuple[Path, Path]) -> None:
     assert "--dtype" not in shown
 
 
-def test_a_type_that_is_asked_for_comes_first(runs: tuple[Path, Path]) -> None:
+def test_dtype_option_overrides_the_tensor_type(runs: tuple[Path, Path]) -> None:
     found = diff(*runs, types=values.parse("u8")).processes[0].divergences[0]
     assert found.values is not None and found.tensor_values is None
     assert found.tensor == LARGE
 
 
-def test_memory_without_a_name_is_told_of_by_its_place(tmp_path: Path) -> None:
+def test_unnamed_memory_is_reported_by_region_and_offset(tmp_path: Path) -> None:
     write(tmp_path / "a", {})
     write(tmp_path / "b", {10: b"!", 5 << 20: b"!"})
     report = diff(tmp_path / "a", tmp_path / "b")
@@ -104,7 +104,7 @@ def test_memory_without_a_name_is_told_of_by_its_place(tmp_path: Path) -> None:
     assert "epoch 1, region 0 at byte 10," in diff_text(report)
 
 
-def test_names_of_either_side(runs: tuple[Path, Path]) -> None:
+def test_names_come_from_either_side(runs: tuple[Path, Path]) -> None:
     """Where only one program gave names, they are taken."""
     for without in runs:
         labels = without / "p0" / "labels.bin"
@@ -117,7 +117,7 @@ def test_names_of_either_side(runs: tuple[Path, Path]) -> None:
         labels.write_bytes(kept)
 
 
-def test_what_verify_names(runs: tuple[Path, Path], cli: Cli) -> None:
+def test_verify_names_the_tensor(runs: tuple[Path, Path], cli: Cli) -> None:
     outcome = cli("verify", runs[1], "--against", runs[0])
     assert f"tensor   {LARGE} [17]" in outcome.stdout
     said = json.loads(cli("verify", runs[1], "--against", runs[0], "--json").stdout)
@@ -132,7 +132,7 @@ def test_what_verify_names(runs: tuple[Path, Path], cli: Cli) -> None:
 # ---- blame ----
 
 
-def test_a_tensor_is_blamed_by_its_name(runs: tuple[Path, Path], cli: Cli) -> None:
+def test_blame_accepts_a_tensor_name(runs: tuple[Path, Path], cli: Cli) -> None:
     outcome = cli("blame", runs[1], "--region", SMALL)
     assert outcome.stdout.startswith(f"{SMALL} (4,096 bytes of region 0 from byte 5242880): 2 ver")
     assert "1 of 2,048: [3] 0 → 1" in outcome.stdout
@@ -145,7 +145,7 @@ def test_a_tensor_is_blamed_by_its_name(runs: tuple[Path, Path], cli: Cli) -> No
     assert f"{ODD}, byte 3 (region 0 from byte 5246979)" in unknown.stdout
 
 
-def test_a_tensor_too_large_for_its_values(runs: tuple[Path, Path]) -> None:
+def test_large_tensor_lists_changing_epochs(runs: tuple[Path, Path]) -> None:
     """Which epochs changed it, though not what is beside it in its first and last blocks."""
     process = tt.open(runs[1]).process(0)
     found = blame.blame(blame.find_target(process, LARGE))
@@ -157,7 +157,7 @@ def test_a_tensor_too_large_for_its_values(runs: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("condition", ["nan", "changed"])
-def test_watching_a_tensor(runs: tuple[Path, Path], condition: str) -> None:
+def test_watch_accepts_a_tensor_name(runs: tuple[Path, Path], condition: str) -> None:
     process = tt.open(runs[1]).process(0)
     target = blame.find_target(process, LARGE)
     assert target.type is not None
@@ -173,7 +173,7 @@ def test_watching_a_tensor(runs: tuple[Path, Path], condition: str) -> None:
     assert blame.watch(process, blame.Condition.parse("nan", target.type), small)[0] is None
 
 
-def test_a_watch_anywhere_names_what_it_finds(runs: tuple[Path, Path], cli: Cli) -> None:
+def test_watch_of_all_memory_names_the_tensor(runs: tuple[Path, Path], cli: Cli) -> None:
     outcome = cli("blame", runs[1], "--watch", "nan", "--dtype", "f32")
     assert f"region 0, from {LARGE} [500000] on: " in outcome.stdout
 
@@ -187,13 +187,15 @@ def test_a_watch_anywhere_names_what_it_finds(runs: tuple[Path, Path], cli: Cli)
         (["-r", ODD, "--offset", "100"], f"no byte 100 in {ODD}: it has 100"),
     ],
 )
-def test_errors(runs: tuple[Path, Path], cli: Cli, options: list[str], reason: str) -> None:
+def test_invalid_arguments_are_errors(
+    runs: tuple[Path, Path], cli: Cli, options: list[str], reason: str
+) -> None:
     outcome = cli("blame", runs[1], *options)
     assert outcome.status == 2
     assert reason in outcome.stderr and outcome.stderr.count("\n") == 1
 
 
-def test_a_tensor_of_which_pieces_are_left(run_path: Path, cli: Cli) -> None:
+def test_partly_overwritten_tensor(run_path: Path, cli: Cli) -> None:
     w = Writer(run_path)
     w.born(0, bytes(4096))
     w.name(0, 0, 1000, "torn", "f32")
@@ -210,7 +212,7 @@ def test_a_tensor_of_which_pieces_are_left(run_path: Path, cli: Cli) -> None:
 # ---- rewind ----
 
 
-def test_tensors_as_they_were(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_rewind_restores_tensors(runs: tuple[Path, Path], tmp_path: Path) -> None:
     run = tt.open(runs[1])
     found = rewind(run, 1, [LARGE, SMALL, 0], shapes=[f"{LARGE}=1024,-1"], dtypes=["0=u64"])
     assert [part.name for part in found.parts] == [LARGE, SMALL, "region-0"]
@@ -234,9 +236,7 @@ def test_tensors_as_they_were(runs: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [1, 65533])
-def test_a_tensor_whose_items_lie_across_blocks(
-    run_path: Path, tmp_path: Path, offset: int
-) -> None:
+def test_tensor_items_across_blocks(run_path: Path, tmp_path: Path, offset: int) -> None:
     numbers = np.arange(40_000, dtype="f4")
     w = Writer(run_path)
     w.born(0, bytes(offset) + numbers.tobytes() + b"end")
@@ -253,7 +253,7 @@ def test_a_tensor_whose_items_lie_across_blocks(
 # ---- tables ----
 
 
-def test_tables(runs: tuple[Path, Path], cli: Cli) -> None:
+def test_tables_contain_tensor_names(runs: tuple[Path, Path], cli: Cli) -> None:
     run = tt.open(runs[1])
     found = query(run, Query("labels", 'type == "bf16"'))
     assert found["tensor"].tolist() == [SMALL]
@@ -266,7 +266,7 @@ def test_tables(runs: tuple[Path, Path], cli: Cli) -> None:
     assert said[0]["tensors"][0]["tensor"] == LARGE
 
 
-def test_no_names_at_all(small: Writer, run_path: Path, cli: Cli) -> None:
+def test_run_without_tensor_names(small: Writer, run_path: Path, cli: Cli) -> None:
     (small.path / "labels.bin").unlink()
     process = tt.open(run_path).process(0)
     assert tensor_at(process, 0, 0, epoch=0) is None and tensor_at(None, 0, 0) is None

@@ -53,7 +53,7 @@ def work_run(path: Path) -> Writer:
 
 
 @pytest.mark.parametrize("kind", [layout.ACTIVITY, layout.EVENT, layout.GRAPH_RECORD])
-def test_checks_of_many_records_are_those_of_each(kind: np.dtype[Any]) -> None:
+def test_batch_checks_equal_single_checks(kind: np.dtype[Any]) -> None:
     raw = np.random.default_rng(0).bytes(kind.itemsize * 2001)
     records = np.frombuffer(raw, kind).copy()
     seal(records)
@@ -62,7 +62,7 @@ def test_checks_of_many_records_are_those_of_each(kind: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1 << 16])
-def test_records_come_by_call_and_when_they_began(run_path: Path, size: int) -> None:
+def test_activities_are_ordered_by_call_and_start(run_path: Path, size: int) -> None:
     work_run(run_path)
     found = tt.open(run_path).process(0).activities
     assert len(found) == 7 and found.there
@@ -76,7 +76,7 @@ def test_records_come_by_call_and_when_they_began(run_path: Path, size: int) -> 
 
 
 @pytest.mark.parametrize("order", ["forwards", "backwards", "random"])
-def test_many_records_in_pieces(
+def test_many_activities_are_read_in_pieces(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     monkeypatch.setattr(activities, "PIECE", 50)
@@ -109,7 +109,7 @@ def test_many_records_in_pieces(
             assert (begin, end) == (own["begin_ns"].min(), own["end_ns"].max())
 
 
-def test_runs_from_before_have_none(run_path: Path) -> None:
+def test_older_runs_have_no_activities(run_path: Path) -> None:
     w = Writer(run_path)
     w.event("launch", "cuLaunchKernel")
     w.close()
@@ -122,7 +122,7 @@ def test_runs_from_before_have_none(run_path: Path) -> None:
     assert "GPU  " not in info_text(info(run))
 
 
-def test_a_hole_is_not_read(run_path: Path) -> None:
+def test_holes_in_the_file_are_skipped(run_path: Path) -> None:
     w = work_run(run_path)
     with (w.path / "timeline.bin").open("r+b") as file:
         file.truncate(64 + 80 * (1 << 26))  # 5 GiB
@@ -130,7 +130,7 @@ def test_a_hole_is_not_read(run_path: Path) -> None:
     assert len(found) == 7
 
 
-def test_a_record_that_is_whole_by_now(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_completed_while_reading(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run that goes on, a record may be read while it is written."""
     work_run(run_path)
     read = files.RecordFile.read_into
@@ -147,7 +147,7 @@ def test_a_record_that_is_whole_by_now(run_path: Path, monkeypatch: pytest.Monke
 # ---- asked ----
 
 
-def test_run_activities(run_path: Path) -> None:
+def test_activities_of_a_run(run_path: Path) -> None:
     work_run(run_path)
     table = tt.open(run_path).activities
     assert table["kernel"].astype(object).where(table["kernel"].notna(), None).tolist() == [
@@ -162,7 +162,7 @@ def test_run_activities(run_path: Path) -> None:
 
 
 @pytest.mark.parametrize("piece", [2, 1 << 18])
-def test_which_kernels_took_the_time(
+def test_query_sums_gpu_time_by_kernel(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     monkeypatch.setattr(run_tables, "PIECE", piece)
@@ -179,7 +179,7 @@ def test_which_kernels_took_the_time(
 
 
 @pytest.mark.parametrize("piece", [2, 1 << 18])
-def test_times_of_calls(run_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+def test_calls_have_gpu_times(run_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     monkeypatch.setattr(run_tables, "PIECE", piece)
     work_run(run_path)
     run = tt.open(run_path)
@@ -199,13 +199,13 @@ def test_times_of_calls(run_path: Path, monkeypatch: pytest.MonkeyPatch, piece: 
     assert callers.iloc[0].tolist() == ["fit (train.py:7)", 3000, 4900]
 
 
-def test_shares_of_nothing(run_path: Path) -> None:
+def test_shares_of_an_empty_run(run_path: Path) -> None:
     Writer(run_path).close()
     frame = query(tt.open(run_path), Query(share=["bytes"], count=True))
     assert frame["count"].tolist() == [0] and frame["bytes_share"].isna().all()
 
 
-def test_the_command(cli: Cli, run_path: Path) -> None:
+def test_query_command_has_gpu_times(cli: Cli, run_path: Path) -> None:
     work_run(run_path)
     options = ("--table", "activities", "--group-by", "short", "--share", "gpu_time")
     outcome = cli("query", run_path, *options, "--filter", 'kind == "launch"', "--json")
@@ -217,7 +217,7 @@ def test_the_command(cli: Cli, run_path: Path) -> None:
 # ---- told of ----
 
 
-def test_records_of_launches_have_times(cli: Cli, run_path: Path, tmp_path: Path) -> None:
+def test_launch_records_have_times(cli: Cli, run_path: Path, tmp_path: Path) -> None:
     work_run(run_path)
     out = tmp_path / "events.ndjson"
     assert cli("events", run_path, "-o", out).status == 0
@@ -243,7 +243,7 @@ TOLD = {"asked": "cupti", "source": "cupti", "reason": None, "missed": 0, "clock
         ({**TOLD, "clock_error_ns": None}, "times of 3 of 4 launches, by cupti"),
     ],
 )
-def test_info_says_how_much_is_known(run_path: Path, told: dict[str, Any], line: str) -> None:
+def test_info_counts_known_times(run_path: Path, told: dict[str, Any], line: str) -> None:
     work_run(run_path).close(timeline=told)
     summary = info(tt.open(run_path))
     assert f"GPU      {line}\n" in info_text(summary)
@@ -251,7 +251,7 @@ def test_info_says_how_much_is_known(run_path: Path, told: dict[str, Any], line:
     assert timeline == {**told, "launches": 4, "timed_launches": 3}
 
 
-def test_info_says_why_there_is_none(run_path: Path) -> None:
+def test_info_explains_missing_times(run_path: Path) -> None:
     w = Writer(run_path)
     w.event("launch", "cuLaunchKernel")
     w.close(timeline={**TOLD, "source": "none", "reason": "no \x1bCUPTI", "clock_error_ns": None})
@@ -261,7 +261,7 @@ def test_info_says_why_there_is_none(run_path: Path) -> None:
     assert "GPU  " not in info_text(info(tt.open(run_path)))
 
 
-def test_the_browser_shows_how_long_calls_took(run_path: Path) -> None:
+def test_browser_shows_durations(run_path: Path) -> None:
     w = work_run(run_path)
     w.epoch()
     shown = Timeline(tt.open(run_path).process(0))

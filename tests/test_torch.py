@@ -79,7 +79,7 @@ def trained(net: Module, memory: Memory, optimizer: Optimizer) -> Any:
 # ---- names ----
 
 
-def test_a_step(told: Told, memory: Memory) -> None:
+def test_training_step_names_its_tensors(told: Told, memory: Memory) -> None:
     net = model(memory)
     weights = [p for _, p in net.named_parameters()]
     optimizer = Optimizer(weights)
@@ -104,7 +104,7 @@ def test_a_step(told: Told, memory: Memory) -> None:
         assert module.before == module.after == []
 
 
-def test_gradients_of_what_modules_give(told: Told, memory: Memory) -> None:
+def test_gradients_of_module_outputs_are_named(told: Told, memory: Memory) -> None:
     net = model(memory)
     names.watch(net)
     out = net(Tensor(memory, 8))["logits"]
@@ -123,7 +123,7 @@ def test_gradients_of_what_modules_give(told: Told, memory: Memory) -> None:
         ({"name": "a.b", "activations": False, "gradients": False}, {"a.b.layers.0.weight"}),
     ],
 )
-def test_what_is_left_out(
+def test_excluded_tensors_have_no_name(
     told: Told, memory: Memory, options: dict[str, Any], expected: set[str]
 ) -> None:
     net = model(memory)
@@ -135,7 +135,7 @@ def test_what_is_left_out(
     assert bool(out["logits"].hooks) == (not options)
 
 
-def test_what_was_freed_says_so_until_it_is_used_again(told: Told, memory: Memory) -> None:
+def test_freed_tensor_is_marked_until_reuse(told: Told, memory: Memory) -> None:
     net = Module(lambda x: Tensor(memory, 100), weight=parameter(memory, 4))
     names.watch(net)
     out = net(None)
@@ -147,9 +147,7 @@ def test_what_was_freed_says_so_until_it_is_used_again(told: Told, memory: Memor
     assert told.parts[place, 400] == ("output", "f32")
 
 
-def test_a_tensor_that_lives_on_after_another_was_freed_in_its_place(
-    told: Told, memory: Memory
-) -> None:
+def test_late_free_does_not_hide_a_live_tensor(told: Told, memory: Memory) -> None:
     """As where two threads are at work: the news of a death comes late."""
     net = Module(lambda x: Tensor(memory, 100))
     names.watch(net)
@@ -163,7 +161,7 @@ def test_a_tensor_that_lives_on_after_another_was_freed_in_its_place(
     assert told(second) == "output"
 
 
-def test_nothing_is_told_twice(told: Told, memory: Memory) -> None:
+def test_names_are_sent_once(told: Told, memory: Memory) -> None:
     net = model(memory)
     optimizer = Optimizer([p for _, p in net.named_parameters()])
     names.watch(net, optimizer)
@@ -175,7 +173,7 @@ def test_nothing_is_told_twice(told: Told, memory: Memory) -> None:
     assert kept
 
 
-def test_parameters_that_move(told: Told, memory: Memory) -> None:
+def test_moved_parameters_are_renamed(told: Told, memory: Memory) -> None:
     net = Module(weight=parameter(memory, 16), table=Tensor(memory, 3, dtype="torch.bfloat16"))
     for tensor in net.members.values():
         tensor.is_cuda = False  # not on the GPU yet
@@ -193,13 +191,13 @@ def test_parameters_that_move(told: Told, memory: Memory) -> None:
     assert told.parts[net.members["table"].data_ptr(), 6] == ("table", "bf16")
 
 
-def test_a_shared_parameter_has_its_first_name(told: Told, memory: Memory) -> None:
+def test_shared_parameter_keeps_its_first_name(told: Told, memory: Memory) -> None:
     shared = parameter(memory, 16)
     names.watch(Module(embed=Module(weight=shared), head=Module(weight=shared)))
     assert told.names == {"embed.weight"}
 
 
-def test_memory_keeps_its_name(told: Told, memory: Memory) -> None:
+def test_passed_through_tensors_keep_their_name(told: Told, memory: Memory) -> None:
     """Modules that give on what they were given, or a view of it, or a parameter."""
     weight = parameter(memory, 16)
     view = Tensor(memory, 2, storage=weight.storage, offset=4)
@@ -212,7 +210,7 @@ def test_memory_keeps_its_name(told: Told, memory: Memory) -> None:
     assert told(out[0]) == "inner:output"
 
 
-def test_items_that_do_not_follow_each_other(told: Told, memory: Memory) -> None:
+def test_non_contiguous_tensors(told: Told, memory: Memory) -> None:
     storage = Storage(memory, 4096)
     column = Tensor(memory, 8, 3, storage=storage, offset=2, stride=(16, 1))
     empty = Tensor(memory, 0, 3, storage=Storage(memory, 4), stride=(5, 1))
@@ -222,7 +220,7 @@ def test_items_that_do_not_follow_each_other(told: Told, memory: Memory) -> None
     assert told.parts == {(storage.place + 8, (7 * 16 + 3) * 4): ("output.0", "f32")}
 
 
-def test_tuples_dictionaries_and_what_has_no_memory(told: Told, memory: Memory) -> None:
+def test_outputs_in_tuples_and_dictionaries(told: Told, memory: Memory) -> None:
     class Fake(Tensor):
         def data_ptr(self) -> int:
             raise RuntimeError("no data")
@@ -252,7 +250,7 @@ def test_tuples_dictionaries_and_what_has_no_memory(told: Told, memory: Memory) 
     net(None)
 
 
-def test_wrappers_do_not_show(told: Told, memory: Memory) -> None:
+def test_wrapper_modules_are_left_out_of_names(told: Told, memory: Memory) -> None:
     class DistributedDataParallel(Module):
         pass
 
@@ -267,7 +265,7 @@ def test_wrappers_do_not_show(told: Told, memory: Memory) -> None:
     assert told(own(None)) == "output"
 
 
-def test_of_a_distributed_tensor_what_lies_here(told: Told, memory: Memory) -> None:
+def test_distributed_tensor_names_its_local_part(told: Told, memory: Memory) -> None:
     whole, local = parameter(memory, 64), Tensor(memory, 4)
     whole._local_tensor = local  # type: ignore[attr-defined]
     names.watch(Module(weight=whole))
@@ -277,7 +275,7 @@ def test_of_a_distributed_tensor_what_lies_here(told: Told, memory: Memory) -> N
 # ---- nothing else happens ----
 
 
-def test_a_failing_hook_takes_all_away(told: Told, memory: Memory) -> None:
+def test_failing_hook_removes_all_hooks(told: Told, memory: Memory) -> None:
     net = model(memory)
     watch = names.watch(net)
 
@@ -292,7 +290,7 @@ def test_a_failing_hook_takes_all_away(told: Told, memory: Memory) -> None:
     net(Odd(memory, 4))  # no hook is left
 
 
-def test_copies_and_pickles_do_nothing(told: Told, memory: Memory) -> None:
+def test_copied_and_pickled_modules_have_no_active_hooks(told: Told, memory: Memory) -> None:
     net = Module(print)
     names.watch(net)
     (hook,) = net.after
@@ -302,7 +300,7 @@ def test_copies_and_pickles_do_nothing(told: Told, memory: Memory) -> None:
     assert b"ttanalyze" not in pickle.dumps(hook)
 
 
-def test_while_a_module_is_compiled_hooks_do_nothing(
+def test_hooks_are_inactive_during_compilation(
     told: Told, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiling = True
@@ -321,7 +319,7 @@ def test_while_a_module_is_compiled_hooks_do_nothing(
     assert "layers.0.weight" in told.names
 
 
-def test_what_a_graph_uses_keeps_its_name(
+def test_tensors_of_a_cuda_graph_keep_their_names(
     told: Told, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = types.ModuleType("torch")
@@ -335,7 +333,7 @@ def test_what_a_graph_uses_keeps_its_name(
     assert told.names == {"output"}
 
 
-def test_models_go_as_they_went_without(told: Told, memory: Memory) -> None:
+def test_named_models_are_freed_as_usual(told: Told, memory: Memory) -> None:
     """Without a run of the garbage collector, and their memory with them."""
     net = model(memory)
     optimizer = Optimizer([p for _, p in net.named_parameters()])
@@ -351,7 +349,7 @@ def test_models_go_as_they_went_without(told: Told, memory: Memory) -> None:
     watch.remove()
 
 
-def test_where_nothing_records(memory: Memory) -> None:
+def test_hooks_without_a_recording(memory: Memory) -> None:
     net = model(memory)
     watch = names.watch(net, Optimizer([]))
     assert not watch.active
@@ -403,7 +401,7 @@ def test_verify_names_the_tensor(runs: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.native
-def test_a_tensor_over_time(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_blame_shows_a_tensor_over_time(runs: tuple[Path, Path], tmp_path: Path) -> None:
     run = tt.open(runs[1])
     tensors = run.tensors(2)["tensor"].tolist()
     assert {"layers.0.weight", "layers.1.weight.grad", "layers.1.weight.momentum"} < {*tensors}

@@ -48,7 +48,7 @@ def training(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.sampled
 @pytest.mark.parametrize("options", [(), ("--deterministic",)], ids=["", "deterministic"])
 @pytest.mark.parametrize("name", ["training", "pipeline", "graph", "async"])
-def test_recorded_programs(
+def test_traces_of_recorded_programs(
     built: Path, tmp_path: Path, name: str, options: tuple[str, ...], form: str
 ) -> None:
     path = record(name, built, tmp_path / "run", *options)
@@ -83,7 +83,7 @@ def test_recorded_programs(
     assert done.epochs == len(epochs) > 0
 
 
-def test_drains_follow_one_another_and_end_when_their_epochs_were_done(training: Path) -> None:
+def test_drains_are_sequential_and_end_with_their_epoch(training: Path) -> None:
     run = tt.open(training)
     seen, _ = traced(training)
     drains = seen.of("drain")
@@ -92,7 +92,7 @@ def test_drains_follow_one_another_and_end_when_their_epochs_were_done(training:
     assert [origins[i.flow_in] for i in drains] == run.epochs["epoch"].tolist()
 
 
-def test_a_wait_is_drawn_until_the_epoch_that_was_cut_when_it_was_over(training: Path) -> None:
+def test_wait_ends_at_the_epoch_cut_after_it(training: Path) -> None:
     run = tt.open(training)
     seen, _ = traced(training)
     cuts = dict(zip(run.epochs["seq"], run.epochs["time_ns"], strict=True))
@@ -103,7 +103,7 @@ def test_a_wait_is_drawn_until_the_epoch_that_was_cut_when_it_was_over(training:
     assert all(i.end - i.begin <= LENGTH for i in others)
 
 
-def test_memory_is_that_of_memory(training: Path, form: str) -> None:
+def test_memory_counters_equal_the_memory_verb(training: Path, form: str) -> None:
     steps = timeline(tt.open(training).processes[0])
     seen, _ = traced(training, form)
     values = seen.of("GPU 0: memory")
@@ -127,7 +127,7 @@ def test_memory_of_several_devices_and_of_calls_with_several_regions(
     assert [(i.begin, i.args["bytes"]) for i in seen.of("GPU 1: memory")] == [(2000, 23)]
 
 
-def test_a_small_run(small: Writer, run_path: Path, form: str) -> None:
+def test_trace_of_a_small_run(small: Writer, run_path: Path, form: str) -> None:
     seen, done = traced(run_path, form)
     assert seen.processes == {1000: "./app --fast"}
     launches = [i for i in seen.calls if i.category == "launch"]
@@ -149,12 +149,12 @@ def test_a_small_run(small: Writer, run_path: Path, form: str) -> None:
     assert done.epochs == 5
 
 
-def test_both_formats_say_the_same(small: Writer, run_path: Path) -> None:
+def test_both_formats_are_equivalent(small: Writer, run_path: Path) -> None:
     one, other = traced(run_path, "chrome")[0], traced(run_path, "perfetto")[0]
     assert one == other
 
 
-def test_labels_of_memory_that_is_copied_and_callers(run_path: Path, form: str) -> None:
+def test_copies_have_labels_and_callers(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.stack(1, [("step", "/a/train.py", 12), ("<module>", "/a/train.py", 40)])
     w.stack(2, [("deep", "f.py", n) for n in range(40)])
@@ -176,7 +176,7 @@ def test_labels_of_memory_that_is_copied_and_callers(run_path: Path, form: str) 
     assert (last.args["dst"], last.args["bytes"]) == (hex(base), 7)
 
 
-def test_what_failed_or_went_into_a_graph_is_in_no_stream(run_path: Path, form: str) -> None:
+def test_failed_and_captured_calls_are_in_no_stream(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.event("launch", "cuLaunchKernel", result=701)
     w.event("launch", "cuLaunchKernel", flags=1)
@@ -220,7 +220,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
 
 
 @pytest.mark.parametrize("held", [3, 1 << 12])
-def test_calls_whose_times_are_not_in_order(
+def test_calls_with_unordered_times(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, form: str
 ) -> None:
     threads_run(run_path)
@@ -230,14 +230,16 @@ def test_calls_whose_times_are_not_in_order(
         in_pieces(monkeypatch, held)
 
 
-def test_pieces_do_not_show(run_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_piece_size_does_not_change_the_trace(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
     threads_run(run_path, latest=0)
     whole, _ = traced(run_path, form)
     in_pieces(monkeypatch, 1 << 12)
     assert traced(run_path, form)[0] == whole
 
 
-def test_absurd_times_are_borne(run_path: Path, form: str) -> None:
+def test_absurd_times_are_accepted(run_path: Path, form: str) -> None:
     w = threads_run(run_path, 20)
     for row, time in ((3, (1 << 64) - 1), (5, 0), (9, 1 << 63)):
         edit(w.path / "events.bin", row, time_ns=time)
@@ -248,7 +250,7 @@ def test_absurd_times_are_borne(run_path: Path, form: str) -> None:
     assert traced(run_path, form)[1].calls == 21
 
 
-def test_only_some_epochs(small: Writer, run_path: Path, form: str) -> None:
+def test_epoch_window_limits_the_trace(small: Writer, run_path: Path, form: str) -> None:
     run = tt.open(run_path)
     cuts = run.epochs["seq"].tolist()
     for first, last in ((0, 0), (1, 2), (3, 4), (4, 99)):
@@ -268,7 +270,7 @@ def test_only_some_epochs(small: Writer, run_path: Path, form: str) -> None:
 # ---- names ----
 
 
-def test_hostile_names_are_data(run_path: Path, form: str) -> None:
+def test_hostile_names_are_escaped(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.function(0, HOSTILE)
     w.stack(1, [(HOSTILE, HOSTILE, 1)])
@@ -287,7 +289,7 @@ def test_hostile_names_are_data(run_path: Path, form: str) -> None:
     assert "\x1b" not in seen.processes[1000]
 
 
-def test_processes_of_one_pid_are_told_apart(run_path: Path, form: str) -> None:
+def test_processes_with_equal_pids_are_distinct(run_path: Path, form: str) -> None:
     for index in range(3):
         w = Writer(run_path, index)
         w.event("sync", thread=50)
@@ -298,7 +300,7 @@ def test_processes_of_one_pid_are_told_apart(run_path: Path, form: str) -> None:
     assert done.calls == 3
 
 
-def test_runs_with_nothing_in_them(tmp_path: Path, form: str) -> None:
+def test_empty_runs(tmp_path: Path, form: str) -> None:
     Writer(tmp_path / "empty").close()
     assert traced(tmp_path / "empty", form)[1] == Traced(processes=1)
     (tmp_path / "none").mkdir()
@@ -390,7 +392,7 @@ def test_divergences_that_diff_found_are_marked(
         ),
     ],
 )
-def test_reports_that_are_none(
+def test_invalid_reports_are_refused(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path, text: str, reason: str
 ) -> None:
     report = tmp_path / "report.json"
@@ -401,7 +403,7 @@ def test_reports_that_are_none(
     assert not (tmp_path / "out.json").exists()
 
 
-def test_marks_with_absurd_numbers_are_borne(
+def test_absurd_report_numbers_are_accepted(
     small: Writer, run_path: Path, tmp_path: Path, form: str
 ) -> None:
     report = tmp_path / "report.json"
@@ -419,7 +421,7 @@ def test_marks_with_absurd_numbers_are_borne(
 # ---- the command ----
 
 
-def test_the_command(cli: Cli, small: Writer, run_path: Path, tmp_path: Path, form: str) -> None:
+def test_trace_command(cli: Cli, small: Writer, run_path: Path, tmp_path: Path, form: str) -> None:
     out = tmp_path / "trace.out"
     arguments = ("trace", run_path, "--format", form)
     outcome = cli(*arguments, "-o", out)
@@ -436,7 +438,7 @@ def test_the_command(cli: Cli, small: Writer, run_path: Path, tmp_path: Path, fo
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "trace.gz", "trace.out"]
 
 
-def test_to_standard_output(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_trace_to_standard_output(cli: Cli, small: Writer, run_path: Path) -> None:
     outcome = cli("trace", run_path, "-o", "-")
     assert (outcome.status, outcome.stderr) == (0, "")
     assert len(chrome(outcome.stdout.encode()).calls) == 13
@@ -472,7 +474,7 @@ def test_errors_are_one_line(
 
 
 @pytest.mark.parametrize("name", ["events.bin", "functions.bin", "frames.bin", "regions.bin"])
-def test_damaged_runs_are_one_line(
+def test_damaged_runs_give_a_one_line_error(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path, name: str
 ) -> None:
     event = layout.EVENT_KINDS.index("launch")
@@ -495,7 +497,7 @@ def test_damaged_runs_are_one_line(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "trace.json"]
 
 
-def test_an_interrupt_leaves_no_half_file(
+def test_interrupt_leaves_no_partial_file(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: object) -> None:
@@ -507,7 +509,7 @@ def test_an_interrupt_leaves_no_half_file(
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
-def test_progress_is_told(small: Writer, run_path: Path) -> None:
+def test_progress_is_reported(small: Writer, run_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     trace(tt.open(run_path), io.BytesIO(), progress=lambda done, of: seen.append((done, of)))
     assert seen[-1] == (13, 13)

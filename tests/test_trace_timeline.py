@@ -30,7 +30,7 @@ def spans(items: list[Item]) -> list[tuple[str, int, int]]:
     return [(i.name, i.begin, i.end) for i in items]
 
 
-def test_work_is_where_it_was_with_an_arrow_from_its_call(run_path: Path, form: str) -> None:
+def test_work_is_drawn_at_its_time_with_an_arrow_from_its_call(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.function(0, KERNEL)
     w.event("launch", "cuLaunchKernel", id=0, stream=16)
@@ -56,7 +56,7 @@ def test_work_is_where_it_was_with_an_arrow_from_its_call(run_path: Path, form: 
     assert done.arrows == 3 and done.lanes == 3
 
 
-def test_what_is_not_known_has_a_lane_of_its_own(run_path: Path, form: str) -> None:
+def test_calls_without_times_have_their_own_lane(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.function(0, KERNEL)
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_what_is_not_known_has_a_lane_of_its_own(run_path: Path, form: str) -> N
     assert done.arrows == 3
 
 
-def test_waits_last_as_long_as_they_did(run_path: Path, form: str) -> None:
+def test_waits_have_their_duration(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.event("sync", "cuCtxSynchronize")
     w.event("copy", "cuMemcpyHtoD_v2", flags=4 + 8)
@@ -92,7 +92,7 @@ def test_waits_last_as_long_as_they_did(run_path: Path, form: str) -> None:
     assert spans(seen.of("stream")) == [("copy to host", 3000, 50_000)]
 
 
-def test_what_a_graph_did_lies_within_it(run_path: Path, form: str) -> None:
+def test_graph_nodes_lie_within_the_graph(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.event("graph-launch", stream=16)
     w.event("graph-launch", stream=16)
@@ -121,9 +121,7 @@ def test_what_a_graph_did_lies_within_it(run_path: Path, form: str) -> None:
     assert done.arrows == 2 and first.flow_in and second.flow_in
 
 
-def test_a_stream_that_waits_for_another(
-    run_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stream_waits_are_drawn(run_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     w = Writer(run_path)
     w.event("launch", "cuLaunchKernel", stream=16)  # 1
     w.event("event-record", stream=16, src=5)
@@ -154,7 +152,7 @@ def test_a_stream_that_waits_for_another(
         monkeypatch.setattr(calls, "PIECE", 2)
 
 
-def test_the_recorders_work_and_that_of_no_call(run_path: Path, form: str) -> None:
+def test_recorder_work_and_unattributed_work(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.function(0, "tt_of_the_program")
     w.event("launch", "cuLaunchKernel", id=0)
@@ -187,7 +185,7 @@ def test_the_recorders_work_and_that_of_no_call(run_path: Path, form: str) -> No
     assert done.calls == 2 and done.arrows == 2
 
 
-def test_only_the_work_of_some_epochs(run_path: Path, form: str) -> None:
+def test_epoch_window_limits_the_work(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     for _ in range(3):
         seq = w.event("launch", "cuLaunchKernel")
@@ -200,7 +198,7 @@ def test_only_the_work_of_some_epochs(run_path: Path, form: str) -> None:
     assert [i.begin for i in seen.of("recorder")] == [3500]
 
 
-def test_how_sure_the_times_are_is_said(run_path: Path) -> None:
+def test_time_precision_is_stated(run_path: Path) -> None:
     w = Writer(run_path)
     w.event("launch", "cuLaunchKernel")
     w.activity("launch", 1, 2000, 3000, flags=1)
@@ -252,7 +250,7 @@ def crowded(path: Path, seed: int, count: int = 300) -> Writer:
 
 @pytest.mark.parametrize("layers", [128, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_overlaps_is_shown_once_and_nests(
+def test_overlapping_work_is_drawn_once_and_nests(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, seed: int, layers: int
 ) -> None:
     monkeypatch.setattr(work, "LAYERS", layers)
@@ -281,12 +279,12 @@ def test_whatever_overlaps_is_shown_once_and_nests(
         assert Counter((i.begin, i.end) for i in shown) == expected
 
 
-def test_both_formats_say_the_same(run_path: Path) -> None:
+def test_both_formats_are_equivalent(run_path: Path) -> None:
     crowded(run_path, 9)
     assert traced(run_path, "chrome")[0] == traced(run_path, "perfetto")[0]
 
 
-def test_absurd_times_are_borne(run_path: Path, form: str) -> None:
+def test_absurd_times_are_accepted(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     for _ in range(5):
         w.event("launch", "cuLaunchKernel")
@@ -309,7 +307,7 @@ def test_absurd_times_are_borne(run_path: Path, form: str) -> None:
 @pytest.mark.native
 @pytest.mark.parametrize("source", ["cupti", "events"])
 @pytest.mark.parametrize("name", ["training", "pipeline", "graph", "async"])
-def test_recorded_programs(built: Path, tmp_path: Path, name: str, source: str) -> None:
+def test_traces_of_recorded_programs(built: Path, tmp_path: Path, name: str, source: str) -> None:
     path = tmp_path / "run"
     command = support.command(f"example-{name}", built)
     options = ("--sim", "-q", "--timeline", source)

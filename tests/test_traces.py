@@ -44,7 +44,7 @@ def written(path: Path, *records: dict[str, Any]) -> Path:
     return path
 
 
-def test_records_get_the_text_of_their_instructions(cli: Cli, tmp_path: Path) -> None:
+def test_records_have_instruction_texts(cli: Cli, tmp_path: Path) -> None:
     own = record(4, 1, type="reg_trace", regs=[[0] * 32], sass="MOV R1, R2 ;")
     records = [METADATA, *(record(i, i) for i in range(4)), own]
     path = written(tmp_path / "trace.ndjson", *records)
@@ -66,7 +66,7 @@ def test_records_get_the_text_of_their_instructions(cli: Cli, tmp_path: Path) ->
     assert rest.iloc[0].tolist() == ["_Z4stepPf", "step(float*)", "abcd", "00ff"]
 
 
-def test_which_kind_of_file_it_is(tmp_path: Path) -> None:
+def test_file_type_is_detected(tmp_path: Path) -> None:
     assert isinstance(open_file(written(tmp_path / "a", METADATA)), TraceFile)
     assert isinstance(open_file(written(tmp_path / "b", record(0, 0))), TraceFile)
     assert isinstance(open_file(written(tmp_path / "c", {"type": "kernel_launch"})), EventsFile)
@@ -86,7 +86,9 @@ def test_which_kind_of_file_it_is(tmp_path: Path) -> None:
         (METADATA | {"instructions": {"0": 5}}, "instructions: expected an object of objects"),
     ],
 )
-def test_bad_records_are_told(cli: Cli, tmp_path: Path, bad: dict[str, Any], reason: str) -> None:
+def test_invalid_records_are_reported(
+    cli: Cli, tmp_path: Path, bad: dict[str, Any], reason: str
+) -> None:
     path = written(tmp_path / "trace.ndjson", METADATA, record(0, 0), bad)
     outcome = cli("query", path, "--fields", "cta_x,pc,warp,sass,kernel")
     assert outcome.status == 2

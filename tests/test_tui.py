@@ -197,7 +197,7 @@ def story(run_path: Path) -> Path:
 # ---- what is shown ----
 
 
-def test_it_begins_at_the_end_with_a_region_that_changed(story: Path) -> None:
+def test_browser_starts_at_the_last_epoch(story: Path) -> None:
     async def script(s: Session) -> None:
         assert s.where == (5, 0, 0)
         lines = s.lines
@@ -249,7 +249,7 @@ def test_every_epoch_and_region_shows_what_was_recorded(training: Path) -> None:
     browse(training, script, size=(80, 24))
 
 
-def test_what_changed_stands_out_without_colours(story: Path) -> None:
+def test_changes_are_visible_without_colours(story: Path) -> None:
     """Bold and underlined: also for those who see no orange."""
 
     async def script(s: Session) -> None:
@@ -267,7 +267,7 @@ def test_what_changed_stands_out_without_colours(story: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
-def test_every_type(run_path: Path, size: tuple[int, int]) -> None:
+def test_every_type_is_displayed(run_path: Path, size: tuple[int, int]) -> None:
     """The numbers on the screen are those in memory, none cut off."""
     memory = np.random.default_rng(3).bytes(4096)
     w = Writer(run_path)
@@ -293,7 +293,7 @@ def test_every_type(run_path: Path, size: tuple[int, int]) -> None:
     browse(run_path, script, size)
 
 
-def test_types_are_changed_by_key_and_name(story: Path) -> None:
+def test_type_is_selected_by_key_and_name(story: Path) -> None:
     async def script(s: Session) -> None:
         for name in [*NAMES[1:], NAMES[0]]:
             await s.press("t")
@@ -314,7 +314,7 @@ def test_types_are_changed_by_key_and_name(story: Path) -> None:
 # ---- in time ----
 
 
-def test_steps_in_time(story: Path) -> None:
+def test_keys_step_through_epochs(story: Path) -> None:
     async def script(s: Session) -> None:
         for epoch in (4, 3, 2, 1, 0):
             await s.press("[")
@@ -426,7 +426,7 @@ def test_compares_with_a_marked_epoch(story: Path) -> None:
 # ---- values ----
 
 
-def test_next_nan_in_space_and_time(story: Path) -> None:
+def test_keys_find_the_next_nan(story: Path) -> None:
     async def script(s: Session) -> None:
         await s.press("n")
         assert "floating point" in s.told
@@ -477,7 +477,7 @@ def test_old_nans_in_full_epochs_are_not_new(run_path: Path) -> None:
 # ---- going and finding ----
 
 
-def test_goes_where_it_is_told(story: Path) -> None:
+def test_goto_accepts_locations(story: Path) -> None:
     async def script(s: Session) -> None:
         for words, where in (
             ("e1", (1, 0, 0)),
@@ -517,7 +517,7 @@ def test_goes_where_it_is_told(story: Path) -> None:
     browse(story, script)
 
 
-def test_tensors_have_their_names(run_path: Path) -> None:
+def test_tensors_are_named(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, floats(1, size=1000))
     w.born(1, bytes(100_000), label="pool")
@@ -657,7 +657,7 @@ def test_finds_whole_numbers_and_small_floats(run_path: Path) -> None:
 # ---- regions ----
 
 
-def test_regions_that_live_all_and_sorted(story: Path) -> None:
+def test_region_list_is_filtered_and_sorted(story: Path) -> None:
     def ids(s: Session) -> list[int]:
         return [int(i) for i in s.app.regions.ids]
 
@@ -684,7 +684,7 @@ def test_regions_that_live_all_and_sorted(story: Path) -> None:
     browse(story, script)
 
 
-def test_the_cursor_is_kept_for_every_region(story: Path) -> None:
+def test_cursor_is_kept_per_region(story: Path) -> None:
     async def script(s: Session) -> None:
         await s.press("enter", "down", "down")
         assert s.where == (1, 0, 32)
@@ -701,7 +701,7 @@ def test_the_cursor_is_kept_for_every_region(story: Path) -> None:
 # ---- calls ----
 
 
-def test_calls_between_epochs(story: Path) -> None:
+def test_calls_between_epochs_are_listed(story: Path) -> None:
     async def script(s: Session) -> None:
         assert s.told.startswith("since epoch 0: 3 calls; may write there: ")
         assert "add" in s.told and "scale" in s.told
@@ -716,7 +716,7 @@ def test_calls_between_epochs(story: Path) -> None:
     browse(story, script, (120, 24), epoch=1)
 
 
-def test_without_calls(story: Path) -> None:
+def test_browser_without_calls(story: Path) -> None:
     (story / "p0" / "events.bin").unlink()
 
     async def script(s: Session) -> None:
@@ -730,7 +730,7 @@ def test_without_calls(story: Path) -> None:
 # ---- what is not as it should be ----
 
 
-def test_memory_that_an_epoch_did_not_read_is_not_sure(run_path: Path) -> None:
+def test_unread_memory_is_marked(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"zero")
     w.born(1, b"one ")
@@ -752,7 +752,7 @@ def test_memory_that_an_epoch_did_not_read_is_not_sure(run_path: Path) -> None:
     browse(run_path, script)
 
 
-def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
+def test_lost_contents_are_marked(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"a" * 100, label="x")
     w.epoch("sync", "full")
@@ -791,7 +791,7 @@ def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
         ("functions.bin", 70, "the record does not match its check"),
     ],
 )
-def test_damage_is_said_in_its_place(story: Path, name: str, at: int, shown: str) -> None:
+def test_damaged_contents_are_marked(story: Path, name: str, at: int, shown: str) -> None:
     """And all that is not damaged can be seen."""
     path = story / "p0" / name
     raw = bytearray(path.read_bytes())
@@ -814,7 +814,7 @@ def test_damage_is_said_in_its_place(story: Path, name: str, at: int, shown: str
     browse(story, script, (200, 24))
 
 
-def test_no_epochs_and_no_regions(tmp_path: Path) -> None:
+def test_browser_of_an_empty_run(tmp_path: Path) -> None:
     empty = Writer(tmp_path / "empty")
     empty.close("running")
     bare = Writer(tmp_path / "bare")
@@ -854,7 +854,7 @@ def test_no_epochs_and_no_regions(tmp_path: Path) -> None:
     browse(tmp_path / "bare", other)
 
 
-def test_names_can_not_act_on_the_screen(run_path: Path) -> None:
+def test_escape_sequences_in_names_are_not_printed(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"abc", label="[red]x[/]\x1b[2J\n")
     w.epoch("api", "full", label="\x1b]0;owned\x07[b]y")
@@ -924,7 +924,9 @@ def huge_run(path: Path, epochs: int, gibibytes: int) -> None:
     w.close()
 
 
-def test_a_long_run_and_a_huge_region(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_run_and_huge_region_stay_fast(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """100,000 epochs and 100 GiB: no more is looked at than can be seen."""
     huge_run(run_path, 100_000, 100)
     rows, most = [], []
@@ -971,7 +973,7 @@ def test_a_long_run_and_a_huge_region(run_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (132, 43), (300, 100)])
-def test_any_size_of_terminal(story: Path, size: tuple[int, int]) -> None:
+def test_any_terminal_size(story: Path, size: tuple[int, int]) -> None:
     async def script(s: Session) -> None:
         for key in ("t", "T", "tab", "down", "tab", "down", "right", "z", "z", "c", "escape", "?"):
             await s.press(key)
@@ -985,7 +987,7 @@ def test_any_size_of_terminal(story: Path, size: tuple[int, int]) -> None:
     browse(story, script, size)
 
 
-def test_the_screen_does_not_wait_for_the_disk(
+def test_screen_stays_responsive_while_reading(
     story: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys work while something is read; of what was asked for meanwhile the last is shown."""
@@ -1015,7 +1017,7 @@ def test_the_screen_does_not_wait_for_the_disk(
     browse(story, script)
 
 
-def test_a_search_shows_how_far_it_is_and_can_be_stopped(
+def test_search_shows_progress_and_can_be_cancelled(
     story: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ttanalyze.tui import search
@@ -1043,7 +1045,7 @@ def test_a_search_shows_how_far_it_is_and_can_be_stopped(
 # ---- the mouse ----
 
 
-def test_the_mouse(story: Path) -> None:
+def test_mouse_selects_items(story: Path) -> None:
     async def script(s: Session) -> None:
         await s.pilot.click("#epochs", offset=(5, 2))
         await s.settle()
@@ -1078,7 +1080,7 @@ def test_the_mouse(story: Path) -> None:
 # ---- the rest ----
 
 
-def test_help_has_every_key(story: Path) -> None:
+def test_help_lists_every_key(story: Path) -> None:
     async def script(s: Session) -> None:
         await s.press("?")
         for binding in KEYS:
@@ -1091,7 +1093,7 @@ def test_help_has_every_key(story: Path) -> None:
     browse(story, script, (100, 60))
 
 
-def test_the_page_has_every_key_and_type() -> None:
+def test_tui_page_lists_every_key_and_type() -> None:
     page = (support.ROOT / "docs" / "guides" / "tui.md").read_text()
     for binding in KEYS:
         assert f" | {binding.tooltip} |" in page
@@ -1100,7 +1102,7 @@ def test_the_page_has_every_key_and_type() -> None:
         assert name in page
 
 
-def test_processes_take_turns(tmp_path: Path) -> None:
+def test_keys_switch_processes(tmp_path: Path) -> None:
     for index in (0, 3):
         w = Writer(tmp_path / "run", index)
         w.born(0, bytes([index]) * 20, label=f"of {index}")
@@ -1121,7 +1123,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
         browse(tmp_path / "run", script, process=1)
 
 
-def test_a_run_that_grows_is_read_again(run_path: Path) -> None:
+def test_growing_run_is_reloaded(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"old")
     w.epoch("sync", "full")
@@ -1143,7 +1145,7 @@ def test_a_run_that_grows_is_read_again(run_path: Path) -> None:
     browse(run_path, script, (200, 24))
 
 
-def test_brief_sizes() -> None:
+def test_short_sizes() -> None:
     sizes = [0, 999, 1024, 1536, 102_400, 1 << 20, 156 << 10, 1023 << 20, 100 << 30, 5 << 50]
     told = [brief(size) for size in sizes]
     assert told == ["0", "999", "1.0K", "1.5K", "100K", "1.0M", "156K", "1023M", "100G", "5120T"]
@@ -1187,7 +1189,7 @@ def at_terminal(
     return process.wait(20), seen.decode(errors="replace")
 
 
-def test_as_a_command_on_a_terminal(story: Path) -> None:
+def test_tui_command(story: Path) -> None:
     arguments: list[str | Path] = ["tui", story, "--epoch", "3", "--offset", "0x186a0"]
     status, seen = at_terminal([*arguments, "--dtype", "f32"], b"q", b"nan")
     assert status == 0
@@ -1198,7 +1200,7 @@ def test_as_a_command_on_a_terminal(story: Path) -> None:
     assert "Traceback" not in seen
 
 
-def test_no_color(story: Path) -> None:
+def test_no_color_is_followed(story: Path) -> None:
     status, seen = at_terminal(["tui", story], b"]q", b"weights", NO_COLOR="1")
     assert status == 0
     assert "weights" in seen
@@ -1217,7 +1219,7 @@ def test_no_color(story: Path) -> None:
         (["--dtype", "f12"], "f12"),
     ],
 )
-def test_errors_of_the_command(story: Path, arguments: list[str], reason: str) -> None:
+def test_command_errors(story: Path, arguments: list[str], reason: str) -> None:
     status, seen = at_terminal(["tui", story, *arguments], b"q")
     assert status == 2
     assert seen.startswith("ttanalyze: ")
@@ -1225,7 +1227,7 @@ def test_errors_of_the_command(story: Path, arguments: list[str], reason: str) -
     assert seen.count("\n") == 1
 
 
-def test_without_a_terminal_or_textual(story: Path, tmp_path: Path) -> None:
+def test_missing_terminal_or_textual_is_explained(story: Path, tmp_path: Path) -> None:
     outcome = support.ttanalyze("tui", story)
     message = "ttanalyze: tui: standard input, output and error must be a terminal\n"
     assert outcome == support.Outcome("", message, 2)

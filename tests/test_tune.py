@@ -52,14 +52,14 @@ def made(**axes: Any) -> Space:
     return space(RECORDED, **axes)
 
 
-def test_grids_keep_the_threads() -> None:
+def test_grids_keep_the_number_of_threads() -> None:
     found = list(made(block=[(64, 1, 1), (96, 1, 1), (1024, 1, 1), (32, 2, 1)]).all())
     assert [c.grid for c in found] == [(40, 1, 1), (27, 1, 1), (3, 1, 1), (80, 1, 1)]
     found = list(made(block=[(64, 1, 1)], grid=["recorded", (7, 1, 1), "total"]).all())
     assert [c.grid for c in found] == [(20, 1, 1), (7, 1, 1), (40, 1, 1)]
 
 
-def test_what_is_not_said_is_as_recorded() -> None:
+def test_unspecified_values_are_as_recorded() -> None:
     (found,) = made(shared=[1024]).all()
     assert found == Configuration("recorded", (128, 1, 1), (20, 1, 1), 1024)
     blocks = [c.block[0] for c in made().all()]
@@ -68,12 +68,12 @@ def test_what_is_not_said_is_as_recorded() -> None:
     assert [(c.maxregs, c.cache) for c in both] == [(32, "l1"), (32, None), (64, "l1"), (64, None)]
 
 
-def test_a_space_may_be_too_large() -> None:
+def test_large_search_space_is_refused() -> None:
     with pytest.raises(Error, match="give fewer values, or --search optuna"):
         list(made(maxregs=range(1, 256), shared=range(10000)).all())
 
 
-def test_random_is_the_same_again() -> None:
+def test_random_order_is_repeatable() -> None:
     every = list(made(maxregs=range(16, 48), opt_level=range(5)).all())
 
     def drawn(seed: int, trials: int) -> list[Configuration]:
@@ -85,7 +85,7 @@ def test_random_is_the_same_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "x", "1x2x3x4", "-1", "16x", "1.5", "99999999999"])
-def test_no_size(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(Error, match="a size such as 128"):
         parse_three(text, "--blocks")
 
@@ -93,7 +93,7 @@ def test_no_size(text: str) -> None:
 # ---- the file ----
 
 
-def test_the_file_is_good_at_any_time(tmp_path: Path) -> None:
+def test_csv_is_complete_at_any_time(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     table = Table(path, "00ff", "kernel, with a comma", "a device")
     one, other = made(block=[(64, 1, 1)]).all(), made(maxregs=[32], cache=["l1"]).all()
@@ -110,7 +110,7 @@ def test_the_file_is_good_at_any_time(tmp_path: Path) -> None:
         assert whole.startswith(path.read_bytes()) and path.read_bytes().endswith(b"\n")
 
 
-def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_csv_of_another_launch_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     Table(path, "00ff", "k", "d").add(Row(next(made().all()), 1.0, 1.0, 0.0, True))
     for of in (("00fe", "k", "d"), ("00ff", "other", "d"), ("00ff", "k", "another")):
@@ -135,12 +135,12 @@ def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
 # ---- code ----
 
 
-def test_code_that_can_be_compiled() -> None:
+def test_code_files_are_recognised() -> None:
     assert code.ptx_of(b".version 8.0", 90) == b".version 8.0"
     assert code.ptx_of(elf.MAGIC + bytes(100), 90) is None
 
 
-def test_cuda_without_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nvcc_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_candidates", lambda: iter(["libnothing.so"]))
     with pytest.raises(Error, match="needs NVRTC, which was not found"):
         code.compile_cuda(tmp_path / "a.cu", b"", 90)
@@ -181,7 +181,7 @@ def nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return library
 
 
-def test_cuda_is_compiled(nvrtc: Path, tmp_path: Path) -> None:
+def test_cuda_code_is_compiled(nvrtc: Path, tmp_path: Path) -> None:
     assert code.compile_cuda(tmp_path / "a.cu", b".version 8.0", 90) == b".version 8.0"
     with pytest.raises(Error, match=r"code\.cu\(1\): error: no"):
         code.compile_cuda(tmp_path / "a.cu", b"bad", 90)
@@ -204,7 +204,7 @@ def strided(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return out, json.loads(outcome.stdout)
 
 
-def test_a_kernel_that_strides(strided: tuple[Path, Any]) -> None:
+def test_grid_stride_kernel_verifies_at_other_sizes(strided: tuple[Path, Any]) -> None:
     out, said = strided
     found = rows(out)
     assert [(r["block"], r["grid"]) for r in found] == [
@@ -226,13 +226,13 @@ def test_a_kernel_that_strides(strided: tuple[Path, Any]) -> None:
     assert said["gain"] >= 1 and said["tried"] == 7 and len(said["rows"]) == 6
 
 
-def test_the_chart(strided: tuple[Path, Any]) -> None:
+def test_chart_is_written(strided: tuple[Path, Any]) -> None:
     page = strided[0].with_suffix(".html").read_text()
     assert "block 100, grid 26" in page and "block 2048" not in page
     assert "<script" in page and 'src="http' not in page
 
 
-def test_it_goes_on_where_it_was(
+def test_interrupted_tuning_resumes(
     recorded: Path, strided: tuple[Path, Any], tmp_path: Path, cli: Cli
 ) -> None:
     out = tmp_path / "out.csv"
@@ -249,7 +249,7 @@ def test_it_goes_on_where_it_was(
     assert other.status == 2 and "of another launch" in other.stderr
 
 
-def test_one_that_does_not_stride(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_fixed_kernel_fails_at_other_block_sizes(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out.csv"
     outcome = cli("tune", recorded, *WORDS, out, "--kernel", "^sums$", "--blocks", "64,128,256")
     assert outcome.status == 0, outcome.stderr
@@ -283,7 +283,9 @@ DONE: ret;
 """
 
 
-def test_other_code_and_options(recorded: Path, tmp_path: Path, nvrtc: Path, cli: Cli) -> None:
+def test_tune_checks_other_code_and_options(
+    recorded: Path, tmp_path: Path, nvrtc: Path, cli: Cli
+) -> None:
     files = {"good.ptx": "3", "wrong.ptx": "4", "good.cu": "3"}
     for name, factor in files.items():
         (tmp_path / name).write_text(FASTER.replace("FACTOR", factor))
@@ -322,7 +324,7 @@ ret;
 """
 
 
-def test_the_recorded_one_has_another_try(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_recorded_configuration_is_tried_again(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     """As there is nothing to compare with where it took too long."""
     of = ("tune", recorded, *WORDS, tmp_path / "out.csv", "--kernel", "^scale$", "--blocks", "64")
     outcome = cli(*of, "--timeout", "0.000001")
@@ -332,7 +334,9 @@ def test_the_recorded_one_has_another_try(recorded: Path, tmp_path: Path, cli: C
     assert [row["verified"] for row in rows(tmp_path / "out.csv")] == ["no", "yes", "yes"]
 
 
-def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_failing_configuration_does_not_end_tuning(
+    recorded: Path, tmp_path: Path, cli: Cli
+) -> None:
     for name, do in {"trap.ptx": "trap;", "loop.ptx": "LOOP: bra LOOP;"}.items():
         (tmp_path / name).write_text(FATAL.replace("DO", do))
     named = [word for name in ("trap.ptx", "loop.ptx") for word in ("--code", tmp_path / name)]
@@ -353,7 +357,7 @@ def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) ->
     assert found[5][2] == "took longer than 3 s"
 
 
-def test_values_may_differ(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_tolerance_accepts_differing_values(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "near.ptx").write_text(
         FASTER.replace("mul.lo.u32 %r8, %r8, FACTOR", "mad.lo.u32 %r8, %r8, 3, 1")
     )
@@ -367,7 +371,7 @@ def test_values_may_differ(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     assert mixed.status == 2 and "or of other --flush-l2, --dtype, --tolerance" in mixed.stderr
 
 
-def test_an_interrupt_leaves_what_was_tried(recorded: Path, tmp_path: Path) -> None:
+def test_interrupt_keeps_tried_configurations(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "loop.ptx").write_text(FATAL.replace("DO", "LOOP: bra LOOP;"))
     out = tmp_path / "out.csv"
     words = [sys.executable, "-m", "ttanalyze", "tune", str(recorded), "--kernel", "^scale$"]
@@ -429,7 +433,7 @@ def searched(of: Space, trials: int | None, seed: int = 0) -> list[Configuration
     return tried
 
 
-def test_optuna_is_told_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optuna_gets_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study()
     monkeypatch.setitem(sys.modules, "optuna", optuna(study))
     tried = searched(made(maxregs=[16, 32], opt_level=[1, 2, 3]), None)
@@ -438,7 +442,7 @@ def test_optuna_is_told_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert sorted(told, key=str) == [(32, None)] * 3 + [(None, "pruned")] * 3
 
 
-def test_optuna_tries_as_many_as_are_asked_for() -> None:
+def test_optuna_makes_the_requested_trials() -> None:
     pytest.importorskip("optuna")
     of = made(maxregs=range(8, 104), opt_level=[1, 2])
     assert len(set(searched(of, 40))) == 40
@@ -447,7 +451,7 @@ def test_optuna_tries_as_many_as_are_asked_for() -> None:
     assert len(set(every)) == len(every) == 64
 
 
-def test_optuna_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_optuna_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(Error, match=r"pip install 'ttanalyze\[tune\]'"):
         search.search("optuna", made(), None, 0)
@@ -456,7 +460,7 @@ def test_optuna_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- refusals ----
 
 
-def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+def test_unsupported_launches_are_refused(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out.csv"
 
     def refused(*options: str) -> str:
@@ -482,7 +486,7 @@ def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None
     assert "is not a launch of a kernel" in refused("--launch", "2")
 
 
-def test_a_compiled_image(tmp_path: Path) -> None:
+def test_compiled_image_is_tuned(tmp_path: Path) -> None:
     from ttanalyze.verbs.tune.tune import _Images
 
     path = tmp_path / "image"
@@ -503,7 +507,7 @@ def test_a_compiled_image(tmp_path: Path) -> None:
     assert notes[0].endswith("in the recorded code: tried unchanged")
 
 
-def test_a_launch_that_can_not_be_checked(built: Path, tmp_path: Path, cli: Cli) -> None:
+def test_unverifiable_launch_is_refused(built: Path, tmp_path: Path, cli: Cli) -> None:
     program = support.build_program("shim_alone", built)
     run = tmp_path / "run"
     options = ("--sim", "--deterministic", "--params", "--epoch", "launch:2")

@@ -34,7 +34,7 @@ def chased(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
 
 
 @pytest.mark.native
-def test_what_is_read_is_right_or_said_not_to_be_sure(chased: dict[str, Path]) -> None:
+def test_contents_are_correct_or_marked_uncertain(chased: dict[str, Path]) -> None:
     """Memory that kernels reach through pointers, against a run that reads everything."""
     every, some = tt.open(chased["all"]), tt.open(chased["touched"])
     ids = [int(i) for i in some.regions["region"][some.regions["kind"] == "arena"]]
@@ -55,7 +55,7 @@ def test_what_is_read_is_right_or_said_not_to_be_sure(chased: dict[str, Path]) -
 
 
 @pytest.mark.native
-def test_verbs_say_so(chased: dict[str, Path], cli: Cli) -> None:
+def test_verbs_mark_uncertain_contents(chased: dict[str, Path], cli: Cli) -> None:
     run = chased["touched"]
     opened = tt.open(run)
     target = str(opened.regions["region"][opened.regions["kind"] == "arena"].iloc[TARGET])
@@ -91,7 +91,7 @@ def written(path: Path, content: bytes, *, partial: bool) -> tt.Run:
     return tt.open(path)
 
 
-def test_what_was_not_read_is_not_compared(tmp_path: Path) -> None:
+def test_unread_regions_are_not_compared(tmp_path: Path) -> None:
     """Neither found the same nor different, on either side."""
     some = written(tmp_path / "some", b"two ", partial=True)
     every = written(tmp_path / "every", b"two ", partial=False)
@@ -124,7 +124,7 @@ def lost(path: Path, content: bytes) -> tt.Run:
     return tt.open(path)
 
 
-def test_a_difference_shows_in_the_first_epoch_that_both_runs_read(tmp_path: Path) -> None:
+def test_difference_shows_in_the_first_epoch_that_both_runs_read(tmp_path: Path) -> None:
     """Though one run has a digest from before, of an epoch that the other lost."""
     a, b = lost(tmp_path / "a", b"one "), lost(tmp_path / "b", b"two ")
     report = diff(a, b)
@@ -134,7 +134,7 @@ def test_a_difference_shows_in_the_first_epoch_that_both_runs_read(tmp_path: Pat
     assert (process.left_out_a, process.epochs_alone_b, process.unread) == (1, 1, 2)
 
 
-def test_a_difference_ends_where_an_epoch_does_not_read_the_region(tmp_path: Path) -> None:
+def test_difference_ends_at_an_epoch_that_skips_the_region(tmp_path: Path) -> None:
     """And begins again where one does: nobody knows what was in between."""
     run = lost(tmp_path / "run", b"two ")
     manifest = run.manifest()
@@ -144,7 +144,7 @@ def test_a_difference_ends_where_an_epoch_does_not_read_the_region(tmp_path: Pat
     assert [(d.region, d.epoch, d.until) for d in found.differences] == [(1, 1, 1), (1, 4, 4)]
 
 
-def test_stretches() -> None:
+def test_unread_spans_end_at_the_next_read() -> None:
     """Until the next epoch that reads the region: one that reads all, or lists it."""
     touched, full, refused = 2, 1, 8
     flags = np.array([full, touched, touched, 0, touched, refused, touched, touched], "u4")

@@ -77,14 +77,14 @@ def lines(*records: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_schemas_use_only_what_is_checked(name: str) -> None:
+def test_schemas_use_only_supported_keywords(name: str) -> None:
     made = schema.load(name)
     assert made["$schema"].startswith("https://json-schema.org/draft/")
     assert made["description"]
     assert list(schema.check_of(name)(None, "")) == [("", "expected an object, not null")]
 
 
-def test_an_unknown_keyword_is_refused() -> None:
+def test_unknown_keyword_is_refused() -> None:
     with pytest.raises(ValueError, match="oneOf"):
         schema.compiled({"oneOf": []})
 
@@ -104,7 +104,7 @@ def test_an_unknown_keyword_is_refused() -> None:
         (json.dumps(delays() | OURS), "delay-config, 1 document: good"),
     ],
 )
-def test_good_files(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
+def test_valid_files_pass(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
     file = tmp_path / "file"
     file.write_text(content)
     assert cli("validate", file) == support.Outcome(f"{file}: {said}\n", "", 0)
@@ -164,7 +164,7 @@ def test_good_files(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
         ),
     ],
 )
-def test_every_fault_is_a_line(cli: Cli, tmp_path: Path, content: str, faults: list[str]) -> None:
+def test_every_fault_gets_a_line(cli: Cli, tmp_path: Path, content: str, faults: list[str]) -> None:
     file = tmp_path / "file"
     file.write_text(content)
     outcome = cli("validate", file)
@@ -175,14 +175,14 @@ def test_every_fault_is_a_line(cli: Cli, tmp_path: Path, content: str, faults: l
     assert not told["good"] and len(told["faults"]) == len(faults)
 
 
-def test_the_example_that_is_shown_is_good(cli: Cli, tmp_path: Path) -> None:
+def test_example_file_is_valid(cli: Cli, tmp_path: Path) -> None:
     page = (support.ROOT / "docs" / "records.md").read_text()
     (tmp_path / "delays.json").write_text(page.partition("```json\n")[2].partition("```")[0])
     outcome = cli("validate", tmp_path / "delays.json")
     assert outcome.status == 0 and "delay-config, 1 document: good" in outcome.stdout
 
 
-def test_what_a_run_writes_is_good(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
+def test_files_of_a_run_are_valid(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.ndjson"
     assert cli("events", run_path, "-o", events, "-q").status == 0
     manifest = tmp_path / "manifest.json"
@@ -197,7 +197,7 @@ def test_what_a_run_writes_is_good(cli: Cli, small: Writer, run_path: Path, tmp_
     assert outcome.status == 1
 
 
-def test_what_can_not_be_checked_is_an_error(cli: Cli, tmp_path: Path) -> None:
+def test_unknown_file_type_is_an_error(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "file"
     for content in ("", "{}", "[]", "no JSON", '{"format": 5}', "\xff"):
         file.write_text(content)

@@ -125,13 +125,13 @@ def items(kind: Type, raw: Array) -> list[Any]:
         ("bool", "bool"),
     ],
 )
-def test_names(name: str, known: str) -> None:
+def test_type_names(name: str, known: str) -> None:
     assert parse(name).name == known
     assert parse(known) == parse(name)
 
 
 @pytest.mark.parametrize("name", ["", "f8", "f31", "u128", "f32[]"])
-def test_unknown_names(name: str) -> None:
+def test_unknown_type_names(name: str) -> None:
     with pytest.raises(Error, match=r"no type '.*': f16, f32, f64, bf16, "):
         parse(name)
 
@@ -149,7 +149,7 @@ def test_every_small_float(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_items_are_what_their_bits_say(name: str) -> None:
+def test_items_equal_their_bits(name: str) -> None:
     kind = parse(name)
     raw = sample(kind, 500, 1)
     found, wanted = kind.view(raw), items(kind, raw)
@@ -164,7 +164,7 @@ def test_items_are_what_their_bits_say(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_any_alignment_and_no_bytes(name: str) -> None:
+def test_unaligned_and_empty_arrays(name: str) -> None:
     kind = parse(name)
     raw = sample(kind, 50, 2)
     shifted = np.append(np.zeros(1, "u1"), raw)[1:]
@@ -177,7 +177,7 @@ def test_any_alignment_and_no_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if TYPES[name].kind != "complex"])
-def test_ordinals_ascend_with_values(name: str) -> None:
+def test_ordinals_increase_with_values(name: str) -> None:
     kind = parse(name)
     raw = sample(kind, 2000, 3)
     wanted = items(kind, raw)
@@ -190,7 +190,7 @@ def test_ordinals_ascend_with_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(FLOATS))
-def test_neighbours_are_one_apart(name: str) -> None:
+def test_neighbouring_floats_have_neighbouring_ordinals(name: str) -> None:
     kind = parse(name)
     _, fraction_bits, _ = FLOATS[name]
     one = edge_bits(name)[6]
@@ -308,7 +308,7 @@ def test_differences_against_exact_numbers(name: str, given: str | None) -> None
         assert (found.nan, found.inf) == ((0, 0), (0, 0))
 
 
-def test_complex_numbers_are_as_far_apart_as_points() -> None:
+def test_complex_distance_is_euclidean() -> None:
     kind = parse("c64")
     ours = np.array([1 + 1j, 0, math.nan, complex(0, math.inf), 3], "c8").view("u1")
     theirs = np.array([4 + 5j, 0, math.nan, complex(0, math.inf), 3 + 1e-6j], "c8").view("u1")
@@ -320,7 +320,7 @@ def test_complex_numbers_are_as_far_apart_as_points() -> None:
     assert compare_values(kind, ours, theirs, Tolerance(abs=1e-5)).first == [0]
 
 
-def test_complex_numbers_of_any_size_are_told_apart() -> None:
+def test_complex_numbers_of_any_magnitude_differ() -> None:
     """A magnitude may be more than float64 holds, a distance too small a part of it."""
     kind = parse("c128")
     top = np.finfo("f8").max
@@ -342,7 +342,7 @@ def test_complex_numbers_of_any_size_are_told_apart() -> None:
     assert compare_values(kind, ours, theirs, Tolerance(rel=0.5)).first == [0, 3, 4, 5]
 
 
-def test_a_complex_number_of_huge_magnitude_is_finite() -> None:
+def test_huge_complex_number_is_finite() -> None:
     top = np.finfo("f8").max
     every = np.array([complex(top, top), complex(0, math.inf), 1], "c16")
     found = summarise(parse("c128"), every.view("u1"))
@@ -364,7 +364,7 @@ def test_nan_and_zero_and_infinity() -> None:
     assert found.unequal == 5
 
 
-def test_integers_beyond_the_floats() -> None:
+def test_integers_beyond_float_precision() -> None:
     a, b = (1 << 53) + 1, 1 << 53
     ours, theirs = (np.array([v], "u8").view("u1") for v in (a, b))
     found = compare_values(parse("u64"), ours, theirs, Tolerance.parse("0"))
@@ -388,7 +388,7 @@ def test_tails_and_lengths() -> None:
         compare_values(kind, ours, ours[:3])
 
 
-def test_parts_come_to_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_give_the_same_result_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = parse("f32")
     ours, theirs = sample(kind, 3000, 7), sample(kind, 3000, 8)
     whole = compare_values(kind, ours, theirs, Tolerance(ulp=5))
@@ -418,7 +418,7 @@ def test_tolerances(given: str, wanted: Tolerance) -> None:
 @pytest.mark.parametrize(
     "given", ["", ",", ",,", "1,2,3,4", "x", "-1", "nan", "inf", "1e999", ",,0.5", "1e-6;4"]
 )
-def test_no_tolerances(given: str) -> None:
+def test_invalid_tolerances_are_refused(given: str) -> None:
     with pytest.raises(Error, match=f"^tolerance {given}: "):
         Tolerance.parse(given)
 
@@ -465,7 +465,7 @@ def test_summaries_against_exact_numbers(name: str, monkeypatch: pytest.MonkeyPa
     json.loads(json.dumps(found.as_dict(), allow_nan=False))
 
 
-def test_the_histogram_is_numpys() -> None:
+def test_histogram_equals_numpy() -> None:
     data = np.random.default_rng(11).standard_normal(100_000)
     found = summarise(parse("f64"), data.view("u1"), bins=32)
     counts, edges = np.histogram(data, bins=32)
@@ -474,7 +474,7 @@ def test_the_histogram_is_numpys() -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_summaries_of_nothing_and_of_one_value(name: str) -> None:
+def test_summaries_of_zero_and_one_values(name: str) -> None:
     kind = parse(name)
     empty = summarise(kind, np.empty(0, "u1"))
     assert (empty.elements, empty.min, empty.max, empty.mean, empty.counts) == (
@@ -497,7 +497,7 @@ def test_means_of_huge_numbers() -> None:
     assert (ends.edges[-1], ends.counts[0], ends.counts[-1]) == ((1 << 64) - 1, 500, 500)
 
 
-def test_memory_stays_bounded() -> None:
+def test_memory_use_is_bounded() -> None:
     """Of a large array no copy is made: a piece at a time is decoded."""
     import tracemalloc
 

@@ -79,7 +79,7 @@ def compare(second: Path, first: Path, **options: Any) -> VerifyReport:
 # ---- agreement ----
 
 
-def test_a_run_agrees_with_itself(first: Path) -> None:
+def test_run_equals_itself(first: Path) -> None:
     began = time.monotonic()
     report = verify(tt.open(first))
     assert 0 < report.seconds <= time.monotonic() - began
@@ -89,13 +89,13 @@ def test_a_run_agrees_with_itself(first: Path) -> None:
     assert report.blocks_read == 5 + 6 + 1 - 1  # the first step's write is in the first contents
 
 
-def test_every_kind_of_run_agrees_with_itself(small: Writer, run_path: Path) -> None:
+def test_every_kind_of_run_equals_itself(small: Writer, run_path: Path) -> None:
     report = verify(tt.open(run_path))
     assert report.same, report.to_json()
     assert report.region_epochs == 13
 
 
-def test_a_manifest_file_and_an_object(first: Path, tmp_path: Path) -> None:
+def test_manifest_as_file_and_as_object(first: Path, tmp_path: Path) -> None:
     run = tt.open(first)
     path = tmp_path / "golden.json"
     path.write_text(manifest.text(run.manifest()))
@@ -107,7 +107,7 @@ def test_a_manifest_file_and_an_object(first: Path, tmp_path: Path) -> None:
     assert report.manifest == str(first / "manifest.json")
 
 
-def test_full_snapshots_at_other_times_do_not_matter(tmp_path: Path) -> None:
+def test_snapshot_frequency_does_not_matter(tmp_path: Path) -> None:
     steps(tmp_path / "a", every=64)
     steps(tmp_path / "b", every=2)
     steps(tmp_path / "c", every=1)
@@ -117,7 +117,7 @@ def test_full_snapshots_at_other_times_do_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_runs_agree_whatever_part_is_looked_at(tmp_path: Path, seed: int) -> None:
+def test_random_runs_equal_themselves_in_every_part(tmp_path: Path, seed: int) -> None:
     """Births, deaths, refused and dropped epochs, several contexts, full ones now and then."""
     random = np.random.default_rng(seed)
     w = Writer(tmp_path / "run", segments=seed % 2 == 0)
@@ -171,13 +171,13 @@ def with_refused(path: Path, refused: set[int], changed: int = 0) -> tt.Run:
     return tt.open(path)
 
 
-def test_a_refused_epoch_is_not_compared(tmp_path: Path) -> None:
+def test_refused_epoch_is_not_compared(tmp_path: Path) -> None:
     report = verify(with_refused(tmp_path / "run", {2, 4}))
     assert report.same
     assert (report.epochs, report.region_epochs) == (3, 3)
 
 
-def test_what_came_before_a_refused_epoch_is_compared_behind_it(tmp_path: Path) -> None:
+def test_changes_before_a_refused_epoch_are_compared_after_it(tmp_path: Path) -> None:
     golden = with_refused(tmp_path / "a", {2, 4}).manifest()
     other = with_refused(tmp_path / "b", {2, 4}, changed=1)
     for first, last, shown, until in [(2, 4, 3, 3), (2, 3, 3, 3), (0, 4, 0, 3), (0, 2, 0, 1)]:
@@ -195,7 +195,7 @@ def test_what_came_before_a_refused_epoch_is_compared_behind_it(tmp_path: Path) 
         (set(), {"regions": [1]}, "no captured region lives in these epochs"),
     ],
 )
-def test_nothing_compared_is_no_agreement(
+def test_empty_comparison_is_not_the_same(
     tmp_path: Path, run: set[int], options: dict[str, Any], reason: str
 ) -> None:
     w = Writer(tmp_path / "run")
@@ -208,14 +208,14 @@ def test_nothing_compared_is_no_agreement(
         verify(tt.open(tmp_path / "run"), **options)
 
 
-def test_a_run_without_epochs_is_no_agreement(tmp_path: Path) -> None:
+def test_run_without_epochs_is_not_the_same(tmp_path: Path) -> None:
     w = Writer(tmp_path / "run")
     w.close("failed", reason="disk full")
     with pytest.raises(Error, match=r"nothing to compare: .*ended early \(failed\): disk full"):
         verify(tt.open(tmp_path / "run"))
 
 
-def test_a_recording_that_failed_does_not_agree(first: Path, tmp_path: Path) -> None:
+def test_failed_recording_is_not_the_same(first: Path, tmp_path: Path) -> None:
     steps(tmp_path / "failed").close("failed", reason="disk full")
     failed, whole = tt.open(tmp_path / "failed"), tt.open(first)
     reports = verify(failed), verify(failed, against=whole), verify(whole, against=failed)
@@ -226,7 +226,7 @@ def test_a_recording_that_failed_does_not_agree(first: Path, tmp_path: Path) -> 
     assert not tampered.same and tampered.differences and tampered.unknown is None
 
 
-def test_contents_that_are_gone_are_compared_by_digest(tmp_path: Path) -> None:
+def test_removed_contents_are_compared_by_digest(tmp_path: Path) -> None:
     steps(tmp_path / "run", every=2, segments=True)
     (tmp_path / "run" / "p0" / "data-00000.bin").unlink()
     report = verify(tt.open(tmp_path / "run"))
@@ -237,7 +237,7 @@ def test_contents_that_are_gone_are_compared_by_digest(tmp_path: Path) -> None:
 # ---- differences in contents ----
 
 
-def test_one_changed_byte_is_found(first: Path, tmp_path: Path) -> None:
+def test_changed_byte_is_found(first: Path, tmp_path: Path) -> None:
     offset = BLOCK + 4711
     steps(tmp_path / "second", at_step(3, 0, offset, b"\xa7"))
     report = compare(tmp_path / "second", first)
@@ -263,7 +263,7 @@ def test_one_changed_byte_is_found(first: Path, tmp_path: Path) -> None:
     assert bytes.fromhex(window["expected"]) == expected
 
 
-def test_going_on_finds_all_stretches(first: Path, tmp_path: Path) -> None:
+def test_all_option_finds_every_range(first: Path, tmp_path: Path) -> None:
     def change(w: Writer, step: int) -> None:
         if step == 1:
             w.write(1, 10, b"\xff\xfe\xfd")
@@ -281,7 +281,7 @@ def test_going_on_finds_all_stretches(first: Path, tmp_path: Path) -> None:
     assert (last.first_byte, last.last_byte) == (3 * BLOCK, 3 * BLOCK + 49)
 
 
-def test_without_the_other_run_the_changed_blocks_are_named(first: Path, tmp_path: Path) -> None:
+def test_changed_blocks_are_named_without_the_other_run(first: Path, tmp_path: Path) -> None:
     steps(tmp_path / "second", at_step(2, 0, 2 * BLOCK + 9, b"\xa7"))
     report = verify(tt.open(tmp_path / "second"), tt.open(first).manifest())
     (difference,) = report.differences
@@ -292,7 +292,7 @@ def test_without_the_other_run_the_changed_blocks_are_named(first: Path, tmp_pat
 
 
 @pytest.mark.parametrize("every", [1, 2, 64])
-def test_changed_blocks_of_a_full_epoch_are_those_that_changed(tmp_path: Path, every: int) -> None:
+def test_snapshot_names_only_changed_blocks(tmp_path: Path, every: int) -> None:
     steps(tmp_path / "a", every=every)
     steps(tmp_path / "b", at_step(2, 0, 2 * BLOCK + 9, b"\xa7"), every=every)
     report = verify(tt.open(tmp_path / "b"), tt.open(tmp_path / "a").manifest())
@@ -300,7 +300,7 @@ def test_changed_blocks_of_a_full_epoch_are_those_that_changed(tmp_path: Path, e
     assert report.differences[0].changed_block_count == 2
 
 
-def test_only_the_epochs_asked_for(first: Path, tmp_path: Path) -> None:
+def test_epoch_selection_limits_the_comparison(first: Path, tmp_path: Path) -> None:
     steps(tmp_path / "second", at_step(1, 1, 8, b"\xff"))
     second = tt.open(tmp_path / "second")
     golden = tt.open(first).manifest()
@@ -312,7 +312,7 @@ def test_only_the_epochs_asked_for(first: Path, tmp_path: Path) -> None:
     assert late.epochs == 1
 
 
-def test_contents_only_one_side_has(tmp_path: Path) -> None:
+def test_contents_of_one_side_only(tmp_path: Path) -> None:
     def written(path: Path, only: list[int]) -> tt.Run:
         w = Writer(path)
         w.born(0, b"zero")
@@ -333,7 +333,7 @@ def test_contents_only_one_side_has(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offset", [0, 77, BLOCK - 1, BLOCK, 3 * BLOCK, 3 * BLOCK + 49])
 @pytest.mark.parametrize("epoch", [0, 3, 5])
-def test_a_tampered_byte_is_found_at_that_byte(first: Path, epoch: int, offset: int) -> None:
+def test_tampered_byte_is_located(first: Path, epoch: int, offset: int) -> None:
     report = verify(tt.open(first), tamper=(epoch, 0, offset), keep_going=True)
     (difference,) = report.differences
     assert (difference.epoch, difference.until, difference.region) == (epoch, epoch, 0)
@@ -347,7 +347,7 @@ def test_a_tampered_byte_is_found_at_that_byte(first: Path, epoch: int, offset: 
     assert verify(tt.open(first)).same  # nothing was written
 
 
-def test_tampering_together_with_a_selection_and_another_run(first: Path, tmp_path: Path) -> None:
+def test_tampering_with_a_selection_and_another_run(first: Path, tmp_path: Path) -> None:
     steps(tmp_path / "twin")
     report = compare(tmp_path / "twin", first, tamper=(4, 1, 3999), epochs=(3, 5), regions=[1])
     (difference,) = report.differences
@@ -367,9 +367,7 @@ def test_tampering_together_with_a_selection_and_another_run(first: Path, tmp_pa
         ({"regions": [0, 9]}, "no region 9 in"),
     ],
 )
-def test_what_is_not_there_can_not_be_compared(
-    first: Path, options: dict[str, Any], reason: str
-) -> None:
+def test_missing_inputs_are_errors(first: Path, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(Error, match=reason):
         verify(tt.open(first), **options)
 
@@ -383,7 +381,7 @@ def damage(path: Path, at: int) -> None:
     path.write_bytes(raw)
 
 
-def test_damaged_contents_are_named_by_file_and_block(first: Path, tmp_path: Path) -> None:
+def test_damaged_contents_name_file_and_block(first: Path, tmp_path: Path) -> None:
     golden = tt.open(first).manifest()
     damage(first / "p0" / "data-00000.bin", 64 + 2 * BLOCK + 5)
     report = verify(tt.open(first), golden, keep_going=True)
@@ -397,7 +395,7 @@ def test_damaged_contents_are_named_by_file_and_block(first: Path, tmp_path: Pat
     assert all(d.kind == "stored" for d in report.differences)
 
 
-def test_damaged_contents_beside_a_good_copy_of_the_run(first: Path, tmp_path: Path) -> None:
+def test_damaged_contents_with_an_intact_second_run(first: Path, tmp_path: Path) -> None:
     copy = rundir.copy_of(first, tmp_path / "copy")
     damage(copy / "p0" / "data-00000.bin", 64 + 2 * BLOCK + 5)
     (difference,) = compare(copy, first).differences
@@ -406,7 +404,7 @@ def test_damaged_contents_beside_a_good_copy_of_the_run(first: Path, tmp_path: P
     assert difference.differing_bytes == 1
 
 
-def test_damaged_contents_need_no_manifest_to_be_seen(first: Path) -> None:
+def test_damaged_contents_are_found_without_a_manifest(first: Path) -> None:
     damage(first / "p0" / "data-00000.bin", 64 + 2 * BLOCK + 5)
     assert not verify(tt.open(first)).same
 
@@ -434,7 +432,7 @@ def test_missing_and_extra_epochs(first: Path, tmp_path: Path) -> None:
     assert "epochs 6 to 7 are not in the manifest" in messages(extra)
 
 
-def test_another_trigger_label_and_refusal(first: Path) -> None:
+def test_different_trigger_label_and_refusal(first: Path) -> None:
     golden = tt.open(first).manifest()
     epochs = golden["processes"][0]["epochs"]
     epochs[1]["trigger"] = "copy"
@@ -449,7 +447,7 @@ def test_another_trigger_label_and_refusal(first: Path) -> None:
     ]
 
 
-def test_missing_extra_and_other_regions(first: Path) -> None:
+def test_missing_extra_and_different_regions(first: Path) -> None:
     golden = tt.open(first).manifest()
     process = golden["processes"][0]
     process["regions"][0].update(size=5, label="y", died=4)
@@ -474,7 +472,7 @@ def test_missing_and_extra_processes(first: Path) -> None:
     assert messages(verify(tt.open(first), golden)) == ["process 0 is not in the manifest"]
 
 
-def test_processes_are_compared_one_by_one(tmp_path: Path) -> None:
+def test_processes_are_compared_separately(tmp_path: Path) -> None:
     for path, last in ((tmp_path / "a", b"same"), (tmp_path / "b", b"else")):
         for index in range(3):
             w = Writer(path, index)
@@ -489,7 +487,7 @@ def test_processes_are_compared_one_by_one(tmp_path: Path) -> None:
     assert (difference.process, difference.first_byte, difference.last_byte) == (2, 50, 52)
 
 
-def test_progress_goes_on_from_process_to_process(tmp_path: Path) -> None:
+def test_progress_counts_epochs_of_all_processes(tmp_path: Path) -> None:
     """In epochs of all processes, up to how many there are."""
     for index, epochs in enumerate((4, 3, 1)):
         w = Writer(tmp_path / "run", index)
@@ -558,7 +556,7 @@ def changed(golden: dict[str, Any], place: str, value: object) -> dict[str, Any]
         ),
     ],
 )
-def test_a_bad_manifest_says_where(
+def test_invalid_manifest_names_the_location(
     first: Path, tmp_path: Path, place: str, value: object, reason: str
 ) -> None:
     path = tmp_path / "bad.json"
@@ -572,7 +570,7 @@ def test_a_bad_manifest_says_where(
 # ---- speed ----
 
 
-def test_a_million_region_epochs_in_about_a_second(tmp_path: Path) -> None:
+def test_million_region_epochs_in_about_a_second(tmp_path: Path) -> None:
     """A thousand regions, a thousand epochs, full every 64, hardly anything to read again."""
     w = Writer(tmp_path / "run")
     for region in range(1000):
@@ -626,7 +624,7 @@ def last_state(records: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
     return records[::-1][at]
 
 
-def test_nothing_is_read_long_after_the_first_difference(
+def test_verify_stops_reading_after_the_first_difference(
     first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recompute, "BATCH_EPOCHS", 1)
@@ -651,13 +649,13 @@ def test_unchanged_contents_are_read_once(tmp_path: Path) -> None:
     assert report.bytes_read == 4 * BLOCK
 
 
-def test_the_small_run_twice(tmp_path: Path) -> None:
+def test_small_run_equals_its_second_recording(tmp_path: Path) -> None:
     small_run(tmp_path / "a")
     small_run(tmp_path / "b")
     assert compare(tmp_path / "a", tmp_path / "b").same
 
 
-def test_a_run_of_many_data_files_takes_no_pass_for_each(tmp_path: Path) -> None:
+def test_many_data_files_are_read_in_few_passes(tmp_path: Path) -> None:
     """Where all, none or the later ones are there: each pass costs something by itself."""
     w, random = Writer(tmp_path / "run", segments=True), np.random.default_rng(5)
     w.born(0, random.bytes(2 * BLOCK))

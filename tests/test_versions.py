@@ -20,7 +20,7 @@ VERSIONS = range(files.OLDEST, layout.VERSION + 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_run_of_each_version_is_read_whole(version: int, cli: Cli, tmp_path: Path) -> None:
+def test_run_of_each_format_version_is_readable(version: int, cli: Cli, tmp_path: Path) -> None:
     with tarfile.open(RUNS / f"{version}.tar.xz") as archive:
         archive.extractall(tmp_path / "run")
     run = tt.open(tmp_path / "run")
@@ -36,6 +36,6 @@ def test_a_run_of_each_version_is_read_whole(version: int, cli: Cli, tmp_path: P
     assert cli("diff", run.path, run.path, "-q").status == 0
 
 
-def test_there_is_a_run_of_each_version() -> None:
+def test_each_format_version_has_a_stored_run() -> None:
     stored = sorted(int(path.name.split(".")[0]) for path in RUNS.iterdir())
     assert stored == list(VERSIONS)

@@ -25,7 +25,7 @@ def outcome(*lines: str, status: int = 0) -> Outcome:
         (["won", "lost"], "drawn", "varies"),
     ],
 )
-def test_lines_may_differ_as_those_of_bare_runs_do(
+def test_lines_that_vary_between_bare_runs_may_differ(
     bare: list[str], recorded: str, how: str
 ) -> None:
     said, lines = compare([outcome(line) for line in bare], outcome(recorded))
@@ -33,21 +33,21 @@ def test_lines_may_differ_as_those_of_bare_runs_do(
     assert bool(lines) == (how in ("numbers", "differs"))
 
 
-def test_another_exit_status_differs() -> None:
+def test_different_exit_status_is_a_difference() -> None:
     assert compare([outcome("a")], outcome("a", status=1))[0] == "differs"
 
 
-def test_another_number_of_lines_differs() -> None:
+def test_different_line_count_is_a_difference() -> None:
     assert compare([outcome("a")], outcome("a", "b"))[0] == "differs"
 
 
-def test_kinds_of_lines_count_where_bare_runs_have_different_numbers_of_them() -> None:
+def test_line_kinds_count_when_bare_line_counts_vary() -> None:
     bare = [outcome("step 1"), outcome("step 1", "step 2")]
     assert compare(bare, outcome("step 1", "step 2", "step 3"))[0] == "varies"
     assert compare(bare, outcome("step 1", "gave up"))[0] == "differs"
 
 
-def test_files_that_a_program_writes_are_compared() -> None:
+def test_files_of_the_program_are_compared() -> None:
     bare, recorded = outcome("a"), outcome("a")
     bare.texts["out.bin"], recorded.texts["out.bin"] = ["aa"], ["bb"]
     assert compare([bare], recorded)[0] == "differs"

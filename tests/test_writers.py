@@ -54,7 +54,7 @@ def found(
     }
 
 
-def test_copies_and_fills_name_where_they_write(run_path: Path) -> None:
+def test_copies_and_sets_name_their_destination(run_path: Path) -> None:
     w = begin(run_path)
     end = base(0) + SIZE
     hits = [
@@ -81,13 +81,13 @@ def test_copies_and_fills_name_where_they_write(run_path: Path) -> None:
     ],
     ids=["failed", "recorded into a graph", "to the host"],
 )
-def test_copies_that_did_not_write(run_path: Path, values: dict[str, Any]) -> None:
+def test_failed_copies_are_no_writers(run_path: Path, values: dict[str, Any]) -> None:
     w = begin(run_path)
     w.event("copy", dst=base(0), bytes=SIZE, **values)
     assert found(run_path, w) == {}
 
 
-def test_launches_by_what_is_known_of_their_parameters(run_path: Path) -> None:
+def test_launch_certainty_follows_known_parameters(run_path: Path) -> None:
     w = begin(run_path)
     expected = {
         launch(w): HOW[POSSIBLE],
@@ -104,14 +104,14 @@ def test_launches_by_what_is_known_of_their_parameters(run_path: Path) -> None:
     assert found(run_path, w) == expected
 
 
-def test_parameters_that_are_not_there_are_an_error(run_path: Path) -> None:
+def test_missing_parameters_are_an_error(run_path: Path) -> None:
     w = begin(run_path)
     w.event("launch", id=0, params=1 << 20, params_size=64)
     with pytest.raises(FormatError, match=r"params\.bin: offset 16777216: "):
         found(run_path, w)
 
 
-def test_other_contexts_write_only_what_they_name(run_path: Path) -> None:
+def test_other_contexts_write_only_named_memory(run_path: Path) -> None:
     w = begin(run_path)
     launch(w, context=1)
     w.event("graph-launch", context=1)
@@ -120,13 +120,13 @@ def test_other_contexts_write_only_what_they_name(run_path: Path) -> None:
     assert found(run_path, w) == {named: HOW[POINTER], copied: HOW[WRITES]}
 
 
-def test_managed_memory_is_every_contexts(run_path: Path) -> None:
+def test_managed_memory_belongs_to_every_context(run_path: Path) -> None:
     w = begin(run_path, kind="managed")
     seq = launch(w, context=1)
     assert found(run_path, w) == {seq: HOW[POSSIBLE]}
 
 
-def test_only_between_the_calls_and_while_it_lives(run_path: Path) -> None:
+def test_writers_lie_between_the_calls_and_in_the_region_lifetime(run_path: Path) -> None:
     w = Writer(run_path)
     before = launch(w)
     w.born(0, bytes(SIZE))
@@ -140,7 +140,7 @@ def test_only_between_the_calls_and_while_it_lives(run_path: Path) -> None:
     assert list(found(run_path, w, after=calls[2], until=calls[2])) == []
 
 
-def test_the_surest_come_first(run_path: Path) -> None:
+def test_most_certain_writers_come_first(run_path: Path) -> None:
     w = begin(run_path)
     first, copy, second = launch(w), w.event("set", dst=base(0), bytes=1), launch(w)
     w.close()
@@ -148,7 +148,7 @@ def test_the_surest_come_first(run_path: Path) -> None:
     assert result.events["seq"][result.surest()].tolist() == [copy, second, first]
 
 
-def test_no_such_region(run_path: Path) -> None:
+def test_unknown_region_is_an_error(run_path: Path) -> None:
     w = begin(run_path)
     w.close()
     for region in (2, -1, 1 << 40):
@@ -156,7 +156,7 @@ def test_no_such_region(run_path: Path) -> None:
             writers(tt.open(run_path).processes[0], region, 0, EVER)
 
 
-def test_without_events_nothing_is_known(run_path: Path) -> None:
+def test_no_writers_without_events(run_path: Path) -> None:
     w = begin(run_path)
     launch(w)
     path = w.path / "events.bin"
@@ -192,7 +192,7 @@ def words(*values: int) -> bytes:
         ([], None),
     ],
 )
-def test_graphs_are_as_sure_as_their_surest_node(
+def test_graph_is_as_certain_as_its_most_certain_node(
     nodes: list[dict[str, Any]], how: int | None, run_path: Path
 ) -> None:
     w = begin(run_path)
@@ -200,7 +200,7 @@ def test_graphs_are_as_sure_as_their_surest_node(
     assert found(run_path, w) == ({} if how is None else {seq: HOW[how]})
 
 
-def test_graphs_as_their_launches_find_them(run_path: Path) -> None:
+def test_graphs_are_examined_as_launched(run_path: Path) -> None:
     w = begin(run_path)
     graph = w.graph([{**PLAIN, "data": words(base(1))}])
     before = w.event("graph-launch", id=graph)
@@ -212,7 +212,7 @@ def test_graphs_as_their_launches_find_them(run_path: Path) -> None:
     assert found(run_path, w) == hows
 
 
-def test_graphs_with_kernels_of_the_module_of_a_variable(run_path: Path) -> None:
+def test_graph_kernels_of_the_variables_module(run_path: Path) -> None:
     w = Writer(run_path)
     w.function(1, "scale", module=7)
     w.born(0, bytes(SIZE), kind="global")

@@ -43,7 +43,7 @@ def library(
 
 
 @pytest.mark.parametrize("shift", [0, 1, 4, 7])
-def test_equals_the_xxhash_package(library: tuple[cffi.FFI, Any], shift: int) -> None:
+def test_digest_equals_the_xxhash_package(library: tuple[cffi.FFI, Any], shift: int) -> None:
     ffi, lib = library
     data = random.Random(shift).randbytes(max(LENGTHS))
     memory = ffi.new("char[]", len(data) + 16)
@@ -54,7 +54,7 @@ def test_equals_the_xxhash_package(library: tuple[cffi.FFI, Any], shift: int) ->
     assert wrong == []
 
 
-def test_reads_nothing_outside_the_data(library: tuple[cffi.FFI, Any]) -> None:
+def test_digest_reads_only_the_data(library: tuple[cffi.FFI, Any]) -> None:
     ffi, lib = library
     data = random.Random(9).randbytes(2048)
     for n in range(1, 2049):
@@ -66,7 +66,7 @@ def test_reads_nothing_outside_the_data(library: tuple[cffi.FFI, Any]) -> None:
         assert digests[0] == digests[1] == xxhash.xxh3_64_intdigest(data[:n])
 
 
-def test_words_at_once() -> None:
+def test_word_at_a_time_digest() -> None:
     words = np.random.default_rng(1).integers(0, 2**64, 10_000, "u8")
     words[:4] = 0, 1, 2**32, 2**64 - 1
     raw = words.astype("<u8").tobytes()
