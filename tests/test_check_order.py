@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from ttanalyze.code.pointers import ANYTHING, READ, WRITE, pointer_uses
 from ttanalyze.code.pointers import ATOMIC as ATOMICALLY
 from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES
 from ttanalyze.core.unordered import Unordered, find_unordered
+from ttanalyze.disassembly import tools
+from ttanalyze.disassembly.decode import parsed
+from ttanalyze.disassembly.find import find_tables
+from ttanalyze.disassembly.pointers import pointer_uses as code_uses
+from ttanalyze.disassembly.tables import Table
 
 BASE, SIZE, REGIONS = 1 << 40, 32, 3
 FEW, MANY = range(60), range(1000, 3500)
@@ -444,3 +450,55 @@ def test_memory_that_is_freed_and_used_again_is_other_memory(w: Writer) -> None:
     w.born(2, bytes(256), base=BASE)
     launched(w, 17, 1, BASE)
     assert not pairs_of(w)
+
+
+SASS = support.ROOT / "tests" / "data" / "sass"
+
+
+@pytest.fixture
+def nvdisasm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that knows what the real one says of the files in data/sass."""
+    tool = tmp_path / "tools" / "nvdisasm"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} {SASS / "nvdisasm.py"} "$@"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(tools, "OTHERS", ())
+
+
+@pytest.mark.usefixtures("nvdisasm")
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_what_machine_code_does_through_parameters(name: str) -> None:
+    tables = {t.kernel_name: t for t in find_tables(SASS / f"{name}.cubin")}
+    found = {kernel: code_uses(table, 24) for kernel, table in tables.items()}
+    assert found["product"] == {8: READ, 0: WRITE}
+    assert found["wide"] == {8: READ, 0: READ | WRITE, 16: READ}
+    assert found["exchange"] == {8: READ, 0: READ | WRITE | ATOMICALLY}
+    if "tiles" in found:  # a descriptor in the parameters names memory
+        assert found["tiles"] == {0: ANYTHING, 8: ANYTHING, 16: ANYTHING}
+
+
+@pytest.mark.parametrize(
+    ("code", "uses"),
+    [
+        (["@P0 IMAD.MOV.U32 R2, RZ, RZ, R4", "STG.E [R2], R9"], {0: WRITE, 8: WRITE}),
+        (["MOV R2, R4", "STG.E [R2], R9"], {8: WRITE}),
+        (["LDG.E.64 R2, [R2]", "STG.E [R2], R9"], {0: READ}),
+        (["STL.64 [R1], R2", "LDL.64 R6, [R1]", "RED.E.ADD [R6], R9"], {0: ATOMICALLY}),
+        (["BRA 0x50", "STG.E [R2], R9"], {}),
+        (["@P0 BRA 0x60", "STG.E [R2], R9", "EXIT", "NOP", "LDG.E R9, [R4]"], {0: WRITE, 8: READ}),
+        (["LDC.64 R6, c[0x0][R8+0x210]", "STG.E [R6], R9"], {0: WRITE, 8: WRITE, 16: WRITE}),
+        (["STG.E.64 [R2], R4"], {0: WRITE, 8: ANYTHING}),
+        (["UBLKCP.S.G [UR8], [UR4], UR10"], {16: ANYTHING}),
+    ],
+)
+def test_how_values_move_in_machine_code(code: list[str], uses: dict[int, int]) -> None:
+    begin = ["LDC.64 R2, c[0x0][0x210]", "LDC.64 R4, c[0x0][0x218]"]
+    rows = []
+    for i, line in enumerate([*begin, "ULDC.64 UR4, c[0x0][0x220]", *code, "EXIT"]):
+        text = parsed(line)
+        rows.append({**vars(text), **text.registers._asdict(), "pc": 16 * i, "opcode": text.opcode})
+    table = Table("k", "", "", 90, "", rows)
+    assert code_uses(table, 24) == uses

@@ -59,13 +59,14 @@ def uses_of(process: Process) -> Uses:
             contents = image_of(process, of[function]) if of.get(function) else None
             names = [process.kernel(number) or "" for number in numbers]
             found = pointer_uses(contents, names) if contents else [None] * len(names)
-            known.update({function: None} | dict(zip(numbers, map(_modes, found), strict=True)))
+            known.update({function: None} | dict(zip(numbers, map(modes_of, found), strict=True)))
         return known[function]
 
     return get
 
 
-def _modes(uses: dict[int, int] | None) -> dict[int, int] | None:
+def modes_of(uses: dict[int, int] | None) -> dict[int, int] | None:
+    """What code does through words of parameters, as READS, WRITES and so on."""
     return None if uses is None else {word: _mode(use) for word, use in uses.items()}
 
 

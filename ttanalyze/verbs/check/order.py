@@ -11,8 +11,9 @@ import numpy as np
 import orjson
 
 from ttanalyze.core.order import ALLOC, CAPTURING, FREE, PER_THREAD
-from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses, uses_of
+from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses
 from ttanalyze.core.unordered import Side, Unordered, find_unordered
+from ttanalyze.disassembly.kernel_uses import kernel_uses
 from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, graphs, open_run
 from ttanalyze.format.event_kinds import KIND
@@ -65,8 +66,10 @@ def examine(session: Session) -> Outcome:
     recording = session.sound(session.plain())
     outcome, pairs = Outcome(NAME, CLEAN), list[Pair]()
     launches = known = lanes = 0
-    for process in open_run(recording.run).processes:
-        uses = uses_of(process)
+    refused: list[str] = []
+    run = open_run(recording.run)
+    for process in run.processes:
+        uses = kernel_uses(run, process, refused)
         found = find_unordered(process, every=session.settings.every, uses=uses)
         pairs += [Pair(process, one) for one in found]
         counted = _coverage(process, uses)
@@ -75,6 +78,7 @@ def examine(session: Session) -> Outcome:
     outcome.launches = known / launches if launches else None
     if launches > known:
         _add(outcome, f"unknown accesses of {text.count(launches - known, 'launch', 'launches')}")
+        _add(outcome, refused[0] if refused else "")
     if pairs:
         outcome.status = FOUND
         outcome.findings = [_finding(recording, pair) for pair in pairs[:LISTED]]
@@ -95,7 +99,7 @@ def _add(outcome: Outcome, reason: str) -> None:
 
 
 def _coverage(process: Process, uses: Uses) -> tuple[int, int]:
-    """The number of launches, and of those whose memory is known by parameters and PTX."""
+    """The number of launches, and of those whose memory is known by parameters and code."""
     columns = process.event_columns("kind", "id", "params", "params_size", "result", "flags")
     launched = (columns["kind"] == LAUNCH) & (columns["result"] == 0)
     launched &= columns["flags"] & CAPTURING == 0

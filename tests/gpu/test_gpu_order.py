@@ -1,0 +1,61 @@
+"""On a GPU with PyTorch: calls that nothing orders are found, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
+]
+PROGRAM = Path(__file__).with_name("order_case.py")
+
+
+def outcome_of(folder: Path, *command: str) -> Any:
+    options = ("--json", "-q", "--only", "order", "-o", str(folder))
+    done = support.ttanalyze("check", *options, "--", *command, timeout=600)
+    assert done.stdout, done
+    outcome = json.loads(done.stdout)["outcomes"][0]
+    print(outcome["status"], outcome["launches"], outcome["reason"])
+    for found in outcome["findings"]:
+        print(found["certainty"], found["kind"], found["summary"])
+    return outcome
+
+
+@needs_torch
+@pytest.mark.parametrize("case", ["no_wait", "freed", "graph_race"])
+def test_pytorch_without_a_wait_is_found(case: str, tmp_path: Path) -> None:
+    outcome = outcome_of(tmp_path / "out", sys.executable, str(PROGRAM), case)
+    assert outcome["status"] == "found", outcome["reason"]
+    lines = {found["call"]["line"].partition(" ")[0] for found in outcome["findings"]}
+    assert any(line.startswith("order_case.py:") for line in lines), lines
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    "case", ["wait", "record_stream", "both_read", "graph_join", "pipeline", "batches"]
+)
+def test_pytorch_in_order_is_clean(case: str, tmp_path: Path) -> None:
+    outcome = outcome_of(tmp_path / "out", sys.executable, str(PROGRAM), case)
+    assert outcome["status"] == "clean", outcome["findings"]
+
+
+@pytest.mark.parametrize("how", ["none", "graph", "host", "free"])
+def test_driver_calls_without_an_order_are_found(how: str, built: Path, tmp_path: Path) -> None:
+    program = support.build_program("shim_orders", built)
+    assert outcome_of(tmp_path / "out", str(program), how)["status"] == "found"
+
+
+@pytest.mark.parametrize("how", ["wait", "event-query", "stream-query", "value", "graph-wait"])
+def test_driver_calls_in_order_are_clean(how: str, built: Path, tmp_path: Path) -> None:
+    program = support.build_program("shim_orders", built)
+    assert outcome_of(tmp_path / "out", str(program), how)["status"] == "clean"
