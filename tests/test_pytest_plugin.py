@@ -442,7 +442,8 @@ def test_unused_plugin_imports_nothing() -> None:
         )
     brought = set(done.stdout.split())
     ours = {name for name in brought if name.startswith("ttanalyze")}
-    names = ("pytest_plugin", "integrations", "integrations.pytest_plugin")
+    modules = ("integrations", "integrations.pytest_plugin", "integrations.pytest_items")
+    names = ("pytest_plugin", *modules)
     assert ours == {"ttanalyze", *(f"ttanalyze.{name}" for name in names)}
     assert not {"numpy", "pandas", "orjson", "typer", "cffi"} & brought
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from typer import Argument, Option, Typer
 
@@ -16,9 +16,6 @@ from ttanalyze.cli.record_options import recorder_options
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.output.files import private
-
-if TYPE_CHECKING:
-    pass
 
 verbs = Typer()
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -93,6 +90,7 @@ def check(
     The verb says first how often it will run the program. Exit status 0: all checks are clean; 1:
     something was found; 2: an error, or no check covered the program.
     """
+    from ttanalyze import options
     from ttanalyze.verbs.check import check as run
     from ttanalyze.verbs.check import choose
     from ttanalyze.verbs.check.sarif import sarif_text
@@ -115,6 +113,8 @@ def check(
         every=every,
         sim=sim,
     )
+    for line in options.unknown(os.environ):  # the output of the recorder is not shown
+        common.say(line)
     folder = out or default_out(command[0], ".check")
     if force:
         remove(folder)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ttanalyze.errors import Error
-from ttanalyze.integrations import pytest_plugin
+from ttanalyze.integrations.pytest_items import CHILD, DifferentError, RecordedItem
 from ttanalyze.verbs.check import CheckReport, Settings, check, choose
 from ttanalyze.verbs.check.check import Check
 from ttanalyze.verbs.check.findings import CLEAN, FAILED, FOUND
@@ -40,7 +40,7 @@ def replace_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
             )
 
 
-class CheckedItem(pytest_plugin.RecordedItem):
+class CheckedItem(RecordedItem):
     """Stands for a test, which runs under checks."""
 
     def __init__(self, *, checks: Sequence[Check], **options: Any) -> None:
@@ -53,7 +53,7 @@ class CheckedItem(pytest_plugin.RecordedItem):
             told, order = scratch / "told", scratch / "order"
             order.write_bytes(pickle.dumps(self._order(scratch, told)))
             settings = Settings(
-                (sys.executable, "-B", "-c", pytest_plugin.CHILD, str(order)),
+                (sys.executable, "-B", "-c", CHILD, str(order)),
                 record={"epoch": self._epoch()},
                 sim=self.config.option.tt_sim,
             )
@@ -81,6 +81,6 @@ class CheckedItem(pytest_plugin.RecordedItem):
         statuses = {outcome.status for outcome in report.outcomes}
         if statuses & {FOUND, FAILED}:
             hint = "" if self.config.option.tt_keep else "\n\nTo examine the runs: --tt-keep DIR."
-            raise pytest_plugin.DifferentError(check_text(report) + hint)
+            raise DifferentError(check_text(report) + hint)
         clean = [outcome.check for outcome in report.outcomes if outcome.status == CLEAN]
         self.user_properties.append((PROPERTY, ", ".join(clean) or "not covered"))

@@ -186,6 +186,8 @@ class Session:
         variables = {**NO_DELAYS, **options.variables(given, os.environ)}
         found = self._series.finished(name)
         if found is None:
+            done = self.runs
+            tell(self._progress, done, max(done + 1, len(self._planned)))
             self._check_disk()
             self._run_before(name)
             with replacing(self.folder / f"{name}{SETTINGS}", private) as file:
@@ -240,7 +242,6 @@ class Session:
             runs = text.count(len(left), "run")
             line += f"; {runs} to go, about {mean * len(left):.1f} s"
         self.say(line)
-        tell(self._progress, len(self._planned) - len(left), len(self._planned))
 
     # ---- what became of the program ----
 

@@ -1,0 +1,38 @@
+"""On a GPU: `ttanalyze check` names the call that makes two runs differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import support
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
+]
+# By mode of the program: kind of the finding, and what its summary says.
+CAUSES = {
+    "seed": ("parameters", "add (call"),
+    "input": ("host input", "cuMemcpyHtoD_v2 (call"),
+    "launches": ("launches", "Only one of two runs makes mix"),
+    "graph": ("parameters", "in node 0 (add): bytes 12 to 15"),
+}
+
+
+@pytest.mark.parametrize("mode", [*CAUSES, "clean"])
+def test_first_differing_call_is_named(mode: str, built: Path, tmp_path: Path) -> None:
+    program = support.build_program("shim_varies", built)
+    command = [str(program), mode, "8", str(tmp_path / "counter")]
+    options = ["--only", "determinism", "--json", "-o", str(tmp_path / "out")]
+    outcome = support.ttanalyze("check", *options, "--", *command)
+    (found,) = json.loads(outcome.stdout)["outcomes"]
+    if mode == "clean":
+        assert (outcome.status, found["status"]) == (0, "clean")
+        return
+    (finding,) = found["findings"]
+    kind, said = CAUSES[mode]
+    assert (finding["kind"], finding["certainty"]) == (kind, "confirmed")
+    assert said in finding["summary"]
