@@ -1,4 +1,4 @@
-"""Each test waits for its turn before it, or a fixture of its module, uses the GPU."""
+"""Each test takes the lock of the GPU before it, or a fixture of its module, uses the GPU."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.gpu.turns import turn
+from tests.gpu.device_lock import hold_device
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with turn(alone=item.get_closest_marker("alone") is not None):
+    with hold_device(exclusive=item.get_closest_marker("exclusive") is not None):
         return (yield)

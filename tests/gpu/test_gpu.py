@@ -37,9 +37,9 @@ FRAMEWORKS = {
     "triton_case": "triton",
 }
 # These look at how much memory the device has left, and so need it to themselves.
-ALONE = ("memory_info", "out_of_memory")
+EXCLUSIVE = ("memory_info", "out_of_memory")
 NAMES = [
-    pytest.param(name, marks=pytest.mark.alone) if name in ALONE else name
+    pytest.param(name, marks=pytest.mark.exclusive) if name in EXCLUSIVE else name
     for name in support.all_names()
 ]
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")

@@ -35,12 +35,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Launches of a program that nvcc compiles, with PTX beside the code for the device."""
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc")
-    folder = tmp_path_factory.mktemp("alone")
+    folder = tmp_path_factory.mktemp("export_kernels")
     code = ["-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
-    command = ["nvcc", *code, "-o", str(folder / "alone"), str(HERE / "alone.cu")]
+    command = ["nvcc", *code, "-o", str(folder / "export_kernels"), str(HERE / "export_kernels.cu")]
     done = support.run(command, BARE)
     assert done.status == 0, done.stderr
-    return record(folder / "run", ".", folder / "alone")
+    return record(folder / "run", ".", folder / "export_kernels")
 
 
 def record(run: Path, kernel: str, *command: str | Path) -> Path:
@@ -96,7 +96,7 @@ def test_exported_script_reproduces_the_launch(recorded: Path, tmp_path: Path, k
 @pytest.mark.skipif(not (has("torch") and has("triton")), reason="needs PyTorch and Triton")
 def test_exported_framework_kernels_run(tmp_path: Path) -> None:
     names = ("layer_norm", "gated_add", "softmax")
-    case = (sys.executable, HERE / "alone_case.py")
+    case = (sys.executable, HERE / "framework_kernels.py")
     run = record(tmp_path / "run", "|".join(names), *case)
     for name in names:
         folder = exported(run, name, tmp_path / name)

@@ -81,7 +81,7 @@ def test_process_exit_behind_a_hang_ends_the_recording(
     )
 
 
-@pytest.mark.alone
+@pytest.mark.exclusive
 def test_time_limit_ends_a_hang(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_hangs", built)), "spin"]
     outcome = hanging.hang(command, support.recording(BARE, run, timeout="4"))

@@ -20,7 +20,7 @@ CONTROL = "nvidia-cuda-mps-control"
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.alone,
+    pytest.mark.exclusive,
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
     pytest.mark.skipif(shutil.which(CONTROL) is None, reason=f"needs {CONTROL}"),
 ]

@@ -21,7 +21,7 @@ pytestmark = [
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 PATH = str(Path(__file__).resolve().parent.parent.parent)
 BARE = support.bare_environment(PYTHONPATH=":".join([PATH, *filter(None, sys.path)]))
-CASE = [sys.executable, str(Path(__file__).with_name("prove_case.py"))]
+CASE = [sys.executable, str(Path(__file__).with_name("prove_operators.py"))]
 
 
 def proven(command: list[str], run: Path, times: int, *arguments: str) -> list[dict[str, Any]]:

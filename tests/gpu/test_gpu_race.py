@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
 ]
 # Whether handoff goes wrong depends on what else the device does.
-NAMES = [pytest.param("handoff", marks=pytest.mark.alone), "barrier", "bulk", "cluster"]
+NAMES = [pytest.param("handoff", marks=pytest.mark.exclusive), "barrier", "bulk", "cluster"]
 TWIN_RUNS = 6  # of 20 that they would bear: a recording takes about a second
 # Within a kernel: what was late, or is unordered with it, is one of these.
 RACING = {

@@ -88,7 +88,7 @@ def reaches(tmp_path_factory: pytest.TempPathFactory) -> Process:
         pytest.skip("needs nvcc")
     folder = tmp_path_factory.mktemp("reaches")
     program = folder / "reaches"
-    source = HERE / "reaches.cu"
+    source = HERE / "memory_access.cu"
     subprocess.run(["nvcc", "-arch=sm_90", str(source), "-o", str(program)], check=True)
     bare = support.run([program], BARE)
     assert bare.status == 0, bare.stdout

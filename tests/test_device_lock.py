@@ -1,4 +1,4 @@
-"""The turns that tests on a GPU take; it needs none."""
+"""The lock by which tests share a GPU; this test needs no GPU."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import threading
 import time
 from pathlib import Path
 
-from tests.gpu.turns import turn
+from tests.gpu.device_lock import hold_device
 
 
 def test_exclusive_test_runs_before_later_tests(tmp_path: Path) -> None:
     lock = tmp_path / "device.lock"
     inside: list[str] = []
     order: list[tuple[str, list[str]]] = []
-    release = {name: threading.Event() for name in ("a", "b", "alone", "late")}
+    release = {name: threading.Event() for name in ("a", "b", "exclusive", "late")}
 
     def use(name: str) -> None:
-        with turn(name == "alone", lock):
+        with hold_device(name == "exclusive", lock):
             inside.append(name)
             order.append((name, sorted(inside)))
             assert release[name].wait(30)
@@ -31,7 +31,7 @@ def test_exclusive_test_runs_before_later_tests(tmp_path: Path) -> None:
             assert time.monotonic() < until, order
             time.sleep(0.001)
 
-    def someone_stands_in_the_turnstile() -> bool:
+    def turnstile_is_held() -> bool:
         with open(lock.with_suffix(".turnstile"), "w") as turnstile:
             try:
                 fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,9 +42,9 @@ def test_exclusive_test_runs_before_later_tests(tmp_path: Path) -> None:
     for i, name in enumerate(("a", "b")):
         threads[name].start()
         entered(i + 1)
-    threads["alone"].start()
+    threads["exclusive"].start()
     until = time.monotonic() + 30
-    while not someone_stands_in_the_turnstile():
+    while not turnstile_is_held():
         assert time.monotonic() < until
         time.sleep(0.001)
     threads["late"].start()
@@ -55,9 +55,14 @@ def test_exclusive_test_runs_before_later_tests(tmp_path: Path) -> None:
     entered(3)
     time.sleep(0.05)
     assert len(order) == 3, "the device is not shared with who needs it alone"
-    release["alone"].set()
+    release["exclusive"].set()
     entered(4)
     release["late"].set()
     for thread in threads.values():
         thread.join(30)
-    assert order == [("a", ["a"]), ("b", ["a", "b"]), ("alone", ["alone"]), ("late", ["late"])]
+    assert order == [
+        ("a", ["a"]),
+        ("b", ["a", "b"]),
+        ("exclusive", ["exclusive"]),
+        ("late", ["late"]),
+    ]

@@ -1,5 +1,5 @@
-// A kernel with a barrier, and its twin without, which reads what other warps may not have written.
-// Usage: inside [race] - ends with status 1 where the result is wrong.
+// A kernel with a barrier, and one without, which reads what other warps may not have written.
+// Usage: missing_barrier [race] - ends with status 1 where the result is wrong.
 #include <cstdio>
 #include <cstring>
 

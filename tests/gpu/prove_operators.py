@@ -1,7 +1,7 @@
 """A training step with one operator that is not deterministic; PyTorch says which, where asked.
 
-prove_case.py [--strict | --scatter]: --strict asks PyTorch for deterministic algorithms, and prints
-what it refuses; --scatter adds by index with many duplicates, and multiplies.
+prove_operators.py [--strict | --scatter]: --strict asks PyTorch for deterministic algorithms, and
+prints what it refuses; --scatter adds by index with many duplicates, and multiplies.
 """
 
 # mypy: ignore-errors

@@ -23,17 +23,17 @@ pytestmark = [
 ]
 
 HERE = Path(__file__).resolve().parent
-SOURCE = (HERE / "inside.cu").read_text().splitlines()
+SOURCE = (HERE / "missing_barrier.cu").read_text().splitlines()
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With code for this GPU and for others."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    target = tmp_path_factory.mktemp("inside") / "inside"
+    target = tmp_path_factory.mktemp("missing_barrier") / "missing_barrier"
     some = ["-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_90,code=sm_90"]
     more = ["-gencode", "arch=compute_120,code=[sm_120,compute_120]"]
-    command = [nvcc, "-lineinfo", *some, *more, "-o", target, HERE / "inside.cu"]
+    command = [nvcc, "-lineinfo", *some, *more, "-o", target, HERE / "missing_barrier.cu"]
     subprocess.run([*map(str, command)], check=True)
     return target
 
