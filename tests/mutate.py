@@ -38,7 +38,7 @@ WORK = support.ROOT / "build" / "mutate"
 GENERATED = ("ttanalyze/_cuda.py", "ttanalyze/_format.py", "ttanalyze/lib")
 FEW = "random_runs.py::test_random_runs[0]"  # quick, and finds most
 TESTS = {
-    "verbs/verify/check.py": f"{FEW} verify",
+    "verbs/verify/compare.py": f"{FEW} verify",
     "verbs/diff/states.py": f"{FEW} diff_matching diff",
     "verbs/race/pairs.py": "race race_pairs",
     "core/order.py": "race random_calls race_pairs",

@@ -327,7 +327,7 @@ class Browser(Selection):
             len(run.process(index).regions)  # is read when it is asked for
             return run
 
-        self._start_lane.ask(work, take)
+        self._start_work.ask(work, take)
 
     def _open(self, run: Run, process: int) -> None:
         self.run_read = run

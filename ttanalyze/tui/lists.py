@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
-from ttanalyze.tui.lane import Lane
+from ttanalyze.tui.background import Background
 from ttanalyze.tui.rows import Cells, Rows
 from ttanalyze.tui.timeline import EpochRow, RegionRow, Timeline
 
@@ -86,7 +86,7 @@ class Regions(Rows):
     sort = "id"
 
     def on_mount(self) -> None:
-        self._ids_lane = Lane(self)
+        self._ids_work = Background(self)
 
     def show(self, timeline: Timeline, epoch: int, region: int | None) -> None:
         """region: the selected one, which is in the list wherever it lives."""
@@ -101,7 +101,7 @@ class Regions(Rows):
             self.renew(len(ids), int(found[0]) if len(found) else 0)
 
         ask = partial(timeline.region_ids, epoch, self.everything, self.sort, region)
-        self._ids_lane.ask(ask, take)
+        self._ids_work.ask(ask, take)
 
     def fetch(self) -> Callable[[int, int], list[Any]]:
         timeline, ids, epoch = self.timeline, self.ids, self.epoch

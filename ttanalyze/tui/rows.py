@@ -18,7 +18,7 @@ from textual.strip import Strip
 
 from ttanalyze.errors import Error
 from ttanalyze.output import text
-from ttanalyze.tui.lane import Lane
+from ttanalyze.tui.background import Background
 
 Cells = list[tuple[str, str]]  # texts and what they are: "" or the end of a component class
 KEPT = 4096  # rows
@@ -49,7 +49,7 @@ class Listing(ScrollView, can_focus=True):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.wrong = ""  # why there is nothing to see
-        self._lane = Lane(self)
+        self._work = Background(self)
 
     def title(self, width: int) -> str:
         raise NotImplementedError
@@ -182,7 +182,7 @@ class Rows(Listing):
             self._fetch()
 
         if first < last:
-            self._lane.ask(lambda: fetch(first, last), take)
+            self._work.ask(lambda: fetch(first, last), take)
         else:
             self.refresh()
 

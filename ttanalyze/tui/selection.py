@@ -18,8 +18,8 @@ from ttanalyze.format import statuses
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.tui import search
+from ttanalyze.tui.background import Background
 from ttanalyze.tui.items import HEX, Items
-from ttanalyze.tui.lane import Lane
 from ttanalyze.tui.lists import Epochs, Regions
 from ttanalyze.tui.prompt import Prompt
 from ttanalyze.tui.search import Pace
@@ -91,8 +91,8 @@ class Selection(App[None]):
         self.epochs = self.query_one(Epochs)
         self.regions = self.query_one(Regions)
         self.view = self.query_one(View)
-        self._calls_lane, self._search_lane = Lane(self.view), Lane(self.view)
-        self._start_lane = Lane(self.view)
+        self._calls_work, self._search_work = Background(self.view), Background(self.view)
+        self._start_work = Background(self.view)
         offset, items = self._start
         self.view.items = items
         self.set_interval(TICK, self._tick)
@@ -119,7 +119,7 @@ class Selection(App[None]):
                 self._offsets[self.region] = offset
             self.place()
 
-        self._start_lane.ask(lambda: timeline.region_ids(epoch, False, "changed", None), take)
+        self._start_work.ask(lambda: timeline.region_ids(epoch, False, "changed", None), take)
 
     # ---- what is shown ----
 
@@ -194,7 +194,7 @@ class Selection(App[None]):
                 self._calls, self._calls_line = found
             self._say_where()
 
-        self._calls_lane.ask(work, take)
+        self._calls_work.ask(work, take)
 
     def _say_where(self) -> None:
         """The lines above and below."""
@@ -274,7 +274,7 @@ class Selection(App[None]):
                 taken(found)
                 self.tell("")
 
-        self._search_lane.ask(run, take)
+        self._search_work.ask(run, take)
 
     def _tick(self) -> None:
         """Says how far a search is that takes a while."""

@@ -151,7 +151,7 @@ class View(Listing):
             self._fetch()
             self.post_message(self.Moved())
 
-        self._lane.ask(work, take)
+        self._work.ask(work, take)
 
     # ---- the item under the cursor ----
 

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from ttanalyze.errors import Error
 
 
-class Lane:
+class Background:
     """Does one thing at a time. Of what is asked for meanwhile only the last is done, as all else
     is out of date by then; nor are results handed over for which that is so.
     """
