@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 	struct mapping *m;
 
 	CHECK(argc == 3);
-	free_list_begin(&list, 1ull << 45, 1ull << 40, 2 << 20);
+	free_list_begin(&list, 1ull << 45, 1ull << 40, 2 << 20, 0);
 	(strcmp(argv[1], "churn") ? random_steps : churn)(atoi(argv[2]));
 	for (size_t i = 0; i < list.mapping_count; i++)
 		mapped += list.mappings[i]->size;

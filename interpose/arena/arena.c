@@ -42,20 +42,29 @@ CUresult arena_wait_for(const struct context *c)
 	return r;
 }
 
-/* What was freed up to the mark in the context, or in the stream, is free for all. */
-static void reclaim(const struct context *c, const struct stream *s, uint64_t mark)
+/* What was freed up to the mark in the context, or in the stream, is free for all, or held back. */
+static void reclaim(struct context *c, const struct stream *s, uint64_t mark)
 {
+	struct blocks zoned = TAILQ_HEAD_INITIALIZER(zoned);
+
 	pthread_mutex_lock(&arena.lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
 		struct free_list *p = &arena.ranges[i].free_list;
 		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
 			next = TAILQ_NEXT(b, freed);
 			if (b->freed_in == c && b->freed_serial <= mark &&
-			    (!s || (b->freed_on == s && b->freed_stream == s->id)))
-				free_list_give(p, b);
+			    (!s || (b->freed_on == s && b->freed_stream == s->id))) {
+				if (!zones_concern(b)) {
+					free_list_give(p, b);
+					continue;
+				}
+				free_list_set_state(p, b, BLOCK_NEW);
+				TAILQ_INSERT_TAIL(&zoned, b, freed);
+			}
 		}
 	}
 	pthread_mutex_unlock(&arena.lock);
+	zones_take(c, &zoned);
 }
 
 void arena_context_waited_for(struct context *c, uint64_t mark)
@@ -71,22 +80,28 @@ void arena_stream_waited_for(struct stream *s, uint64_t mark)
 	reclaim(s->context, s, mark);
 }
 
-bool arena_give_back(struct context *c)
+static void wait_and_reclaim(struct context *c)
 {
 	uint64_t mark = arena_mark();
 
-	if (!atomic_load(&arena_state.used) || atomic_load(&captures_active) || atomic_load(&c->host_bound))
-		return false;
 	if (mark && arena_wait_for(c) == CUDA_SUCCESS) {
 		reclaim(c, NULL, mark);
 		arena_drop_row(c);
 	}
+}
+
+bool arena_give_back(struct context *c)
+{
+	if (!atomic_load(&arena_state.used) || atomic_load(&captures_active) || atomic_load(&c->host_bound))
+		return false;
+	wait_and_reclaim(c);
+	if (zones_let_go(true))
+		wait_and_reclaim(c);
 	bool margins = arena_give_margins(c);
 	return arena_retire(c) || margins;
 }
 
-/* Caller holds the lock. s NULL: all work of the context may still use it. */
-static uint64_t block_freed(struct block *b, struct context *c, struct stream *s)
+uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s)
 {
 	struct free_list *p = free_list_of(b->base);
 	uint64_t serial = atomic_fetch_add(&arena_state.serial, 1) + 1;
@@ -107,7 +122,7 @@ static uint64_t block_freed(struct block *b, struct context *c, struct stream *s
 static void take_back(struct block *b, struct context *c, struct stream *s)
 {
 	pthread_mutex_lock(&arena.lock);
-	block_freed(b, c, s);
+	arena_block_freed(b, c, s);
 	pthread_mutex_unlock(&arena.lock);
 }
 
@@ -183,7 +198,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	enum arena_result result = place(c, NULL, NULL, size, &b);
 	if (result != ARENA_SERVED)
 		return result;
-	if (arena_fill(h, b->base, b->room) != CUDA_SUCCESS) {
+	if (zones_prepare(c, b, h->stream) != CUDA_SUCCESS || arena_fill(h, b->base, block_filled(b)) != CUDA_SUCCESS) {
 		take_back(b, c, NULL);
 		return ARENA_NOT;
 	}
@@ -204,7 +219,8 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	enum arena_result result = place(c, s, pool, size, &b);
 	if (result != ARENA_SERVED)
 		return result;
-	if (fill_in_stream(c, s->handle, b->base, b->room) != CUDA_SUCCESS) {
+	if (zones_prepare(c, b, s->handle) != CUDA_SUCCESS ||
+	    fill_in_stream(c, s->handle, b->base, block_filled(b)) != CUDA_SUCCESS) {
 		take_back(b, c, s);
 		return ARENA_NOT;
 	}
@@ -254,7 +270,7 @@ CUresult arena_free_end(struct context *c, struct block *b)
 	pthread_mutex_lock(&arena.lock);
 	if (atomic_load(&b->context->alive))
 		c = b->context;
-	uint64_t serial = block_freed(b, c, NULL);
+	uint64_t serial = arena_block_freed(b, c, NULL);
 	pthread_mutex_unlock(&arena.lock);
 	if (atomic_load(&captures_active))
 		return CUDA_SUCCESS; /* no context may be waited for now: a later wait ends it */
@@ -290,11 +306,12 @@ void arena_context_gone(struct context *c, bool primary)
 	for (int i = 0; used && i < ARENA_DEVICES; i++) {
 		struct free_list *p = &arena.ranges[i].free_list;
 		for (struct block *b = free_list_next(p, 0), *next; b; b = next) {
-			next = free_list_next(p, b->base + b->room);
+			next = free_list_next(p, block_end(b));
 			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
 			if (live && b->pool)
 				arena_pool_gave(b->pool, b->size, b->room);
-			if (live || (b->state == BLOCK_FREED && b->freed_in == c))
+			bool held = b->state == BLOCK_HELD && b->context == c;
+			if (live || held || (b->state == BLOCK_FREED && b->freed_in == c))
 				free_list_give(p, b);
 		}
 	}

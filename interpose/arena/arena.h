@@ -85,6 +85,8 @@ struct arena_allocation {
 	unsigned sync_memops;
 };
 bool arena_find(uint64_t address, struct arena_allocation *found);
+/* The zones of an allocation: from start to base, and from its end to end. False: it has none. */
+bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end);
 /* Whether memory at that address can be shared with other processes. */
 bool arena_exportable(uint64_t address);
 bool arena_set_sync_memops(CUdeviceptr base, unsigned value);

@@ -30,9 +30,9 @@ void arena_load_fill(struct holding *h)
 	session_warn("the driver refused the kernel that fills memory: new memory is zero");
 }
 
-static CUresult launch(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size)
+CUresult arena_pattern(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed)
 {
-	struct tt_fill_params params = {.base = p, .size = size, .seed = options.fill.seed};
+	struct tt_fill_params params = {.base = p, .size = size, .seed = seed};
 	void *args[] = {&params};
 	uint64_t ctas = (size / 8 + 2 + TT_FILL_THREADS - 1) / TT_FILL_THREADS;
 
@@ -42,15 +42,32 @@ static CUresult launch(const struct holding *h, CUstream stream, CUdeviceptr p, 
 
 static CUresult submit(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size)
 {
-	if (h && h->fill)
-		return launch(h, stream, p, size);
+	if (options.fill.kind == FILL_PATTERN && h && h->fill)
+		return arena_pattern(h, stream, p, size, options.fill.seed);
 	return real.cuMemsetD8Async(p, options.fill.kind == FILL_ONES ? 0xff : 0, size, stream);
+}
+
+CUresult arena_await(struct holding *h)
+{
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+	long pause = 0;
+	CUresult r;
+
+	while ((r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY && clock_ns() < deadline) {
+		if (pause)
+			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
+	}
+	h->held_up = r == CUDA_ERROR_NOT_READY;
+	if (h->held_up)
+		session_warn("the program's work blocks the device: %s",
+			     options.deterministic ? "an allocation's address may differ between runs"
+						   : "an allocation is not filled");
+	return r;
 }
 
 CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
 {
-	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
-	long pause = 0;
 	CUstreamCaptureMode mode = capture_mode_relax();
 	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
 
@@ -58,20 +75,8 @@ CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else if (r == CUDA_SUCCESS)
 		r = submit(h, h->stream, p, size);
-	while (r == CUDA_SUCCESS && (r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY && clock_ns() < deadline) {
-		if (pause)
-			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
-		r = CUDA_SUCCESS;
-	}
-	if (r == CUDA_ERROR_NOT_READY) {
-		h->held_up = true;
-		session_warn("the program's work blocks the device: %s",
-			     options.deterministic ? "an allocation's address may differ between runs"
-						   : "an allocation is not filled");
-	} else if (r == CUDA_SUCCESS) {
-		h->held_up = false;
-	}
+	if (r == CUDA_SUCCESS)
+		r = arena_await(h);
 	capture_mode_restore(mode);
 	return r;
 }

@@ -10,10 +10,11 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule)
+void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule, uint64_t zone)
 {
-	*p = (struct free_list){.base = base, .size = size, .granule = granule};
+	*p = (struct free_list){.base = base, .size = size, .granule = granule, .zone = round_up(zone, FREE_LIST_UNIT)};
 	TAILQ_INIT(&p->freed);
+	TAILQ_INIT(&p->held);
 }
 
 /* ---- mappings ---- */
@@ -79,13 +80,18 @@ struct mapping *free_list_retire(struct free_list *p)
 	return NULL;
 }
 
+/* What the program would have without us: of a block's own mapping also what its zones take. */
 uint64_t free_list_idle(const struct free_list *p)
 {
 	uint64_t bytes = 0;
 
-	for (size_t i = 0; i < p->mapping_count; i++)
-		if (is_idle(p->mappings[i]))
-			bytes += p->mappings[i]->size;
+	for (size_t i = 0; i < p->mapping_count; i++) {
+		const struct mapping *m = p->mappings[i];
+		if (m->ready && m->blocks == m->held)
+			bytes += m->size;
+		else if (m->ready && !m->slab)
+			bytes += m->size - round_up(m->at[0]->size, p->granule);
+	}
 	return bytes;
 }
 
@@ -142,7 +148,7 @@ struct block *free_list_next(const struct free_list *p, uint64_t address)
 		const struct mapping *m = p->mappings[i];
 		uint32_t all = units_of(m, m->size);
 		for (uint32_t unit = address > m->base ? unit_of(m, address) : 0; unit < all; unit++)
-			if (m->at[unit] && m->at[unit]->base + m->at[unit]->room > address)
+			if (m->at[unit] && block_end(m->at[unit]) > address)
 				return m->at[unit];
 	}
 	return NULL;
@@ -157,15 +163,16 @@ struct block *free_list_find(const struct free_list *p, uint64_t address)
 	return b && address - b->base < b->size ? b : NULL;
 }
 
-static struct block *block_add(struct mapping *m, uint64_t base, uint64_t size, uint64_t room)
+static struct block *block_add(const struct free_list *p, struct mapping *m, uint64_t start, uint64_t size, uint64_t room)
 {
 	struct block *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
-	*b = (struct block){.base = base, .size = size, .room = room, .mapping = m, .state = BLOCK_NEW};
+	*b = (struct block){
+		.base = start + p->zone, .size = size, .room = room, .zone = p->zone, .mapping = m, .state = BLOCK_NEW};
 	m->blocks++;
-	set_units(m, base, room, b);
+	set_units(m, start, room, b);
 	return b;
 }
 
@@ -187,6 +194,7 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 /* Up to FREE_LIST_LARGE: in a slab. */
 static uint64_t room_for(const struct free_list *p, uint64_t size)
 {
+	size += 2 * p->zone;
 	return round_up(size, size <= FREE_LIST_LARGE ? FREE_LIST_UNIT : p->granule);
 }
 
@@ -195,17 +203,17 @@ struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping 
 	uint64_t base;
 
 	*fresh = NULL;
-	if (!size || size > p->size)
+	if (!size || size > p->size || 2 * p->zone > p->size - size)
 		return NULL;
 	uint64_t room = room_for(p, size);
 	bool slab = room <= FREE_LIST_LARGE;
 	for (size_t i = 0; i < p->mapping_count; i++)
 		if (finds_place(p->mappings[i], room, &base))
-			return block_add(p->mappings[i], base, size, room);
+			return block_add(p, p->mappings[i], base, size, room);
 	*fresh = mapping_add(p, slab ? p->granule : room, slab);
 	if (!*fresh)
 		return NULL;
-	struct block *b = block_add(*fresh, (*fresh)->base, size, room);
+	struct block *b = block_add(p, *fresh, (*fresh)->base, size, room);
 	if (!b) {
 		free_list_drop(p, *fresh);
 		*fresh = NULL;
@@ -215,7 +223,8 @@ struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping 
 
 struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
 {
-	uint64_t room = size <= p->size ? room_for(p, size) : 0;
+	/* With zones, freed memory is held back first. */
+	uint64_t room = size <= p->size && !p->zone ? room_for(p, size) : 0;
 	struct block *b;
 
 	TAILQ_FOREACH(b, &p->freed, freed)
@@ -229,19 +238,35 @@ struct block *free_list_take_freed(struct free_list *p, uint64_t size, const str
 	return NULL;
 }
 
+/* The list of a state that has one. */
+static struct blocks *list_of(struct free_list *p, enum block_state state)
+{
+	return state == BLOCK_FREED ? &p->freed : state == BLOCK_HELD ? &p->held : NULL;
+}
+
+/* It is not the program's, but not free for it either. */
+static int is_kept(const struct block *b, enum block_state state)
+{
+	return state == BLOCK_HELD || (state == BLOCK_FREED && b->was_held);
+}
+
 void free_list_set_state(struct free_list *p, struct block *b, enum block_state state)
 {
-	if (b->state == BLOCK_FREED)
-		TAILQ_REMOVE(&p->freed, b, freed);
-	if (state == BLOCK_FREED)
-		TAILQ_INSERT_TAIL(&p->freed, b, freed);
+	if (list_of(p, b->state))
+		TAILQ_REMOVE(list_of(p, b->state), b, freed);
+	if (list_of(p, state))
+		TAILQ_INSERT_TAIL(list_of(p, state), b, freed);
+	int held = (state == BLOCK_HELD) - (b->state == BLOCK_HELD);
+	p->held_bytes += (uint64_t)held * b->room;
+	p->held_count += (size_t)held;
+	b->mapping->held += (uint32_t)(is_kept(b, state) - is_kept(b, b->state));
 	b->state = state;
 }
 
 void free_list_give(struct free_list *p, struct block *b)
 {
 	free_list_set_state(p, b, BLOCK_NEW);
-	set_units(b->mapping, b->base, b->room, NULL);
+	set_units(b->mapping, block_start(b), b->room, NULL);
 	b->mapping->blocks--;
 	free(b);
 }

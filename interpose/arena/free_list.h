@@ -26,6 +26,7 @@ struct mapping {
 	bool ready;          /* mapped, and not on its way out */
 	bool slab;           /* else it has room for one block */
 	uint32_t blocks;     /* that lie in it, in whatever state */
+	uint32_t held;       /* of these, those that zones keep from being free */
 	uint32_t free_units; /* of a slab */
 	uint32_t full_units; /* from its begin on, at least */
 	struct block *at[];  /* that which holds each unit of a slab, or the one */
@@ -35,11 +36,13 @@ enum block_state {
 	BLOCK_NEW,   /* not the program's so far, or no longer */
 	BLOCK_LIVE,
 	BLOCK_FREED, /* by the program; work that was submitted before may still use it */
+	BLOCK_HELD,  /* a zone in place of memory that was freed */
 };
 
 struct block {
 	uint64_t base, size;
-	uint64_t room; /* bytes up to the next block's, at least size */
+	uint64_t room; /* all bytes that it takes, with the zones before and after it */
+	uint64_t zone; /* of these, before base */
 	struct mapping *mapping;
 	enum block_state state;
 	bool stream_ordered;
@@ -51,17 +54,33 @@ struct block {
 	struct stream *freed_on;   /* or only this stream's, and its id: its struct may be another's by now */
 	uint64_t freed_stream;
 	uint64_t freed_serial;
-	TAILQ_ENTRY(block) freed;
+	bool was_held;             /* once is enough */
+	TAILQ_ENTRY(block) freed;  /* in one of the lists of those that were */
 };
+TAILQ_HEAD(blocks, block);
+
+/* All that a block takes: [start, end). */
+static inline uint64_t block_start(const struct block *b)
+{
+	return b->base - b->zone;
+}
+
+static inline uint64_t block_end(const struct block *b)
+{
+	return block_start(b) + b->room;
+}
 
 struct free_list {
 	uint64_t base, size, granule;
+	uint64_t zone; /* bytes before and after each block */
 	struct mapping **mappings; /* by address */
 	size_t mapping_count, mapping_capacity;
-	TAILQ_HEAD(, block) freed; /* blocks in that state, as they came to it */
+	struct blocks freed, held; /* in these states, as they came to them */
+	uint64_t held_bytes;
+	size_t held_count;
 };
 
-void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule);
+void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule, uint64_t zone);
 
 /*
  * A new block of size bytes. *fresh is the mapping that must be mapped for it and then be set
@@ -80,7 +99,7 @@ void free_list_give(struct free_list *p, struct block *b);
 /* An idle mapping, no longer ready: it is to be unmapped and dropped. NULL: none. */
 struct mapping *free_list_retire(struct free_list *p);
 void free_list_drop(struct free_list *p, struct mapping *m);
-uint64_t free_list_idle(const struct free_list *p); /* bytes of all of those */
+uint64_t free_list_idle(const struct free_list *p); /* bytes of all of those, and what zones take */
 /* One without mappings is as new, and has no range. */
 void free_list_end(struct free_list *p);
 

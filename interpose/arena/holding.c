@@ -25,7 +25,7 @@ static struct holding *make(struct context *c)
 	CUstreamCaptureMode mode = capture_mode_relax();
 	uint64_t before = context_free_bytes();
 	bool ok = real.cuStreamCreateWithPriority(&h->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS;
-	if (ok && options.fill.kind == FILL_PATTERN)
+	if (ok && (options.fill.kind == FILL_PATTERN || options.zones))
 		arena_load_fill(h);
 	context_account(c, before);
 	capture_mode_restore(mode);

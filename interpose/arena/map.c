@@ -64,7 +64,7 @@ static void reserve(CUdevice device)
 	}
 	uint64_t lead = granule > ARENA_GRANULE ? granule : ARENA_GRANULE;
 	range->base = base;
-	free_list_begin(&range->free_list, base + lead, size - lead, granule);
+	free_list_begin(&range->free_list, base + lead, size - lead, granule, options.zones);
 	range->state = RESERVED;
 	map_margin(range);
 	atomic_store(&arena_state.reserved[device], size);

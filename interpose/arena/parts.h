@@ -58,13 +58,32 @@ bool arena_give_margins(const struct context *c);
 /* A reset of the device may end the reservation as well: without mappings it is made anew. */
 void arena_reserve_anew(CUdevice device);
 
+/* From now on work that was submitted may still use it. Caller holds the lock. s NULL: all work of the context. */
+uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s);
+
+/* ---- zones.c ---- */
+
+/* Fills the zones of a block, if it has some, in a stream of the context. */
+CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream);
+/* Bytes from a block's base on that are no zone. */
+static inline uint64_t block_filled(const struct block *b)
+{
+	return b->zone ? b->size : b->room;
+}
+/* Whether a block has zones that epochs may capture: it is not free before they have ended. */
+bool zones_concern(const struct block *b);
+/* Takes such blocks, whose work is done and which are in no list: holds them back, or ends their zones. */
+void zones_take(struct context *c, struct blocks *freed);
+/* Lets go of what is held back, all of it or what is too much: it is free after a wait. True: there was something. */
+bool zones_let_go(bool all);
+
 /* ---- holding.c ---- */
 
 /* What we need in a context: filling must not wait for, or hold up, a stream of the program. */
 struct holding {
 	struct context *context;
 	CUstream stream;
-	CUfunction fill; /* with --fill pattern:N, where the driver has it; its module goes with the context */
+	CUfunction fill; /* for patterns, where the driver has it; its module goes with the context */
 	_Atomic bool held_up; /* filling did not come to its end in time */
 	uint64_t pitch;  /* the driver's of a row of one byte */
 	CUdeviceptr row; /* that row, until a wait makes its free one without a wait */
@@ -87,5 +106,9 @@ void arena_load_fill(struct holding *h);
  * waits for anything.
  */
 CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size);
+/* The same for all that was submitted to its stream. */
+CUresult arena_await(struct holding *h);
+/* Submits a pattern. */
+CUresult arena_pattern(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed);
 
 #endif

@@ -6,6 +6,16 @@
 #include "arena/arena.h"
 #include "hooks/multicast.h"
 
+static void zones_born(struct context *c, uint64_t base, uint64_t size, const struct region_origin *origin)
+{
+	uint64_t start, end;
+
+	if (!options.zones || !arena_zones(base, &start, &end))
+		return;
+	region_born(c, TT_REGION_ZONE, start, base - start, TT_NO_ID, origin);
+	region_born(c, TT_REGION_ZONE, base + size, end - base - size, TT_NO_ID, origin);
+}
+
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
 	uint32_t id = TT_NO_ID;
@@ -15,6 +25,8 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 	if (r == CUDA_SUCCESS && base && size && !op->capturing) {
 		struct region_origin origin = op_origin(op);
 		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
+		if (kind == TT_REGION_ARENA)
+			zones_born(op->context, base, size, &origin);
 	}
 	RECORD(op, r, TT_EVENT_ALLOC, e->dst = base, e->bytes = size, e->id = id);
 	op_end(op, r);

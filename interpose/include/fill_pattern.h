@@ -10,6 +10,7 @@
 /* void NAME(struct tt_fill_params), for any grid of TT_FILL_THREADS */
 #define TT_KERNEL_FILL "tt_capture_fill"
 #define TT_FILL_THREADS 256
+#define TT_ZONE_SEED 0x656e6f7au /* of zones around allocations */
 
 struct tt_fill_params {
 	uint64_t base; /* any alignment */

@@ -227,6 +227,7 @@ enum tt_region_kind {
 	TT_REGION_GLOBAL = 5,   /* a module's __device__ or __constant__ variable */
 	TT_REGION_IPC = 6,      /* another process's allocation, opened here */
 	TT_REGION_ARENA = 7,    /* served from the recorder's fixed address range */
+	TT_REGION_ZONE = 8,     /* a pattern around allocations there, or in place of one that was freed */
 	TT_REGION_HOST = 16,    /* this and above: known, but not captured */
 	TT_REGION_HOST_REGISTERED = 17,
 	TT_REGION_ARRAY = 18

@@ -68,6 +68,9 @@ OPTION(FILL, fill, FILL, "", "off", "off|zero|ones|pattern:N",
        "Fill new allocations before the program gets them: with zeros (zero), with 0xFF bytes (ones), or with bytes that depend on "
        "their address and on seed N (pattern:N). A program that reads uninitialised memory then shows it (default off: memory is "
        "as the driver gives it, and zero with --deterministic).")
+OPTION(ZONES, zones, SIZE, "256", "", "SIZE",
+       "Surround each allocation with zones of this size, such as 256, and hold back freed memory, both filled with a "
+       "pattern that epochs capture: what changes there was written out of bounds. Implies --deterministic.")
 OPTION(DEPS, deps, CHOICE, "off|device|region", "device", "",
        "What waits for a capture: launches that name memory it reads (region, default with --regions touched), all later "
        "work (device, default), or nothing (off: contents may be torn).")
@@ -129,6 +132,7 @@ IMPLIES(REPLAYABLE, "1", EPOCH, "none")
 IMPLIES(REPLAYABLE, "1", PARAMS, "1")
 IMPLIES(REPLAYABLE, "1", DETERMINISTIC, "1")
 IMPLIES(REPLAYABLE, "1", MAX_PER_KERNEL, "3")
+IMPLIES(ZONES, "", DETERMINISTIC, "1")
 IMPLIES(REGIONS, "touched", DEPS, "region")
 IMPLIES(CONTENTS, "all", SNAPSHOT_EVERY, "1")
 IMPLIES(KERNEL_EVENTS, "dedup", CPU_CALLSTACK, "auto")
@@ -144,6 +148,9 @@ NEEDS(REPLAYABLE, "1", DETERMINISTIC, "1", "a replay needs the same addresses")
 NEEDS(REPLAYABLE, "1", REGIONS, "all", "a launch may read any allocation")
 NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
 NEEDS(REPLAYABLE, "1", CONTENTS, "!none", "all contents are needed")
+NEEDS(ZONES, "", DETERMINISTIC, "1", "the recorder allocates the memory between zones")
+NEEDS(ZONES, "", REGIONS, "all", "a zone is changed by work that does not name it")
+NEEDS(ZONES, "", REPLAYABLE, "0", "replays allocate memory without zones")
 NEEDS(CONTENTS, "all", SNAPSHOT_EVERY, "1", "each epoch is a snapshot")
 NEEDS(REPLAYABLE, "1", KERNEL_EVENTS, "!off", "launches are recorded as events")
 NEEDS(REPLAYABLE, "1", OVERWRITE, "backpressure", "all contents are needed")

@@ -70,7 +70,8 @@ static void record(struct region *r, uint32_t op, const struct region_origin *o)
 		.size = r->size,
 		.kind = r->kind,
 		.flags = (r->captured ? TT_REGIONF_CAPTURED : 0) | o->flags |
-			 (options.deterministic && r->kind != TT_REGION_ARENA ? TT_REGIONF_UNSTABLE : 0),
+			 (options.deterministic && r->kind != TT_REGION_ARENA && r->kind != TT_REGION_ZONE ? TT_REGIONF_UNSTABLE
+													   : 0),
 		.device = (uint32_t)r->context->device,
 		.context = r->context->index,
 		.stream = o->stream,

@@ -8,10 +8,10 @@ import pytest
 
 from tests.check import corpus
 
-CHECKS = ("determinism", "order")
+CHECKS = ("bounds", "determinism", "order")
 # What the host does to its memory is not recorded.
-MISSED = corpus.GPU_ONLY | {"host_buffer_reused"}
-SHORT = {"late_seed", "grid", "read_before_write", "graph_race"}
+MISSED = corpus.GPU_ONLY | {"graph_end_4", "host_buffer_reused"}
+SHORT = {"end_4", "late_seed", "write_after_free", "read_before_write", "graph_race"}
 CASES = [
     pytest.param(case, marks=() if case.name in SHORT else pytest.mark.long, id=case.name)
     for case in corpus.cases()

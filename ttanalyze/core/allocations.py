@@ -22,7 +22,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.util.progress import Progress, counted
 
 HOST = ("host", "host-registered")
-ELSEWHERE = (*HOST, "ipc")  # kinds that take no memory of the device by themselves
+ELSEWHERE = (*HOST, "ipc", "zone")  # kinds that are no memory of the program on the device
 UNPLACED = ("array",)  # whose base is a handle, not an address
 
 

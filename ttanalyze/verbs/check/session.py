@@ -170,20 +170,23 @@ class Session:
 
     # ---- recording ----
 
-    def record(self, name: str, **given: Any) -> Recording:
+    def record(
+        self, name: str, environment: Mapping[str, str] | None = None, /, **given: Any
+    ) -> Recording:
         """Records the program, unless this recording is finished already.
 
         The program may have failed: see `fault`.
 
         Args:
             name: The name of the recording, which is its folder.
+            environment: Further variables of the program.
             **given: Options of `record`. They override those of the settings.
 
         Raises:
             Error: The program cannot be recorded, or the recording has other options.
         """
         given = {**self.settings.record, **{k: v for k, v in given.items() if v is not None}}
-        variables = {**NO_DELAYS, **options.variables(given, os.environ)}
+        variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}
         found = self._series.finished(name)
         if found is None:
             done = self.runs

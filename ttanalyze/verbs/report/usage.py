@@ -11,7 +11,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
 from ttanalyze.format.regions import Regions
 
-HOST = ("host", "host-registered")  # not memory of a device
+OTHERS = ("host", "host-registered", "zone")  # no memory of the program on a device
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def usage(regions: Regions, clock: Callable[[Array], Array], limit: int) -> Usag
     numbers = regions.birth["kind"][rows]
     used = layout.distinct(numbers).tolist()
     steps = {layout.REGION_KINDS[k]: np.cumsum(np.where(numbers == k, sizes, 0)) for k in used}
-    total = sum((v for k, v in steps.items() if k not in HOST), np.zeros(len(times)))
+    total = sum((v for k, v in steps.items() if k not in OTHERS), np.zeros(len(times)))
     if not len(times):
         return Usage(times, steps, 0, 0.0)
     peak = int(total.argmax())

@@ -1,0 +1,147 @@
+/*
+ * Zones: patterns before and after each block, and in place of blocks that were freed. To the rest
+ * of the recorder they are regions, so that epochs capture them.
+ *
+ * Invariant: a zone's region begins after the pattern is in memory, and ends before its block can
+ * be another's.
+ */
+#include "arena/parts.h"
+#include "fill_pattern.h"
+#include "track/regions.h"
+#include "track/thread.h"
+
+#define HELD_BYTES ((uint64_t)256 << 20) /* in each range */
+#define HELD_COUNT 4096
+
+CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream)
+{
+	uint64_t end = b->base + b->size;
+	CUresult r = CUDA_ERROR_INVALID_CONTEXT;
+
+	if (!b->zone)
+		return CUDA_SUCCESS;
+	if (!context_push(c->handle))
+		return r;
+	const struct holding *h = arena_holding(c);
+	if (h && h->fill)
+		r = arena_pattern(h, stream, block_start(b), b->zone, TT_ZONE_SEED);
+	if (r == CUDA_SUCCESS)
+		r = arena_pattern(h, stream, end, block_end(b) - end, TT_ZONE_SEED);
+	context_pop();
+	return r;
+}
+
+bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
+{
+	pthread_mutex_lock(&arena.lock);
+	const struct block *b = free_list_find(&arena_range_of(base)->free_list, base);
+	bool found = b && b->base == base && b->zone;
+	if (found) {
+		*start = block_start(b);
+		*end = block_end(b);
+	}
+	pthread_mutex_unlock(&arena.lock);
+	return found;
+}
+
+/* ---- memory that was freed ---- */
+
+bool zones_concern(const struct block *b)
+{
+	return b->zone && !b->was_held && atomic_load(&session_state) == SESSION_ON;
+}
+
+static bool is_worth_holding(const struct context *c, const struct block *b)
+{
+	return b->context == c && b->room <= HELD_BYTES / 4;
+}
+
+/* No epoch is cut meanwhile; those before may read the zones until the block's next wait. */
+static void end_zones(const struct block *b)
+{
+	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
+	struct thread *t = thread_current();
+	bool inside = atomic_load(&t->inside);
+
+	if (!inside)
+		gate_enter(t);
+	region_died(block_start(b), &origin);
+	region_died(b->base, &origin);
+	region_died(b->base + b->size, &origin);
+	if (!inside)
+		gate_leave(t);
+}
+
+/* The oldest of those that are too many, or of all. It is the caller's alone. */
+static struct block *take_oldest(struct free_list *p, bool all)
+{
+	pthread_mutex_lock(&arena.lock);
+	struct block *b = TAILQ_FIRST(&p->held);
+	if (!all && p->held_bytes <= HELD_BYTES && p->held_count <= HELD_COUNT)
+		b = NULL;
+	if (b)
+		free_list_set_state(p, b, BLOCK_NEW);
+	pthread_mutex_unlock(&arena.lock);
+	return b;
+}
+
+/* It is free after the next wait: epochs that were cut before may read its zones. */
+static void let_go(struct block *b)
+{
+	end_zones(b);
+	pthread_mutex_lock(&arena.lock);
+	arena_block_freed(b, b->context, NULL);
+	pthread_mutex_unlock(&arena.lock);
+}
+
+bool zones_let_go(bool all)
+{
+	bool any = false;
+	struct block *b;
+
+	for (int i = 0; i < ARENA_DEVICES; i++)
+		while (atomic_load(&arena_state.reserved[i]) && (b = take_oldest(&arena.ranges[i].free_list, all))) {
+			let_go(b);
+			any = true;
+		}
+	return any;
+}
+
+/* Its pattern is in memory: from here on epochs capture it. */
+static void hold(struct block *b)
+{
+	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
+
+	region_born(b->context, TT_REGION_ZONE, b->base, b->size, TT_NO_ID, &origin);
+	pthread_mutex_lock(&arena.lock);
+	free_list_set_state(&arena_range_of(b->base)->free_list, b, BLOCK_HELD);
+	pthread_mutex_unlock(&arena.lock);
+}
+
+void zones_take(struct context *c, struct blocks *freed)
+{
+	struct holding *h = NULL;
+	struct block *b;
+
+	if (TAILQ_EMPTY(freed))
+		return;
+	bool entered = context_push(c->handle);
+	bool ok = entered && (h = arena_holding(c)) && h->fill;
+	TAILQ_FOREACH(b, freed, freed)
+	{
+		b->was_held = true;
+		if (is_worth_holding(c, b))
+			ok = ok && arena_pattern(h, h->stream, b->base, b->size, TT_ZONE_SEED) == CUDA_SUCCESS;
+	}
+	ok = ok && arena_await(h) == CUDA_SUCCESS;
+	if (entered)
+		context_pop();
+	while ((b = TAILQ_FIRST(freed))) {
+		TAILQ_REMOVE(freed, b, freed);
+		if (ok && is_worth_holding(c, b))
+			hold(b);
+		else
+			let_go(b);
+	}
+	zones_let_go(false);
+}

@@ -1,0 +1,103 @@
+"""Zones around allocations: what a program writes out of bounds, and that it notices nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.check import corpus
+from tests.recordings import check_run, compare
+from ttanalyze.core import zones
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+PROGRAMS = [
+    *("alloc_many", "alloc_neighbours", "alloc_pitch", "alloc_reuse", "async_alloc", "async_reuse"),
+    *("free_while_working", "graph_capture", "memory_info", "out_of_memory", "pools"),
+    *("shim_devices_reach", "threads_allocate", "threads_one_pool", "vmm_remap"),
+]
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus.build(tmp_path_factory.mktemp("faults"))
+
+
+def changed(program: Path, fault: str, run: Path, **options: str) -> list[zones.ChangedZone]:
+    """The zones that a planted fault changes."""
+    done = support.run([program, fault], support.recording(SIM, run, zones="256", **options))
+    assert done.status == 0, done.stderr
+    return zones.changed_zones(tt.open(run).process(0))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_does_the_same_between_zones(name: str, built: Path, tmp_path: Path) -> None:
+    environment = SIM | {"TT_SIM_DEVICES": "2"}
+    command = [support.build_program(name, built)]
+    bare = support.run(command, environment)
+    recorded = support.run(command, support.recording(environment, tmp_path / "run", zones="256"))
+    compare(name, bare, recorded)
+    for process in tt.open(tmp_path / "run").processes:
+        assert zones.changed_zones(process) == []
+    check_run(name, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("fault", "side", "first", "count"),
+    [
+        ("end_4", zones.END, 0, 4),
+        ("end_12", zones.END, 0, 12),
+        ("start_4", zones.START, 508, 4),
+        ("end_200", zones.END, 0, 200),
+        ("set_too_long", zones.END, 0, 8),
+        ("copy_too_long", zones.END, 0, 16),
+        ("upload_too_long", zones.END, 0, 20),
+        ("bad_index", zones.START, 508, 4),
+        ("pool_end_4", zones.END, 0, 4),
+        ("graph_end_4", zones.END, 0, 4),
+    ],
+)
+def test_a_write_into_a_zone_has_its_bytes(
+    fault: str, side: str, first: int, count: int, faults: Path, tmp_path: Path
+) -> None:
+    (zone,) = changed(faults, fault, tmp_path / "run")
+    assert (zone.side, zone.first) == (side, first)
+    assert zone.count is not None and count - 2 <= zone.count <= count  # some may be as before
+    assert zone.allocation is not None
+
+
+@pytest.mark.parametrize("fault", ["write_after_free", "pool_write_after_free"])
+def test_freed_memory_is_a_zone(fault: str, faults: Path, tmp_path: Path) -> None:
+    (zone,) = changed(faults, fault, tmp_path / "run")
+    assert zone.side == zones.FREED
+    assert zone.allocation is not None
+
+
+def test_digests_alone_show_a_changed_zone(faults: Path, tmp_path: Path) -> None:
+    (zone,) = changed(faults, "end_4", tmp_path / "run", contents="none")
+    assert (zone.side, zone.first, zone.count) == (zones.END, None, None)
+
+
+def test_the_pattern_is_the_same_at_any_offset() -> None:
+    whole = zones.pattern(0x2000_0020_0000, 4096)
+    for offset, size in ((0, 1), (1, 7), (3, 8), (8, 16), (13, 1000), (4095, 1)):
+        part = zones.pattern(0x2000_0020_0000 + offset, size)
+        assert np.array_equal(part, whole[offset : offset + size])
+
+
+@pytest.mark.long
+def test_nearly_all_seeded_writes_into_zones_are_found() -> None:
+    """A byte of the pattern is overwritten by a value that it does not have already: 255 of 256."""
+    rng = random.Random(7)
+    pattern = zones.pattern(0x2000_0020_0000, 1 << 20)
+    found = 0
+    for _ in range(10_000):
+        at, size = rng.randrange(1 << 20), rng.choice([1, 2, 4, 8, 12])
+        data = np.frombuffer(rng.randbytes(size), "u1")
+        found += not np.array_equal(pattern[at : at + size], data[: (1 << 20) - at])
+    assert found >= 9900

@@ -1,0 +1,168 @@
+"""Zones: patterns that the recorder keeps around allocations, and in place of freed ones.
+
+A zone is a region of kind "zone" whose bytes follow from their addresses. Where an epoch has other
+bytes, something was written out of bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+
+from ttanalyze.core.fill import fill_bytes
+from ttanalyze.errors import Error
+from ttanalyze.format import contents, layout
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.process import Process
+
+ZONE = layout.enum("region_kind")["TT_REGION_ZONE"]
+ARENA = layout.enum("region_kind")["TT_REGION_ARENA"]
+SEED = 0x656E6F7A  # as interpose/include/fill_pattern.h has it
+END, START, FREED = "past the end", "before the start", "after free"
+
+
+@dataclass(frozen=True)
+class ChangedZone:
+    """A zone whose bytes changed.
+
+    Attributes:
+        region: The id of the zone's region.
+        side: Where the write lies, as seen from the allocation: "past the end", "before the start"
+            or "after free".
+        allocation: The id of the region that the zone belongs to; None if it is unknown.
+        epoch: The first epoch that has other bytes.
+        before: The last epoch that has the pattern; None if there is none.
+        first: The first changed byte in the zone; None if the epoch has no contents.
+        last: The last changed byte in the zone, or None.
+        count: The number of changed bytes, or None.
+        sample: Up to 16 bytes from the first changed one on.
+    """
+
+    region: int
+    side: str
+    allocation: int | None
+    epoch: int
+    before: int | None
+    first: int | None = None
+    last: int | None = None
+    count: int | None = None
+    sample: bytes = b""
+
+
+def pattern(address: int, size: int) -> Array:
+    """Returns the bytes that zones have at [address, address + size), as uint8."""
+    return fill_bytes(f"pattern:{SEED}", address, size)
+
+
+def changed_zones(process: Process) -> list[ChangedZone]:
+    """Finds the zones that were written to, each with the first epoch that shows it.
+
+    Args:
+        process: The process.
+
+    Returns:
+        The zones by epoch, and then by address.
+
+    Raises:
+        FormatError: A file does not follow the format.
+    """
+    regions = process.regions
+    rows = np.flatnonzero(regions.birth["kind"] == ZONE)
+    if not len(rows):
+        return []
+    digests = process.digests(0, len(process.epochs))
+    epochs = process.epoch_of("digests", 0, len(process.epochs))
+    order = np.lexsort((epochs, digests["region"]))
+    digests, epochs = digests[order], epochs[order]
+    out = []
+    for row in rows.tolist():
+        region = int(regions.id[row])
+        begin, end = np.searchsorted(digests["region"], [region, region + 1])
+        expected = _digest(int(regions.birth["base"][row]), int(regions.size[row]))
+        other = np.flatnonzero(digests["digest"][begin:end] != expected)
+        if len(other):
+            epoch = int(epochs[begin + other[0]])
+            before = process.coverage.before(epoch, region)
+            before = before if before is not None and before >= regions.born[row] else None
+            out.append(_changed(process, row, epoch, before))
+    return sorted(out, key=lambda zone: (zone.epoch, zone.region))
+
+
+def _digest(base: int, size: int) -> int:
+    expected = pattern(base, size)
+    digest = xxhash.xxh3_64_intdigest
+    blocks = [digest(expected[at : at + BLOCK_SIZE].tobytes()) for at in range(0, size, BLOCK_SIZE)]
+    return digest(np.array(blocks, "<u8").tobytes())
+
+
+def _changed(process: Process, row: int, epoch: int, before: int | None) -> ChangedZone:
+    birth = process.regions.birth[row]
+    base, size, region = int(birth["base"]), int(birth["size"]), int(birth["id"])
+    allocation, side = _owner(process, row)
+    zone = ChangedZone(region, side, allocation, epoch, before)
+    try:
+        found = contents.read(process, epoch, region)
+    except Error:
+        return zone  # its digest alone
+    other = np.flatnonzero(found != pattern(base, size))
+    if not len(other):
+        return zone
+    first, last = int(other[0]), int(other[-1])
+    sample = found[first : first + 16].tobytes()
+    return ChangedZone(region, side, allocation, epoch, before, first, last, len(other), sample)
+
+
+def _owner(process: Process, row: int) -> tuple[int | None, str]:
+    """The allocation that a zone belongs to, and on which side of it the zone lies."""
+    regions = process.regions
+    birth = regions.birth[row]
+    base, size = int(birth["base"]), int(birth["size"])
+    arena = np.flatnonzero(regions.birth["kind"] == ARENA)
+    bases, sizes = regions.birth["base"][arena], regions.size[arena]
+    same = regions.birth["seq"][arena] == birth["seq"]
+    for match, side in (
+        (same & (bases + sizes == base), END),
+        (same & (bases == base + size), START),
+        ((bases == base) & (sizes == size) & (regions.died[arena] != layout.NO_EPOCH), FREED),
+    ):
+        found = arena[match & (regions.id[arena] < birth["id"] + 2)]
+        if len(found):
+            return int(regions.id[found[-1]]), side
+    return None, FREED
+
+
+def neighbour(process: Process, zone: ChangedZone) -> int | None:
+    """Returns the id of the next allocation on the other side of a zone; None if there is none."""
+    regions = process.regions
+    birth = regions.birth[int(regions.rows(np.array([zone.region]))[0])]
+    alive = (regions.born <= zone.epoch) & (regions.died > zone.epoch)
+    rows = np.flatnonzero(alive & (regions.birth["kind"] == ARENA))
+    bases = regions.birth["base"][rows]
+    behind = bases > birth["base"] if zone.side == END else bases < birth["base"]
+    rows, bases = rows[behind], bases[behind]
+    if not len(rows):
+        return None
+    at = int(bases.argmin() if zone.side == END else bases.argmax())
+    found = int(regions.id[rows[at]])
+    return None if found == zone.allocation else found
+
+
+def coverage(process: Process) -> tuple[int, int, int, int]:
+    """Returns the number of allocations with zones, of all allocations, and the bytes of both.
+
+    Only allocations of device memory count.
+    """
+    regions = process.regions
+    kinds = np.array([kind or "" for kind in layout.REGION_KINDS])[regions.birth["kind"]]
+    counted = np.isin(kinds, ["device", "managed", "async", "vmm", "ipc", "arena"])
+    zones = regions.birth[regions.birth["kind"] == ZONE]
+    ends = regions.birth["base"] + regions.size
+    served = counted & (kinds == "arena") & np.isin(ends, zones["base"])
+    return (
+        int(served.sum()),
+        int(counted.sum()),
+        int(regions.size[served].sum()),
+        int(regions.size[counted].sum()),
+    )
