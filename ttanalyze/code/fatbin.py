@@ -122,17 +122,21 @@ def _lz4(raw: memoryview, size: int) -> bytes | None:
     15 in the halves of the token continue in bytes, up to the first that is not 255.
     """
     out, data, at = bytearray(), bytes(raw), 0
+
+    def length(half: int) -> int:
+        nonlocal at
+        begin = at
+        if half == 15:
+            while data[at] == 255:
+                at += 1
+            at += 1
+        return half + sum(data[begin:at])
+
     try:
         while at < len(data):
             token = data[at]
             at += 1
-            literals = token >> 4
-            if literals == 15:
-                while data[at] == 255:
-                    literals += 255
-                    at += 1
-                literals += data[at]
-                at += 1
+            literals = length(token >> 4)
             if literals > len(data) - at:
                 return None
             out += data[at : at + literals]
@@ -141,14 +145,7 @@ def _lz4(raw: memoryview, size: int) -> bytes | None:
                 break
             back = data[at] | data[at + 1] << 8
             at += 2
-            match = token & 15
-            if match == 15:
-                while data[at] == 255:
-                    match += 255
-                    at += 1
-                match += data[at]
-                at += 1
-            match += 4
+            match = length(token & 15) + 4
             if not 0 < back <= len(out) or len(out) + match > size:
                 return None
             if back >= match:

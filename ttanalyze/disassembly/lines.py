@@ -69,13 +69,8 @@ class _Bytes:
                 return value
 
     def sleb(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.number(1)
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value - (1 << shift) if byte & 64 else value
+        begin, value = self.at, self.uleb()
+        return value - (1 << 7 * (self.at - begin)) if self.data[self.at - 1] & 64 else value
 
     def text(self) -> str:
         end = self.data.find(b"\0", self.at, self.end)

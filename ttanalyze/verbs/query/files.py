@@ -75,7 +75,7 @@ class EventsFile(RecordsFile):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         worked_out = ("demangled", "short", "caller", "stack_text", "gpu_time")
-        super().__init__(path, {"events": Table(RECORDED, worked_out, SHOWN, _pieces)})
+        super().__init__(path, {"events": Table(RECORDED, worked_out, SHOWN, pieces_of)})
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
         """Reads columns of the launches in pieces.
@@ -109,8 +109,8 @@ class EventsFile(RecordsFile):
             yield _Batch(lines, rows, numbers).frame(columns, made)
 
 
-def _pieces(
-    file: EventsFile, columns: Sequence[str], ordered: bool, progress: Progress
+def pieces_of(
+    file: Any, columns: Sequence[str], ordered: bool, progress: Progress
 ) -> Iterator[FramePiece]:
     yield from map(FramePiece, file.pieces(columns, progress))
 

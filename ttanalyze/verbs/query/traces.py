@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.code import demangle
-from ttanalyze.core.run_tables import FramePiece, Table
+from ttanalyze.core.run_tables import Table
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.format.columns import categories
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.verbs.query.files import PIECE, EventsFile, Lines, RecordsFile
+from ttanalyze.verbs.query.files import PIECE, EventsFile, Lines, RecordsFile, pieces_of
 
 METADATA = "kernel_metadata"
 TYPES = (
@@ -67,7 +67,7 @@ class TraceFile(RecordsFile):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, {"events": Table(RECORDED, WORKED_OUT, SHOWN, _pieces)})
+        super().__init__(path, {"events": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of)})
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
         """Reads columns of the records in pieces.
@@ -95,12 +95,6 @@ class TraceFile(RecordsFile):
                 tell(progress, lines.at, total)
         if len(rows) or not given:
             yield rows.frame()
-
-
-def _pieces(
-    file: TraceFile, columns: Sequence[str], ordered: bool, progress: Progress
-) -> Iterator[FramePiece]:
-    yield from map(FramePiece, file.pieces(columns, progress))
 
 
 class _Kernel:
@@ -226,7 +220,5 @@ def _of_kernel(column: str, kernel: _Kernel | None) -> str | None:
 def _column(column: str, values: list[Any]) -> Any:
     if column in NUMBERS or column in AXES or column == "pc":
         return pd.array(values, "Int64")
-    different = list(dict.fromkeys(value for value in values if value is not None))
-    codes = {value: i for i, value in enumerate(different)}
-    numbers = [-1 if value is None else codes[value] for value in values]
-    return categories(np.array(numbers, "i4"), different)
+    codes, different = pd.factorize(np.array(values, "object"))
+    return categories(codes, list(different))
