@@ -69,6 +69,18 @@ def test_first_differing_call_is_named(mode: str, check: Check, tmp_path: Path) 
 
 
 @pytest.mark.native
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("allocation", "1 allocation of only one run"), ("set", "1 copy or set of only one run")],
+)
+def test_calls_without_effect_are_found(mode: str, said: str, check: Check) -> None:
+    (finding,) = check(mode)["findings"]
+    assert (finding["kind"], finding["certainty"]) == ("launches", "confirmed")
+    assert said in finding["summary"]
+
+
+@pytest.mark.native
+@pytest.mark.long
 def test_a_long_window_takes_three_rounds(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

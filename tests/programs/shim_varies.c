@@ -85,10 +85,14 @@ int main(int argc, char **argv)
 			return 4;
 		OK(cuMemcpyHtoD(x, input, BYTES));
 		OK(launch(mix, n, NULL, PARAMS(&x, &n, &rounds)));
+		if (here && turn % 2 && !strcmp(mode, "set"))
+			OK(cuMemsetD32(y, 0, 1));
 		OK(launch(fill, n, NULL, PARAMS(&y, &n, &step)));
 		OK(launch(add, n, NULL, PARAMS(&y, &n, &seed)));
 		if (here && turn % 2 && !strcmp(mode, "launches"))
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
+		if (here && turn % 2 && !strcmp(mode, "allocation"))
+			allocate(64);
 		if (!strcmp(mode, "kernel"))
 			OK(launch(last, here ? many : 1, NULL, PARAMS(&y, here ? &many : &one, &turn)));
 		if (here && !strncmp(mode, "graph", 5))

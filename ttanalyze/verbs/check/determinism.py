@@ -96,6 +96,9 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
         return outcome
     outcome.launches, outcome.bytes = _coverage(first, report)
     found = difference.first(session, report)
+    if found is None and (more := difference.beside_memory(NAME, session, report)):
+        outcome.status, outcome.reason = FOUND, "two runs differ"
+        outcome.findings = [more]
     if found is None:
         return outcome
     outcome.status, outcome.reason = FOUND, "two runs differ"

@@ -137,6 +137,38 @@ def first(session: Session, report: DiffReport) -> Difference | None:
     return None
 
 
+def beside_memory(check: str, session: Session, report: DiffReport) -> Finding | None:
+    """Returns what differs if memory and launches agree: processes, allocations, copies.
+
+    Raises:
+        Error: A recording lacks the end of the program.
+    """
+    if report.unknown is not None:
+        raise Error(report.unknown)
+    parts, lacks = [], False
+    alone = len(report.alone_a) + len(report.alone_b)
+    if alone:
+        parts.append(f"{text.count(alone, 'process', 'processes')} of only one run")
+    for process in report.processes:
+        regions = [one for one in process.regions_alone if not session.ignored(one.label)]
+        if regions:
+            parts.append(
+                f"{text.count(len(regions), 'allocation')} of only one run or another size"
+            )
+        if process.others_differ and process.launches is not None:
+            of = process.launches
+            count = of.others_a + of.others_b + of.others_changed
+            parts.append(f"{text.count(count, 'copy or set', 'copies or sets')} of only one run")
+        lacks |= process.epochs_lack
+    if lacks and not parts:
+        raise Error("a recording lacks the last epochs of the program")
+    if not parts:
+        return None
+    summary = f"Memory and launches agree, but not all calls: {', '.join(parts)}."
+    command = ["ttanalyze", "diff", report.a, report.b]
+    return Finding(check, LAUNCHES, CONFIRMED, summary, command=command)
+
+
 def _ignored(session: Session, run: Process, found: Divergence) -> bool:
     memory = memory_of(run, found.region_a)
     names = [found.label, found.tensor, memory.name, memory.line]

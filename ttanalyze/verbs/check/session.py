@@ -29,7 +29,7 @@ from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.check.findings import Finding, Outcome
 from ttanalyze.verbs.record import program
 from ttanalyze.verbs.record.run import TIMED_OUT, driver_loads
-from ttanalyze.verbs.record.series import Recording, Series
+from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -115,6 +115,7 @@ class Session:
         self._ignore = [_expression(one) for one in settings.ignore]
         self._series = Series(folder, settings.command, settings.sim, self.say)
         self._planned: set[str] = set()
+        self._nothing: NothingRecordedError | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -188,6 +189,8 @@ class Session:
         given = {**self.settings.record, **{k: v for k, v in given.items() if v is not None}}
         variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}
         found = self._series.finished(name)
+        if found is None and self._nothing is not None:
+            raise self._nothing
         if found is None:
             done = self.runs
             tell(self._progress, done, max(done + 1, len(self._planned)))
@@ -195,7 +198,11 @@ class Session:
             self._run_before(name)
             with replacing(self.folder / f"{name}{SETTINGS}", private) as file:
                 file.write(orjson.dumps(variables))
-            found = self._series.recording(name, variables)
+            try:
+                found = self._series.recording(name, variables)
+            except NothingRecordedError as e:
+                self._nothing = e
+                raise
             self.durations[name] = found.seconds
             self._tell_time(name, found)
         elif orjson.loads((self.folder / f"{name}{SETTINGS}").read_bytes()) != variables:
