@@ -137,7 +137,7 @@ def _json(made: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in larger parts."""
+    """Joins small parts into larger ones."""
     some = bytearray()
     for part in parts:
         some += part
@@ -148,7 +148,7 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _frame(piece: _Piece) -> pd.DataFrame:
-    """A row per launch: sizes in columns of their own, stacks as text and with the caller."""
+    """Returns one row per launch: sizes in columns of their own, stacks as text, and the caller."""
     columns: dict[str, Any] = {}
     for name, values in piece.columns.items():
         if name in SIZES:
@@ -167,7 +167,7 @@ def _frame(piece: _Piece) -> pd.DataFrame:
 
 
 def _screen(frame: pd.DataFrame) -> pd.DataFrame:
-    """What fits on a screen."""
+    """Returns the columns that fit on a screen."""
     names = frame["kernel_name"].tolist()
     columns = {
         "kernel": [
@@ -189,8 +189,10 @@ def _screen(frame: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some launches of a process. columns: members of their records. definitions: of stacks that
-    they are the first to refer to. callers: who launched each, unless stacks are not wanted.
+    """Some launches of a process.
+
+    columns: members of their records. definitions: of stacks that appear first here. callers: the
+    calling frame of each, unless stacks are left out.
     """
 
     columns: Columns
@@ -241,7 +243,7 @@ def _all_pieces(
 
 
 def _unsure(rows: Rows) -> Array:
-    """Which did not run when the call was made, or as often as the device said."""
+    """Returns which launches did not run at the call, or as often as the device decided."""
     return np.asarray(rows.maybe | (rows.events["flags"] & CAPTURED != 0))
 
 
@@ -288,8 +290,9 @@ def _piece(kernels: _Kernels, rows: Rows, ids: Array, known: _Stacks) -> _Piece:
 
 
 class _Kernels:
-    """What is known of a process's kernels: arrays by row of its functions, and one more row for
-    those that are not known. process None: of nothing.
+    """The kernels of a process: arrays by row of its functions, with one more row for unknown ones.
+
+    process: None for no kernels.
     """
 
     def __init__(self, process: Process | None, wanted: re.Pattern[str] | None) -> None:
@@ -315,11 +318,13 @@ class _Kernels:
         return np.where(known, at, len(self._ids))
 
     def chosen(self, functions: Array) -> Array:
-        """Which are wanted."""
+        """Returns which functions match the regular expression."""
         return np.asarray(self._matches[self.rows(functions)])
 
     def names_of(self, functions: Array, rows: Array) -> list[tuple[str, str]]:
-        """Mangled and demangled; a launch may be recorded just before its kernel is."""
+        """Returns mangled and demangled names. In a running process a launch may precede the record
+        of its kernel.
+        """
         unknown = len(self._names)
         return [
             self._names[row] if row < unknown else (f"function {function}",) * 2
@@ -327,13 +332,13 @@ class _Kernels:
         ]
 
     def epochs(self, seqs: Array) -> list[int | None]:
-        """The first epoch that was cut after each launch; None where none was."""
+        """Returns the first epoch after each launch, None if there is none."""
         if self.process is None:
             return []
         return epoch_of(self.process, seqs).to_numpy("O", na_value=None).tolist()
 
     def times(self, rows: Rows) -> list[list[int | None]]:
-        """TIMES of each launch, and each kernel of a graph; None where they are not known."""
+        """Returns TIMES of each launch and each kernel of a graph, None if unknown."""
         if self.process is None:
             return [[], []]
         seqs, out = rows.events["seq"], []
@@ -355,12 +360,12 @@ class _Kernels:
         return out
 
     def params(self, rows: Rows) -> list[bytes | None]:
-        """The parameters of each; None where they were not recorded."""
+        """Returns the parameters of each launch, None if they were not recorded."""
         return rows.params(self.process) if self.process else []
 
 
 def _devices(process: Process) -> dict[int, int]:
-    """The device of each context, as far as anything tells."""
+    """Returns the device of each context, if it is known."""
     tables = (process.epochs, process.regions.birth)
     return {
         context: device
@@ -370,7 +375,7 @@ def _devices(process: Process) -> dict[int, int]:
 
 
 class _Stacks:
-    """Call stacks of all processes, by what is in them."""
+    """Call stacks of all processes, by content."""
 
     def __init__(self, how: str) -> None:
         self._how = how
@@ -380,8 +385,8 @@ class _Stacks:
     def columns(
         self, process: Process | None, numbers: Array, columns: Columns
     ) -> tuple[list[dict[str, Any]], list[str | None] | None]:
-        """Adds what launches say of their stacks. Gives definitions that have to come before, and
-        the callers.
+        """Adds the members of stacks. Returns definitions that must come before, and the
+        callers.
         """
         if self._how == "nostack":
             return [], None
@@ -403,7 +408,7 @@ class _Stacks:
 
 @dataclass(frozen=True)
 class _Stack:
-    """lines: as in stacks.lines. id: a digest of them."""
+    """A call stack. lines: as in stacks.lines. id: a digest of them."""
 
     id: str
     lines: list[str]

@@ -103,14 +103,16 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def _events(process: Process) -> int:
-    """What the process counted, where it came to tell."""
+    """Returns the number of events: the process's own count, if it wrote one."""
     if process.status in statuses.OVER and "events" in process.info.get("counters", {}):
         return int(process.info["counters"]["events"])
     return process.count_events()
 
 
 def _replayable(process: Process) -> dict[str, Any] | None:
-    """What can be run again, and whose code is missing and why; None where it was not asked for."""
+    """Returns the number of replayable launches, and whose code is missing and why. None if it was
+    not requested.
+    """
     if process.info.get("options", {}).get("TT_REPLAYABLE") != "1":
         return None
     launched = layout.distinct(process.launches["function"])
@@ -127,8 +129,8 @@ def _replayable(process: Process) -> dict[str, Any] | None:
 
 
 def _timeline(process: Process) -> dict[str, Any] | None:
-    """What process.json says of the GPU's times, and how many launches there are and have some.
-    None where none were asked for.
+    """Returns what process.json says of GPU times, and the number of launches with and without
+    times. None without a timeline.
     """
     told = process.info.get("timeline", {})
     if told.get("asked", "off") == "off" and not process.activities.there:
@@ -143,8 +145,8 @@ def _timeline(process: Process) -> dict[str, Any] | None:
 
 
 def _capture_waits(process: Process) -> dict[str, Any]:
-    """How many calls made their stream wait for a capture, and, where a timeline tells, for how
-    long these waits held the streams up in all.
+    """Returns the number of calls that made their stream wait for a capture and, with a timeline,
+    the sum of these waits.
     """
     pieces = process.event_pieces() if len(process.epochs) else ()
     count = sum(int(np.count_nonzero(Captures.waited(records))) for records in pieces)
@@ -153,7 +155,7 @@ def _capture_waits(process: Process) -> dict[str, Any]:
 
 
 def _late(process: Process) -> dict[str, int] | None:
-    """How many calls and instructions were late, of a recording with delays."""
+    """Returns the number of delayed calls and instructions."""
     if not (process.path / delays.NAME).exists():
         return None
     points, calls = delays.read(process.path / delays.NAME).count_on()
@@ -330,7 +332,7 @@ def _epochs(process: dict[str, Any]) -> str:
 
 
 def _dropped(process: Process) -> int:
-    """How many epochs lack contents that were asked for."""
+    """Returns the number of epochs that lack contents."""
     dropped = process.epochs["flags"] & layout.DROPPED != 0
     if process.without_contents:
         dropped &= process.epochs["digests_count"] == 0
@@ -345,7 +347,9 @@ def _again(replayable: dict[str, Any]) -> str:
 
 
 def _gpu_times(timeline: dict[str, Any]) -> str:
-    """How many launches have times, from where, how sure; and what there is not, and why not."""
+    """Returns in words how many launches have times, their source, their error, and what is
+    missing.
+    """
     asked, source = (text.printable(timeline.get(name, "none")) for name in ("asked", "source"))
     out = "no times"
     if timeline["launches"]:

@@ -187,7 +187,7 @@ def rewind(
 
 
 class _Found:
-    """The contents of a region."""
+    """The contents of a region or tensor."""
 
     def __init__(self, region: int, records: Array) -> None:
         self.region = region
@@ -199,7 +199,7 @@ class _Found:
 
 
 def _of_tensor(process: Process, epoch: int, parts: list[NamedPart]) -> _Found:
-    """The contents of a tensor, from all regions that it lies in."""
+    """Returns the contents of a tensor from all its regions."""
     records, kept, before = [], [], 0
     for part in parts:
         first, last = part.offset // BLOCK_SIZE, layout.blocks_of(part.offset + part.bytes)
@@ -215,8 +215,8 @@ def _of_tensor(process: Process, epoch: int, parts: list[NamedPart]) -> _Found:
 
 
 def _names(process: Process, regions: list[int | str]) -> list[str]:
-    """A name for each region: its label, or region-ID; with its id where that is not enough. A
-    tensor has its own.
+    """Returns a unique name for each region: its label or region-ID, with its id if needed. A
+    tensor has its own name.
     """
     labels = [(r if isinstance(r, str) else label_of(process, r)) or f"region-{r}" for r in regions]
     plain = [re.sub(r"[\x00-\x1f/\\\x7f]", "_", label) for label in labels]
@@ -306,7 +306,7 @@ def save(
 
 
 class _Progress:
-    """Counts bytes, from whichever thread."""
+    """Counts bytes from several threads."""
 
     def __init__(self, total: int, show: Progress) -> None:
         self._total = total
@@ -322,7 +322,7 @@ class _Progress:
 
 
 def _write(process: Process, parts: Sequence[Part], file: BinaryIO, done: _Progress) -> None:
-    """The contents of parts one behind the other, from where the file is."""
+    """Writes the contents of parts one after the other at the position of the file."""
     number = file.fileno()
     try:
         base = os.lseek(number, 0, os.SEEK_CUR)
@@ -475,7 +475,7 @@ def _number(value: float | None) -> str:
 
 
 def _spark(counts: list[int]) -> str:
-    """A histogram in one line: what isn't nothing shows."""
+    """Returns a histogram in one line. Every count above 0 is visible."""
     most = max(counts, default=0)
     return "".join(BARS[math.ceil(count / most * 8)] if most else " " for count in counts)
 

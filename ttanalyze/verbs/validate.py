@@ -12,7 +12,7 @@ __all__ = ["report_text", "to_object", "validate"]
 
 
 def report_text(report: Report) -> str:
-    """A line for each fault, or one that there is none."""
+    """Returns one line per fault, or one line that there is none."""
     name = text.printable(report.path)
     if report.good:
         what = "record" if report.kind in RECORDS else "document"
@@ -24,7 +24,7 @@ def report_text(report: Report) -> str:
 
 
 def to_object(report: Report) -> dict[str, Any]:
-    """For --json."""
+    """Returns the report for `--json`."""
     return {
         "path": report.path,
         "kind": report.kind,

@@ -138,7 +138,7 @@ def diff(
 
 
 def _unknown(pairs: list[tuple[Side, Side]], processes: list[ProcessDiff]) -> str | None:
-    """Which recordings failed, where nothing differs but what they lack."""
+    """Returns the failed recordings, if nothing differs but what they lack."""
     out = []
     for sides, found in zip(pairs, processes, strict=True):
         failed = [
@@ -154,7 +154,7 @@ def _unknown(pairs: list[tuple[Side, Side]], processes: list[ProcessDiff]) -> st
 
 
 def _check_types(types: Types, sides: list[Side], names: Names) -> None:
-    """Raises Error for a region that a type was given of but that is not there."""
+    """Raises Error if a type is given for a region that does not exist."""
     ids = np.concatenate([np.empty(0, "u4"), *(side.regions.id for side in sides)])
     labels = np.concatenate([np.empty(0, "i8"), *(side.regions.label for side in sides)])
     for key in types:
@@ -164,7 +164,7 @@ def _check_types(types: Types, sides: list[Side], names: Names) -> None:
 
 
 def _require_something(report: DiffReport, memory: bool) -> None:
-    """Raises Error where nothing was compared. memory: whether there are regions."""
+    """Raises Error if nothing was compared. memory: whether there are regions."""
     epochs = any(p.epochs_a or p.epochs_b for p in report.processes)
     calls = any(p.launches is not None and p.launches.calls for p in report.processes)
     if any(p.region_epochs for p in report.processes) or (calls and not (epochs and memory)):
@@ -201,7 +201,9 @@ def _of_manifest(expected: list[ExpectedProcess], names: Names) -> list[Side]:
 
 
 def _pairs(a: list[Side], b: list[Side]) -> list[tuple[Side, Side]]:
-    """Processes of one command line, in their order, and then the others in theirs."""
+    """Returns pairs of processes: first those with the same command line, then the others, both in
+    order.
+    """
     pairs: list[tuple[Side, Side]] = []
     left = list(b)
     for by_command in (True, False):
@@ -281,7 +283,7 @@ class _Diff:
     def _context(
         self, out: ProcessDiff, a: Side, b: Side, context: int, calls: MatchedCalls | None
     ) -> None:
-        """Adds what is found in one context."""
+        """Adds the comparison of one context."""
         used = None
         if calls is not None and a.process is not None and b.process is not None:
             used = partial(used_alike, a.process, b.process, calls)
@@ -345,8 +347,8 @@ class _Diff:
     def _by_contents(
         self, common: Common, regions: MatchedRegions, states: Stretches
     ) -> MatchedRegions | None:
-        """The regions of which some that differ are matched with others, which always held the
-        same; None where no such are.
+        """Returns the regions with some that differ matched to others with the same contents, None
+        if there are none.
         """
         if self.tolerance is not None and len(states.pair):
             states = compare_states(common)
@@ -382,7 +384,7 @@ class _Diff:
             out.epochs_lack |= bool(lacks or unsure)
 
     def _settled(self, out: ProcessDiff, side: Side, epochs: Array, calls: Calls) -> Array:
-        """The epochs of which it is known what they hold; their cuts are put right."""
+        """Returns the epochs with known coverage, and corrects their cuts."""
         if not match.several_threads(calls):
             return epochs
         side.cut[epochs], sure = match.settled_cuts(side, epochs, calls)
@@ -396,7 +398,7 @@ class _Diff:
         tell(self.progress, min(self.done + done, self.total), self.total)
 
     def _add_regions(self, out: ProcessDiff, regions: MatchedRegions, other: Array) -> None:
-        """Adds the regions without a counterpart, and the pairs of `other` sizes."""
+        """Adds regions without a counterpart, and pairs of `other` sizes."""
         rows: list[tuple[str, int | None, int | None]] = []
         rows += [("a", row, None) for row in regions.alone(0).tolist()]
         rows += [("b", None, row) for row in regions.alone(1).tolist()]
@@ -421,7 +423,7 @@ class _Diff:
             )
 
     def _add_spread(self, out: ProcessDiff, states: Stretches, details: Details) -> None:
-        """Adds where each pair parts first."""
+        """Adds the first epoch in which each pair differs."""
         pairs, first, counts = np.unique(states.pair, return_index=True, return_counts=True)
         out.regions_differing += len(pairs)
         order = np.argsort(first, kind="stable")[:SPREAD]
@@ -442,7 +444,7 @@ class _Diff:
 
 
 def _without_contexts(side: Side) -> Side:
-    """A process as a manifest knows it."""
+    """Returns a process in the form that a manifest has."""
     regions = replace(side.regions, context=np.zeros_like(side.regions.context))
     return replace(side, context=np.zeros_like(side.context), regions=regions)
 

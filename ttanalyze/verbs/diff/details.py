@@ -32,7 +32,7 @@ Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all ot
 
 @dataclass(frozen=True)
 class Details:
-    """Looks into both sides of one context."""
+    """Reads the contents of both sides of one context."""
 
     common: Common
     regions: MatchedRegions
@@ -42,7 +42,7 @@ class Details:
     tolerance: Tolerance | None
 
     def type_of(self, pair: int) -> Type | None:
-        """What a region's items were said to be."""
+        """Returns the given type of a region's items."""
         row = int(self.regions.rows_a[pair])
         label = self.names.text(int(self.regions.a.label[row]))
         for key in (int(self.regions.a.id[row]), label):
@@ -51,7 +51,7 @@ class Details:
         return self.types.get(None)
 
     def within_tolerance(self, pair: int, position: int) -> bool:
-        """Whether what differs in digests counts as the same."""
+        """Returns whether contents with different digests are equal within the tolerance."""
         a, b, one = self.common.a.process, self.common.b.process, self.type_of(pair)
         if a is None or b is None or one is None:
             return False
@@ -68,7 +68,7 @@ class Details:
     # ---- a divergence ----
 
     def divergence(self, found: Stretches, i: int) -> Divergence:
-        """All about the i-th stretch."""
+        """Returns all details of the i-th stretch."""
         common, pair = self.common, int(found.pair[i])
         first, last = int(found.first[i]), int(found.last[i])
         goes_on = last + 1 >= min(found.positions, int(common.died[pair]))
@@ -158,7 +158,7 @@ class Details:
         return one, other
 
     def _look(self, out: Divergence, pair: int, position: int) -> None:
-        """Compares blocks, and of those that differ bytes and values."""
+        """Compares blocks, and the bytes and values of those that differ."""
         a, b = self.common.a.process, self.common.b.process
         out.block_total = layout.blocks_of(out.size)
         if a is None or b is None:
@@ -189,7 +189,7 @@ class Details:
         sides: tuple[Contents, Contents],
         differs: set[int],
     ) -> None:
-        """Names what differs, and compares the values of the first that does."""
+        """Names the tensors that differ, and compares the values of the first."""
         assert out.bytes is not None
         found, first = tally.result(), parts[0]
         out.tensors, out.tensor_count = found[:LISTED_TENSORS], len(found)
@@ -220,7 +220,7 @@ class Details:
     def _values(
         self, one: Type, sides: tuple[Contents, Contents], blocks: list[int], whole: bool
     ) -> ValueDifference:
-        """Compares these blocks item by item; whole: the others count as items that are equal."""
+        """Compares these blocks item by item. whole: other blocks count as equal items."""
         comparison = Comparison(one, self.tolerance)
         done = 0
         for block in blocks:
@@ -234,7 +234,7 @@ class Details:
 
 
 def _tally(out: Divergence, a: Process, b: Process) -> Tally:
-    """Counts by the names that A gave, or B where only that one gave any."""
+    """Counts by the names of A, or of B if only B has names."""
     if not len(a.labels) and len(b.labels):
         return Tally(b, out.region_b, out.epoch_b)
     return Tally(a, out.region_a, out.epoch_a)
@@ -243,7 +243,7 @@ def _tally(out: Divergence, a: Process, b: Process) -> Tally:
 def _examples(
     one: Type, sides: tuple[Contents, Contents], indices: list[int], start: int = 0
 ) -> list[tuple[int, str, str]]:
-    """Some items of a part of the region that begins at start."""
+    """Returns some items of a part of the region that begins at start."""
     out = []
     for index in indices:
         begin, end = start + index * one.itemsize, start + (index + 1) * one.itemsize
@@ -254,7 +254,9 @@ def _examples(
 
 
 def _last_launch(side: Side, calls: Calls, epoch: int) -> dict[str, Any] | None:
-    """The last launch that an epoch holds: its kernel, which of that kernel's it is, its seq."""
+    """Returns the last launch before an epoch: kernel, its number among launches of this
+    kernel, seq.
+    """
     at = np.flatnonzero(calls.launch[: int(np.searchsorted(calls.seq, side.cut[epoch]))])
     if not len(at) or side.process is None:
         return None

@@ -15,7 +15,7 @@ PIECE = 1 << 12  # epochs whose digests are looked at together
 def common_states(
     a: Side, b: Side, epochs_a: Array, epochs_b: Array, regions: MatchedRegions
 ) -> Common:
-    """The common epochs and pairs, and the positions in which both sides of a pair live."""
+    """Returns the common epochs and pairs, and the positions in which both sides of a pair live."""
     rows_a, rows_b = regions.rows_a, regions.rows_b
     born = [
         np.searchsorted(epochs, of.born[rows])
@@ -38,8 +38,8 @@ def common_states(
 
 
 def contents_of(side: Side, epochs: Array, regions: Array) -> Array:
-    """For each region, by id, a number that is the same where they held the same in the same of
-    these epochs: of those in which its contents came to be others.
+    """Returns a number per region that is equal for equal contents in the same of these epochs:
+    those in which the contents changed.
     """
     order = np.argsort(regions, kind="stable")
     out, last = np.zeros(len(regions), "u8"), np.zeros(len(regions), "u8")
@@ -67,8 +67,8 @@ def contents_of(side: Side, epochs: Array, regions: Array) -> Array:
 
 
 def history(side: Side, epochs: Array, regions: MatchedRegions, which: int) -> tuple[Array, Array]:
-    """For each epoch a number that is the same where all pairs had the same digests, and one that
-    is the same where the same pairs got the same digests in it.
+    """Returns two numbers per epoch: equal if all pairs have equal digests, and equal if the same
+    pairs got the same new digests.
     """
     of, rows = ((regions.a, regions.rows_a), (regions.b, regions.rows_b))[which]
     ids, died = of.id[rows], of.died[rows].astype("i8")

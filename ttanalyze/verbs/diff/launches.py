@@ -20,8 +20,8 @@ GRAPH = "a graph"
 
 @dataclass(frozen=True)
 class _Side:
-    """The launches of one side. at: which calls they are. met: how many launches up to each, itself
-    included, have a counterpart.
+    """The launches of one side. at: which calls they are. met: the number of launches with a
+    counterpart up to each, itself included.
     """
 
     process: Process
@@ -71,10 +71,11 @@ def _side(process: Process, calls: Calls, at: Array) -> _Side:
 
 
 def _alone(sides: tuple[_Side, _Side], lanes: int) -> Array:
-    """Stretches of launches without a counterpart, [begin, end) of a's and of b's, one row each.
+    """Returns stretches of launches without a counterpart: [begin, end) of a and of b, one row
+    each.
 
-    Those of both sides with as many counterparts before them belong together. Where streams were
-    aligned by themselves that can't be said, and the other side is -1.
+    Stretches of both sides after the same number of counterparts belong together. If streams were
+    aligned by themselves, that is unknown, and the other side is -1.
     """
     keys = [np.unique(s.met[np.diff(s.met, prepend=0) == 0]) for s in sides]
     if lanes == 1:
@@ -89,13 +90,13 @@ def _alone(sides: tuple[_Side, _Side], lanes: int) -> Array:
 
 
 def _span(side: _Side, met: Array) -> tuple[Array, Array]:
-    """Where the launches lie that follow so many counterparts, up to the next one."""
+    """Returns the range of launches after this number of counterparts, up to the next one."""
     begin = np.searchsorted(side.met, met) + (met > 0)
     return begin, np.searchsorted(side.met, met, "right")
 
 
 def _changed(a: Array, b: Array) -> Array:
-    """Stretches of pairs that follow each other on both sides, as above."""
+    """Returns stretches of consecutive changed pairs, as _alone does."""
     breaks = np.flatnonzero((np.diff(a) != 1) | (np.diff(b) != 1)) + 1
     starts = np.append(0, breaks)[: len(a)]
     ends = np.append(breaks, len(a))[: len(starts)] - 1
@@ -121,7 +122,7 @@ def _described(
 
 
 def _look(side: _Side, begin: int, end: int) -> tuple[int | None, dict[str, int]]:
-    """The seq of a stretch's first launch, and its most frequent kernels."""
+    """Returns the seq of the first launch of a stretch, and its most frequent kernels."""
     at = side.at[begin:end] if begin >= 0 else side.at[:0]
     if not len(at):
         return None, {}

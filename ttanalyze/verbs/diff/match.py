@@ -25,9 +25,9 @@ Pair = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class MatchedCalls:
-    """A context's calls of either side, and which correspond.
+    """The calls of a context on both sides, and the pairs that correspond.
 
-    lane: of each pair, which part of the calls it was found in; b ascends only within a lane.
+    lane: of each pair, the group of calls in which it was found. b ascends only within a lane.
     """
 
     a: Calls
@@ -40,10 +40,10 @@ class MatchedCalls:
         return int(self.lane.max()) + 1 if len(self.lane) else 1
 
     def calls_before(self, side: int, cuts: Array, all_calls: bool = False) -> Array:
-        """For each cut, a number that is the same where the same calls come before it.
+        """Returns a number per cut that is equal if the same calls come before it.
 
-        side: 0 or 1. cuts: seqs from which on calls come after. all_calls: not only those that
-        may change memory.
+        side: 0 or 1. cuts: the seqs from which on calls come after. all_calls: whether calls count
+        that cannot change memory.
         """
         calls = (self.a, self.b)[side]
         own = (self.alignment.a, self.alignment.b)[side]
@@ -56,17 +56,16 @@ class MatchedCalls:
 
 
 def several_threads(calls: Calls) -> bool:
-    """Whether more than one thread submits work."""
+    """Returns whether more than one thread submits work."""
     return len(distinct(calls.thread[calls.work])) > 1
 
 
 def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]:
-    """Where several threads submit work: the cuts of these epochs, and which are sure.
+    """Returns the cuts of epochs if several threads submit work, and which of them are certain.
 
-    An epoch at a wait is cut when the wait is over, so that it holds what other threads submitted
-    meanwhile. Most epochs say up to which call. Of the others the last call of each thread may have
-    been held up by the cut itself, and whether it is in the epoch is known only where it changes no
-    memory.
+    An epoch at a wait is cut at the end of the wait, so it has work that other threads submitted
+    meanwhile. Most epochs record up to which call. For the others the cut may have held up the last
+    call of each thread; then the cut is certain only if that call changes no memory.
     """
     cuts, times, exact = side.cut[epochs].copy(), side.time[epochs], side.exact[epochs]
     sure = np.ones(len(epochs), bool)
@@ -82,8 +81,8 @@ def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]
 
 
 def match_calls(a: Calls, b: Calls) -> MatchedCalls:
-    """Aligns the calls of one context: in their order where one thread made them, else the calls
-    of each stream or of each thread by themselves, whichever lets more correspond.
+    """Aligns the calls of one context: in order for one thread, else by stream or by thread,
+    whichever gives more pairs.
     """
     if not (several_threads(a) or several_threads(b)):
         found = align((a.same, b.same), (a.alike, b.alike))
@@ -114,7 +113,9 @@ Groups = dict[int, Array]
 
 
 def _members(group: Array) -> Groups:
-    """Where the items of each group are, ascending; groups in the order of their first items."""
+    """Returns the ascending indices of each group's items. Groups are in the order of their first
+    items.
+    """
     order = np.argsort(group, kind="stable")
     breaks = np.flatnonzero(group[order][1:] != group[order][:-1]) + 1
     parts = np.split(order, breaks) if len(order) else []
@@ -123,8 +124,10 @@ def _members(group: Array) -> Groups:
 
 
 def _match_groups(a: Calls, b: Calls, in_a: Groups, in_b: Groups) -> list[tuple[int, int]]:
-    """Streams or threads that do the same, or else alike things; of equally good ones those that
-    began as early, and so they all are where there are very many.
+    """Matches streams or threads that do equal work, or else similar work, and among these by their
+    beginning.
+
+    If there are very many, all are matched by their beginning.
     """
     if max(len(in_a), len(in_b)) > MOST_GROUPS:
         return list(zip(in_a, in_b, strict=False))
@@ -139,7 +142,7 @@ def _match_groups(a: Calls, b: Calls, in_a: Groups, in_b: Groups) -> list[tuple[
 
 
 def _best_first(ranked: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Of pairs, the best first, those neither side of which is in a better one."""
+    """Returns pairs, the best first, without those that share a side with a better one."""
     pairs: dict[int, int] = {}
     taken: set[int] = set()
     for one, other in ranked:
@@ -150,7 +153,7 @@ def _best_first(ranked: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _in_common(a: Array, in_a: Groups, b: Array, in_b: Groups) -> Array:
-    """How many items each group of a has in common with each of b."""
+    """Returns how many items each group of a has in common with each of b."""
     numbers = np.unique(np.concatenate([a, b]), return_inverse=True)[1]
     most = int(numbers.max()) + 1 if len(numbers) else 0
     of_a, of_b = numbers[: len(a)], numbers[len(a) :]
@@ -165,7 +168,7 @@ def _in_common(a: Array, in_a: Groups, b: Array, in_b: Groups) -> Array:
 
 @dataclass(frozen=True)
 class MatchedRegions:
-    """Rows of a and b that correspond. a, b: the regions of a context."""
+    """Pairs of rows of a and b, the regions of a context."""
 
     a: Regions
     b: Regions
@@ -173,7 +176,7 @@ class MatchedRegions:
     rows_b: Array
 
     def alone(self, side: int) -> Array:
-        """The rows of a side that nothing corresponds to."""
+        """Returns the rows of a side without a counterpart."""
         regions, rows = ((self.a, self.rows_a), (self.b, self.rows_b))[side]
         return _without(np.arange(len(regions.id)), rows)
 
@@ -184,10 +187,11 @@ Used = Callable[[], tuple[Pair, Array]]  # ids of regions of a and of b, and how
 def match_regions(
     a: Regions, b: Regions, calls: MatchedCalls | None, used: Used | None = None
 ) -> MatchedRegions:
-    """Matches regions: first those that calls use alike, then in the order of allocation, those of
-    the same size and label at the same point of the program, at another point, in another order,
-    and last those of other sizes. Where several threads allocate, those of threads that correspond
-    are matched first.
+    """Matches regions.
+
+    First come regions that calls use alike. Then come regions in the order of allocation: of the
+    same size and label at the same point of the program, at another point, in another order, and
+    last of other sizes. If several threads allocate, matched threads come first.
     """
     rows_a, rows_b = _used_alike(a, b, used)
     parts = [(rows_a, rows_b)]
@@ -208,18 +212,18 @@ def match_regions(
 
 
 def _add(parts: list[Pair], left: Pair, rows: Pair, found: Pair) -> Pair:
-    """Adds pairs that were found among some rows, and gives what is left."""
+    """Adds pairs among some rows, and returns the remaining rows."""
     parts.append((rows[0][found[0]], rows[1][found[1]]))
     return _without(left[0], parts[-1][0]), _without(left[1], parts[-1][1])
 
 
 def _without(rows: Array, taken: Array) -> Array:
-    """Different rows but those taken, ascending. Unlike numpy's own, fast for millions."""
+    """Returns unique rows except those taken, ascending. It is faster than numpy for millions."""
     return np.sort(rows[~np.isin(rows, taken)])
 
 
 def _used_alike(a: Regions, b: Regions, used: Used | None) -> Pair:
-    """Rows of the regions that most calls use alike, of those of the same size and label."""
+    """Returns rows of the regions of the same size and label that most calls use alike."""
     nothing = np.empty(0, "i8")
     if used is None:
         return nothing, nothing
@@ -235,7 +239,7 @@ def _used_alike(a: Regions, b: Regions, used: Used | None) -> Pair:
 
 
 def _rows_of(regions: Regions, ids: Array) -> Array:
-    """Rows of regions by id, -1 where there is none."""
+    """Returns rows of regions by id, -1 if there is none."""
     if not len(regions.id):
         return np.full(len(ids), -1)
     order = np.argsort(regions.id, kind="stable")
@@ -244,8 +248,8 @@ def _rows_of(regions: Regions, ids: Array) -> Array:
 
 
 def _match_any_order(a: Regions, b: Regions, *more: Array) -> Pair:
-    """Of each size and label the first with the first, the second with the second, … more: of a
-    and of b, what has to be equal besides.
+    """Matches the n-th of each size and label with the n-th. more: further columns of a and b that
+    must be equal.
     """
     keys = _both([(r.label, r.size, *more[i : i + 1]) for i, r in enumerate((a, b))])
     numbered = _both([(key, _ordinal(key)) for key in keys])
@@ -254,7 +258,7 @@ def _match_any_order(a: Regions, b: Regions, *more: Array) -> Pair:
 
 
 def _ordinal(keys: Array) -> Array:
-    """For each how many equal ones come before it."""
+    """Returns for each key the number of equal ones before it."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     begins = np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]
@@ -265,9 +269,11 @@ def _ordinal(keys: Array) -> Array:
 
 
 def by_contents(found: MatchedRegions, chosen: Array, histories: Pair) -> MatchedRegions | None:
-    """Matches some pairs anew, so that those correspond that always held the same; None where none
-    do. chosen: pairs, by number. histories: a number for each region of a and of b in these, equal
-    where they did.
+    """Matches some pairs again, so that regions with equal contents correspond. None if there are
+    none.
+
+    chosen: the pairs by number. histories: a number for each region of a and b in these pairs,
+    equal for equal contents.
     """
     rows = found.rows_a[chosen], found.rows_b[chosen]
     parts: list[Pair] = []
@@ -284,7 +290,7 @@ def by_contents(found: MatchedRegions, chosen: Array, histories: Pair) -> Matche
 
 
 def _match_threads(calls: MatchedCalls) -> list[tuple[int, int]]:
-    """Threads most of whose calls correspond, where there are several."""
+    """Returns pairs of threads with the most corresponding calls, if there are several threads."""
     threads = calls.a.thread[calls.alignment.a], calls.b.thread[calls.alignment.b]
     if all(len(distinct(them)) <= 1 for them in threads):
         return []
@@ -297,7 +303,7 @@ def _match_threads(calls: MatchedCalls) -> list[tuple[int, int]]:
 def _match_rows(
     a: Regions, b: Regions, rows: Pair, calls: MatchedCalls | None
 ) -> tuple[Pair, Pair]:
-    """Matches these rows of either side in their order: those of the same size, and of others."""
+    """Matches these rows in order: those of the same size, and those of others."""
     sides = a.where(rows[0]), b.where(rows[1])
     before = [
         np.zeros(len(r.id), "u8") if calls is None else calls.calls_before(i, r.seq)
@@ -315,7 +321,7 @@ def _match_rows(
 
 
 def _both(columns: Sequence[tuple[Array, ...]]) -> Pair:
-    """The columns of a and of b, as keys that are equal where they are."""
+    """Returns the columns of a and b as keys with equal numbers for equal rows."""
     return mixed(*columns[0]), mixed(*columns[1])
 
 
@@ -330,10 +336,10 @@ def match_epochs(
     calls: MatchedCalls | None,
     histories: Callable[[], Sequence[Pair]],
 ) -> Pair:
-    """Which of these epochs, by number, are at the same point of the program. Both ascend.
+    """Returns the pairs of these epochs, by number, at the same point of the program. Both ascend.
 
-    histories: gives what to go by where no calls are known: for either side two numbers for each
-    epoch, equal where memory was the same, and where the same changed.
+    histories: returns two numbers per epoch for each side if no calls are known: equal for equal
+    memory, and equal for equal changes.
     """
     sides = ((a, epochs_a), (b, epochs_b))
     causes = [(side.trigger[them], side.label[them]) for side, them in sides]

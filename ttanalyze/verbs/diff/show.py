@@ -27,8 +27,9 @@ DASH, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 
 
 def diff_text(report: DiffReport, colour: bool = False, width: int = 0) -> str:
-    """The report for a screen, so many letters wide (0: any number): the verdict, what was
-    compared, and what differs.
+    """Returns the report for a screen: the verdict, what was compared, and what differs.
+
+    width: of the screen in characters, 0 for no limit.
     """
     demangle(_kernels(report))  # all at once, as each by itself takes a process
     show = _Show(report, colour, width)
@@ -63,7 +64,7 @@ class _Show:
     def table(
         self, title: str, rows: list[list[str]], right: set[int], more: str = ""
     ) -> list[str]:
-        """A part with a title; more: what is not listed."""
+        """Adds a table with a title. more: what is not listed."""
         width = max(1, self.width - 2) if self.width else 0
         lines = text.table(rows, right, width).splitlines() + ([f"… and {more}"] if more else [])
         return ["", text.coloured(title, "bold", self.colour), *(f"  {line}" for line in lines)]
@@ -146,7 +147,7 @@ class _Show:
     # ---- a process ----
 
     def process(self, process: ProcessDiff) -> list[str]:
-        """All that differs between two processes."""
+        """Adds the differences between two processes."""
         out: list[str] = []
         for i, divergence in enumerate(process.divergences):
             out += ["", *self._divergence(divergence, first=i == 0)]
@@ -238,12 +239,12 @@ class _Show:
 
 
 def title(found: Divergence) -> str:
-    """Which region differs, and from which epoch on."""
+    """Returns the region that differs, and since which epoch."""
     return f"{_epoch(found)} ({found.trigger}{_label(found.epoch_label)}), {_region(found)}"
 
 
 def facts(found: Divergence) -> list[tuple[str, str]]:
-    """What is known of a divergence, as names and texts that are safe to print."""
+    """Returns the facts about a divergence as names and texts without control characters."""
     pairs = [("same", _since(found)), ("differs", _until(found))]
     if found.origin_a and found.origin_b:
         one, two = bytewise.origin_text(found.origin_a), bytewise.origin_text(found.origin_b)
@@ -270,8 +271,8 @@ def facts(found: Divergence) -> list[tuple[str, str]]:
 
 
 def suspects(found: Divergence) -> list[list[str]]:
-    """The likeliest suspects as a table, its titles first; columns fewer where no stacks or no
-    ranges are known.
+    """Returns the likeliest suspects as a table with titles. Columns without values are left
+    out.
     """
     shown = found.suspects[:SHOWN]
     rows = [["call in A", "in B", "stream", "what", "from", "range", "how"], *map(_suspect, shown)]
@@ -356,7 +357,7 @@ def _bytes(found: Divergence) -> str:
 
 
 def _tensors(found: Divergence) -> str:
-    """What differs by name, a line each."""
+    """Returns one line per tensor that differs."""
     lines = [_tensor(one) for one in found.tensors[:SHOWN]]
     rest = found.tensor_count - len(lines)
     return "\n".join([*lines, f"… and {text.count(rest, 'more tensor')}"] if rest else lines)

@@ -28,7 +28,7 @@ FLAGS |= layout.constant("TT_EVENTF_COOPERATIVE") | layout.constant("TT_EVENTF_P
 
 
 class Names:
-    """Texts by number, the same for the same text on both sides. 0 is no text."""
+    """Texts by number, with the same number for the same text on both sides. 0 is no text."""
 
     def __init__(self) -> None:
         self._texts: list[str | None] = [None]
@@ -45,7 +45,7 @@ class Names:
 
 
 def mixed(*columns: Array) -> Array:
-    """A uint64 for each row of columns, equal where they are."""
+    """Returns a uint64 for each row of columns, equal for equal rows."""
     with np.errstate(over="ignore"):
         out = np.zeros(len(columns[0]), "u8")
         for column in columns:
@@ -56,8 +56,10 @@ def mixed(*columns: Array) -> Array:
 
 @dataclass(frozen=True)
 class Calls:
-    """What a program asked of the driver, by seq. same: equal where calls are the same in all
-    that was recorded but addresses; alike: where it is the same kernel or the same kind of call.
+    """The driver calls of a program, by seq.
+
+    same: equal for calls with equal arguments except addresses. alike: equal for the same kernel or
+    the same kind of call.
     """
 
     seq: Array
@@ -74,15 +76,17 @@ class Calls:
         return Calls(*(getattr(self, name)[chosen] for name in Calls.__dataclass_fields__))
 
     def of_context(self, context: int) -> Calls:
-        """Those of one context; without a copy where it is the only one."""
+        """Returns the calls of one context, without a copy if it is the only one."""
         own = self.context == context
         return self if own.all() else self.where(own)
 
 
 @dataclass(frozen=True)
 class Regions:
-    """Captured regions, by id. kind, label: numbers of Names. born, died: as in a manifest, the
-    latter NO_EPOCH while it lives. seq: of the birth; thread: that made it, 0 where not known.
+    """Captured regions by id.
+
+    kind, label: numbers of Names. born, died: as in a manifest; died is NO_EPOCH for a live region.
+    seq: of the birth. thread: that allocated it, 0 if unknown.
     """
 
     id: Array
@@ -101,12 +105,13 @@ class Regions:
 
 @dataclass
 class Side:
-    """One process of one side. process: None for a manifest's. The epochs' arrays have an item
-    for each: trigger and label are numbers of Names, flags a tt_epoch's, seq that of the call that
-    caused it, time when it was cut, cut the seq from which on calls come after it, exact whether
-    that is known whatever other threads did, inside whether it was cut inside the last call before
-    that, digest_end where its digests end among all of them. last_call: the seq of the last call
-    that counts, where more may come.
+    """One process of one side.
+
+    process: None for a manifest. The arrays of epochs have one item per epoch. trigger, label:
+    numbers of Names. flags: of a tt_epoch. seq: of the call that caused it. time: when it was cut.
+    cut: the seq from which on calls come after it. exact: whether this is certain despite other
+    threads. inside: whether it was cut inside the last call before that. digest_end: where its
+    digests end. last_call: the seq of the last call that counts, if more may come.
     """
 
     index: int
@@ -133,12 +138,12 @@ class Side:
 
     @property
     def ended(self) -> bool:
-        """Whether it was recorded up to its end, as far as can be known."""
+        """Whether it was recorded up to its end, as far as is known."""
         return self.process is None or self.process.status in statuses.WITH_THE_PROCESS
 
     @functools.cached_property
     def unread(self) -> Unread:
-        """What its epochs left out."""
+        """The regions that its epochs left out."""
         of = self.regions
         regions = of.id, of.born, of.died, of.context
         return find_unread(
@@ -146,7 +151,7 @@ class Side:
         )
 
     def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
-        """Region, epoch and digest of the records of epochs first to end - 1, by epoch."""
+        """Returns region, epoch and digest of the records of epochs first to end - 1, by epoch."""
         if self.process is not None:
             records = self.process.digests(first, end)
             epochs = self.process.epoch_of("digests", first, end)
@@ -158,7 +163,7 @@ class Side:
 
 
 def of_process(process: Process, names: Names) -> Side:
-    """A recorded process; its calls are read only when they are asked for."""
+    """Returns the side of a recorded process. Its calls are read later."""
     epochs = process.epochs
     table = process.regions
     captured = np.flatnonzero(table.flags & layout.CAPTURED)
@@ -197,7 +202,7 @@ def _last_call(process: Process) -> int:
 
 
 def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
-    """A process of a manifest."""
+    """Returns the side of a process of a manifest."""
     count = len(expected.triggers)
     table = expected.regions
     zeros = np.zeros(len(table.id), "u4")
@@ -232,15 +237,15 @@ def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
 
 
 def _numbers(values: Array, text_of: Callable[[int], str | None], names: Names) -> Array:
-    """The number of the text of each value."""
+    """Returns the number of the text of each value."""
     different, which = np.unique(values, return_inverse=True)
     return np.array([names.number(text_of(v)) for v in different.tolist()], "i8")[which]
 
 
 def read_calls(side: Side, names: Names) -> Calls | None:
-    """The calls of a process that succeeded and are aligned; None where none was recorded.
+    """Returns the successful calls of a process that are aligned, None if it has none.
 
-    Fills in the threads of the side's regions on the way.
+    It also fills in the threads of the side's regions.
     """
     if side.process is None:
         return None

@@ -26,9 +26,10 @@ Judge = Callable[[int, int], bool]  # (pair, position): whether contents count a
 
 @dataclass(frozen=True)
 class Common:
-    """What is compared. epochs: the common ones of either side, ascending; a position is an index
-    into them. regions: their ids, one row for each pair. born, died: the positions [born, died) in
-    which both sides have the pair.
+    """What is compared.
+
+    epochs: the common ones of each side, ascending; a position is an index into them. regions: ids,
+    one row per pair. born, died: the positions [born, died) in which both sides of the pair live.
     """
 
     a: Side
@@ -43,14 +44,14 @@ class Common:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of positions over which a pair of regions differs, by where they begin.
+    """Stretches of positions over which a pair of regions differs, by begin.
 
-    pair, first, last: first and last position. since: whether it was compared at the one before,
-    where it was the same. digest_a, digest_b: at the first position.
-    compared: states, that is, pairs at positions; differing: of these; tolerated: of these, the
-    same but by their digests. unknown: states of which one side says nothing; unread: that the
-    epoch of a side left out. total: of all stretches, only the first MOST of which are listed.
-    positions: how many were gone through.
+    pair, first, last: the pair, its first and its last position. since: whether it was equal at the
+    position before. digest_a, digest_b: at the first position. compared: the number of compared
+    states, that is, pairs at positions. differing: those that differ. tolerated: those that are
+    equal within the tolerance. unknown: the states that only one side has. unread: those that an
+    epoch left out. total: the number of stretches, of which the first MOST are listed. positions:
+    the number of processed positions.
     """
 
     pair: Array
@@ -73,8 +74,8 @@ def compare_states(
 ) -> Stretches:
     """Compares all pairs at all positions.
 
-    judge: asked where digests differ whether the contents count as the same all the same. stop:
-    at the first that does not. progress: called with positions done and in all.
+    judge: returns whether contents with different digests count as equal. stop: at the first
+    difference. progress: called with the finished and the total number of positions.
     """
     return _Comparison(common, judge, stop).run(progress)
 
@@ -92,13 +93,13 @@ class _Side:
         self.state = np.zeros(len(regions), "u8")
 
     def fits(self, begin: int) -> int:
-        """The last position up to which there is a batch's worth of digests, from `begin` on."""
+        """Returns the last position of a batch of digests that begins at `begin`."""
         before = int(self.ends[begin - 1]) if begin else 0
         return int(np.searchsorted(self.ends, before + BATCH, "right"))
 
     @functools.cached_property
     def unread(self) -> Unread:
-        """What positions left out, by pair."""
+        """The pairs that positions left out."""
         begin, end = self.side.unread.begin, self.side.unread.end
         pair, ours = self._pairs((begin >> EPOCH_BITS).astype("u4"))
         first, last = (
@@ -110,9 +111,10 @@ class _Side:
         return Unread(keys[order], keys_of(pair[some], last[some])[order])
 
     def history(self, begin: int, end: int) -> DigestHistory:
-        """What is known at positions begin to end - 1, and of what came before at position begin.
+        """Returns the history of positions begin to end - 1, with the earlier state at position
+        begin.
 
-        The positions before have to be asked for first.
+        Earlier positions must be requested first.
         """
         first = int(self.epochs[begin - 1]) + 1 if begin else 0
         region, epoch, digest = self.side.digests(first, int(self.epochs[end - 1]) + 1)
@@ -133,7 +135,7 @@ class _Side:
         return DigestHistory(keys, values, np.zeros(len(keys), bool))
 
     def _pairs(self, region: Array) -> tuple[Array, Array]:
-        """The pair of each record that has one, and which records these are."""
+        """Returns the pair of each record that has one, and the indices of these records."""
         if not len(self.ids):
             return np.empty(0, "i8"), np.empty(0, "i8")
         at = np.minimum(np.searchsorted(self.ids, region), len(self.ids) - 1)
@@ -142,7 +144,7 @@ class _Side:
 
 
 class _Comparison:
-    """The state of one comparison: what each pair was at the last position, and the stretches."""
+    """The state of a comparison: each pair at the last position, and the stretches."""
 
     def __init__(self, common: Common, judge: Judge | None, stop: bool) -> None:
         self.common = common
@@ -187,7 +189,7 @@ class _Comparison:
         )
 
     def _batch(self, begin: int, end: int) -> int:
-        """Compares positions begin to end - 1; gives the position to go on with."""
+        """Compares positions begin to end - 1, and returns the position to continue at."""
         born = np.maximum(self.common.born, begin)
         alive = np.flatnonzero(born < np.minimum(self.common.died, end))
         a, b = self.a.history(begin, end), self.b.history(begin, end)
@@ -223,15 +225,15 @@ class _Comparison:
         return end
 
     def _behind(self, pair: Array, position: Array, end: int) -> Array:
-        """Up to which position each row holds. Rows by pair and position."""
+        """Returns up to which position each row holds. Rows are sorted by pair and position."""
         behind = np.minimum(self.common.died[pair], end)
         behind[:-1] = np.where(pair[1:] == pair[:-1], position[1:], behind[:-1])
         return np.asarray(behind)
 
     def _judge(self, pair: Array, position: Array, differs: Array, behind: Array, end: int) -> int:
-        """Looks at contents whose digests differ, and takes back what counts as the same.
+        """Compares contents with different digests, and clears differences within the tolerance.
 
-        Gives the position to end at: where it is to stop, the one behind the first difference.
+        Returns the position to end at: behind the first difference if the comparison stops there.
         """
         assert self.judge is not None, "only asked where there is one"
         at = np.flatnonzero(differs)
@@ -255,7 +257,7 @@ class _Comparison:
         digest_a: Array,
         digest_b: Array,
     ) -> None:
-        """Lets stretches go on, begin and end. Rows by pair and position."""
+        """Continues, begins and ends stretches. Rows are sorted by pair and position."""
         follows = np.append(False, pair[1:] == pair[:-1])[: len(pair)]
         was_same, goes_on = self.was_same[pair], self.differed[pair]
         was_same[1:] = np.where(follows[1:], same[:-1], was_same[1:])
@@ -284,7 +286,7 @@ class _Comparison:
 
 
 def _values(history: DigestHistory, keys: Array) -> tuple[Array, Array]:
-    """The digest at each key, and whether there is one."""
+    """Returns the digest at each key, and whether there is one."""
     row, there = history.find(keys)
     out = np.zeros(len(keys), "u8")
     out[there] = history.digest[row[there]]

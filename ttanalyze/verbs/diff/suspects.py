@@ -39,7 +39,7 @@ class Window:
 def find(
     a: Window | None, b: Window | None, calls: MatchedCalls | None, regions: MatchedRegions
 ) -> tuple[list[Suspect], int]:
-    """The likeliest suspects and how many there are; None for a side without a process."""
+    """Returns the likeliest suspects and their number. None for a side without a process."""
     return _Search(a, b, calls, regions).run()
 
 
@@ -79,7 +79,9 @@ class _Search:
         return listed, len(how)
 
     def _together(self) -> tuple[Array, Array]:
-        """The calls of both sides, (n, 2) seqs with NONE where a side has none, and how sure."""
+        """Returns the calls of both sides, (n, 2) seqs with NONE for a missing one, and how sure
+        each is.
+        """
         seqs = [np.empty((0, 2), "u8")]
         for side, found in enumerate(self.found):
             both = np.zeros((len(found.how), 2), "u8")
@@ -95,7 +97,7 @@ class _Search:
         return pairs[new], how[new]
 
     def _event(self, side: int, seq: int) -> Any:
-        """The record of a call; of a counterpart that is not itself suspected, read anew."""
+        """Returns the record of a call. A counterpart that is no suspect is read again."""
         events = self.found[side].events
         at = int(np.searchsorted(events["seq"], seq))
         if at < len(events) and int(events["seq"][at]) == seq:
@@ -132,7 +134,7 @@ class _Search:
     # ---- parameters ----
 
     def _parameters(self, seq_a: int, seq_b: int) -> dict[str, Any]:
-        """Whether a launch was given the same on both sides; nothing where that is not known."""
+        """Returns whether a launch got the same parameters on both sides, None if unknown."""
         events = self._event(0, seq_a), self._event(1, seq_b)
         if any(event["kind"] != KIND["launch"] for event in events):
             return {}
@@ -153,7 +155,9 @@ class _Search:
         }
 
     def _first_difference(self, a: bytes, b: bytes, seq_a: int, seq_b: int) -> int | None:
-        """The offset of the first parameter bytes that differ, of a pointer its first one."""
+        """Returns the offset of the first parameter byte that differs; for a pointer, of its first
+        byte.
+        """
         if len(a) != len(b):
             return min(len(a), len(b))
         words = [np.frombuffer(raw[: len(raw) // 8 * 8], "<u8") for raw in (a, b)]
@@ -169,7 +173,9 @@ class _Search:
         return word * 8 if pointers[word] else _unequal(a, b, word * 8)
 
     def _pointees(self, side: int, words: Array, seq: int) -> tuple[Array, Array]:
-        """For each word what it points to, the same number on both sides, and whether it does."""
+        """Returns for each word the number of the region that it points to, equal on both sides,
+        and whether there is one.
+        """
         window = self.windows[side]
         assert window is not None, "a side without a process has no calls"
         table = window.process.regions
@@ -186,8 +192,9 @@ class _Search:
         return mixed(identity[found], offset), inside
 
     def _identities_of(self, side: int) -> Array:
-        """For each of a process's regions a number that is its counterpart's as well; of those
-        without contents, such as host memory, it is that of all of their kind and size.
+        """Returns a number for each region that equals that of its counterpart.
+
+        Regions without contents, such as host memory, share a number by kind and size.
         """
         window = self.windows[side]
         assert window is not None, "a side without a process has no calls"
@@ -212,7 +219,7 @@ def _writers(window: Window | None) -> writing.Writers:
 
 
 def _counterparts(calls: MatchedCalls, side: int, seqs: Array) -> Array:
-    """The seqs of the calls of the other side that these correspond to, or NONE."""
+    """Returns the seqs of the corresponding calls of the other side, or NONE."""
     sides: tuple[Calls, Calls] = (calls.a, calls.b)
     own, other = calls.alignment.a, calls.alignment.b
     own, other = (own, other) if side == 0 else (other, own)

@@ -16,7 +16,7 @@ PARAMETERS = 1 << 12  # of these, pairs of launches whose parameters are
 
 
 def used_alike(a: Process, b: Process, calls: MatchedCalls) -> tuple[Pair, Array]:
-    """Ids of regions of a and of b, and how many parameters point to both."""
+    """Returns ids of regions of a and b, and the number of parameters that point to both."""
     found = calls.alignment
     chosen = np.unique(np.linspace(0, max(0, len(found.a) - 1), CALLS).astype("i8"))
     chosen = chosen[: len(found.a)]
@@ -34,7 +34,7 @@ def used_alike(a: Process, b: Process, calls: MatchedCalls) -> tuple[Pair, Array
 
 
 def _events(process: Process, seqs: Array) -> Array:
-    """The records of these calls, each of which there is."""
+    """Returns the records of these calls, all of which exist."""
     order = np.argsort(seqs, kind="stable")
     out = np.zeros(len(seqs), layout.EVENT)
     for records in process.event_pieces() if len(seqs) else ():
@@ -45,7 +45,7 @@ def _events(process: Process, seqs: Array) -> Array:
 
 
 def _pointers(processes: tuple[Process, Process], events: Pair) -> tuple[Pair, Array]:
-    """What may be pointers, of either side, and of which of the events."""
+    """Returns possible pointers of both sides, and the event of each."""
     plain = np.flatnonzero(np.isin(events[0]["kind"], event_kinds.MOVE))
     words = [[side["dst"][plain], side["src"][plain]] for side in events]
     at = [plain, plain]
@@ -65,7 +65,7 @@ def _pointers(processes: tuple[Process, Process], events: Pair) -> tuple[Pair, A
 
 
 def _pointees(process: Process, words: Array, seqs: Array) -> Pair:
-    """The region that each word points to as of a call, -1 where none, and where in it."""
+    """Returns the region that each word points to at a call, -1 if none, and the offset in it."""
     birth = process.regions.birth
     if not len(birth):
         return np.full(len(words), -1), words

@@ -123,7 +123,7 @@ def doctor_text(diagnosis: Diagnosis, colour: bool = False) -> str:
 
 
 def run_probe(simulator: Path | None = None) -> dict[str, Any]:
-    """What probe.py says of the driver, or of the simulator in that folder."""
+    """Returns the result of probe.py for the driver, or for the simulator in a folder."""
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "TT_OUT")}
     environment.pop("CUDA_INJECTION64_PATH", None)
     if simulator:
@@ -147,7 +147,7 @@ def run_probe(simulator: Path | None = None) -> dict[str, Any]:
 
 
 def check_driver() -> tuple[Check, Check, bool]:
-    """Driver, devices, and whether one of them works."""
+    """Checks the driver and the devices, and whether one of them works."""
     found = run_probe()
     unknown = Check("device", WARN, "none: no driver", "fix the driver first")
     if found["error"]:
@@ -194,7 +194,7 @@ def check_simulator() -> Check:
 
 
 def check_shim() -> Check:
-    """Whether programs take the recorder by LD_PRELOAD."""
+    """Checks whether LD_PRELOAD loads the recorder."""
     try:
         shim = libraries.shim()
     except Error as e:
@@ -258,7 +258,7 @@ def check_device_files(gpu: bool) -> Check:
 
 
 def check_profiling() -> Check:
-    """NVIDIA's switch that keeps performance counters for administrators."""
+    """Checks NVIDIA's setting that restricts performance counters to administrators."""
     try:
         parameters = Path("/proc/driver/nvidia/params").read_text()
     except OSError:
@@ -281,7 +281,9 @@ def check_glibc() -> Check:
 
 
 def check_ptrace() -> Check:
-    """LD_PRELOAD needs no ptrace; attaching a debugger to a traced program does."""
+    """Checks ptrace. LD_PRELOAD does not need it; attaching a debugger to a recorded program
+    does.
+    """
     try:
         scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
     except (OSError, ValueError):

@@ -24,7 +24,7 @@ def error_name(cuda: Any, result: int) -> str:
 
 
 def library_path() -> str | None:
-    """The file that libcuda.so.1 was loaded from."""
+    """Returns the path of the loaded libcuda.so.1."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             match = re.search(r"(/\S*libcuda\.so\S*)$", line.strip())
@@ -49,7 +49,7 @@ def device(cuda: Any, ordinal: int) -> dict[str, Any]:
 
 
 def round_trip(cuda: Any, handle: Any) -> str:
-    """Copies some bytes to the device and back: "yes", or the result that was not success."""
+    """Copies some bytes to the device and back. Returns "yes" or the failing result."""
     context = ctypes.c_void_p()
     address = ctypes.c_uint64()
     back = ctypes.create_string_buffer(len(PATTERN))
@@ -71,7 +71,7 @@ def round_trip(cuda: Any, handle: Any) -> str:
 
 
 def probe() -> dict[str, Any]:
-    """path, version, error (None where it works) and devices."""
+    """Returns path, version, error (None if it works) and devices."""
     out: dict[str, Any] = {"path": None, "version": None, "error": None, "devices": []}
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

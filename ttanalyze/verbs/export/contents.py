@@ -21,7 +21,7 @@ HEAD = struct.Struct("<4Q")
 
 
 class Pieces:
-    """Writes such a file."""
+    """Writes a file of pieces."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -30,8 +30,9 @@ class Pieces:
         self._repeats = False
 
     def add(self, region: int, offset: int, contents: Array, sparse: bool = False) -> None:
-        """Contents (uint8) from an offset of a region on, which come by region and offset. sparse:
-        pages of zeros are left out.
+        """Adds contents (uint8) at an offset of a region. Calls come by region and offset.
+
+        sparse: whether to leave out pages of zeros.
         """
         whole = len(contents) // PAGE
         words = np.ascontiguousarray(contents[: whole * PAGE]).view("u8").reshape(-1, PAGE // WORD)
@@ -55,7 +56,7 @@ class Pieces:
         self._size += len(page)
 
     def flush(self) -> None:
-        """Writes what was added."""
+        """Writes the added contents."""
         if self._size:
             self._file.write(HEAD.pack(self._region, self._at, self._size, len(self._data)))
             self._file.write(self._data)

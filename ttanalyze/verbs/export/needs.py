@@ -184,13 +184,13 @@ class _Reader:
         return own and bool(self._process.regions.flags[row] & layout.CAPTURED)
 
     def _is_here(self, row: int, module: int) -> bool:
-        """Whether a region is an allocation, or a variable of the launch's own module."""
+        """Returns whether a region is an allocation, or a variable of the launch's own module."""
         if self._birth["kind"][row] != REGION["global"]:
             return bool(self._birth["size"][row])
         return int(self._birth["module"][row]) == module
 
     def _records(self, epoch: int, rows: list[int]) -> dict[int, Array]:
-        """Of regions, by row, where their contents are in an epoch."""
+        """Returns the block records of regions, by row, in an epoch."""
         found, _ = contents.snapshot_all(self._process, epoch)
         ids = self._process.regions.id
         return {row: found[int(ids[row])] for row in rows if int(ids[row]) in found}
@@ -208,8 +208,8 @@ class _Reader:
         return Memory(number, shown, base, size, variable, before, after, made, bool(lucky))
 
     def _settings(self, module: Any) -> dict[str, Any]:
-        """What was in force for the launch and when its module was loaded, as far as the run says;
-        of others what is plain.
+        """Returns the settings of the launch and of its module as far as they were recorded, else
+        obvious ones.
         """
         param_records, records = self._process.kept, self._process.launches
         attributes, function = _plain(self._plan.launch)
@@ -244,7 +244,7 @@ class _Reader:
     # ---- what can be reached ----
 
     def _reach(self, module: int, changed: set[int], made: Prepared) -> set[int]:
-        """The rows of regions that the kernel may reach."""
+        """Returns the rows of regions that the kernel can reach."""
         wanted = {*changed, *self._found(self._plan.launch.params, POINTER // 2)}
         wanted |= {
             row
@@ -262,7 +262,7 @@ class _Reader:
         return wanted
 
     def _found(self, data: bytes | memoryview, step: int) -> set[int]:
-        """The rows of regions that words of 8 bytes at multiples of step lead into."""
+        """Returns the rows of regions that 8-byte words at multiples of step point to."""
         bases, ends, rows = self._spans
         out: set[int] = set()
         for start in range(0, POINTER, step):
@@ -277,14 +277,14 @@ class _Reader:
 
     @functools.cached_property
     def _spans(self) -> tuple[Array, Array, Array]:
-        """Bases, ends and rows of the regions that are there, by address."""
+        """Bases, ends and rows of the regions, by address."""
         rows = np.array([row for row in self._alive.rows if self._birth["size"][row]], "i8")
         bases = self._birth["base"][rows]
         return bases, bases + self._birth["size"][rows], rows
 
     def _pointers(self, at: dict[int, int]) -> list[tuple[int, int]]:
-        """Where parameters lead into variables. Raises Error where they lead to what is not part
-        of what is exported.
+        """Returns the parameters that point to variables. Raises Error if one points to memory that
+        is not exported.
         """
         params, out = self._plan.launch.params, []
         for offset in range(0, len(params) - POINTER + 1, POINTER):
@@ -313,7 +313,7 @@ def _signed(value: Any) -> int:
 
 
 def _plain(launch: Launch) -> tuple[dict[int, bytes], dict[int, int]]:
-    """Attributes of a launch and of its function that its sizes ask for."""
+    """Returns attributes of a launch and its function that its sizes need."""
     attributes, settings = {}, {}
     if any(launch.cluster):
         attributes[CLUSTER] = struct.pack("<3I", *launch.cluster)

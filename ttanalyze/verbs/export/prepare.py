@@ -17,8 +17,9 @@ from ttanalyze.verbs.replay import Plan
 
 
 class Prepared:
-    """What regions held right before a launch. arrays: of those that are not as in the epoch before
-    it, by row, all that they held.
+    """The contents of regions right before a launch.
+
+    arrays: by row, the contents of regions that differ from the epoch before.
     """
 
     def __init__(self, plan: Plan, before: dict[int, Array]) -> None:
@@ -37,7 +38,7 @@ class Prepared:
                 self._move(step.what)
 
     def pieces(self, row: int, files: DataFiles) -> Iterator[memoryview]:
-        """What a region held, in pieces; nothing where that is not known."""
+        """Yields the contents of a region in pieces, nothing if they are unknown."""
         if row in self.arrays:
             yield self.arrays[row].data
         elif row in self._before:
@@ -45,7 +46,7 @@ class Prepared:
                 yield piece
 
     def changed(self, row: int, after: Array | None) -> bool:
-        """Whether a region held something else after the launch."""
+        """Returns whether the launch changed a region."""
         if after is None:
             return False
         if row in self.arrays:
@@ -56,7 +57,7 @@ class Prepared:
     # ---- what came between ----
 
     def _memory_at(self, address: int, size: int) -> Array:
-        """Bytes of memory, which may be written to."""
+        """Returns bytes of memory as a writable array."""
         row = self._alive.find(address)
         if row is None:
             raise Error(f"a copy or a set at {address:#x} is outside of all recorded memory")
@@ -87,7 +88,7 @@ class Prepared:
 
 
 def _rows(rows: Rows | None) -> Iterator[tuple[int, int]]:
-    """Where each row of a copy begins, at the destination and at the source."""
+    """Yields the offsets of each row of a copy, at the destination and at the source."""
     if rows is None:
         yield 0, 0
         return
@@ -100,6 +101,6 @@ def _rows(rows: Rows | None) -> Iterator[tuple[int, int]]:
 
 
 def digests(array: Array) -> Array:
-    """The digest of each block of an array."""
+    """Returns the digest of each block of an array."""
     blocks = (array[at : at + BLOCK_SIZE] for at in range(0, len(array), BLOCK_SIZE))
     return np.array([xxhash.xxh3_64_intdigest(block.data) for block in blocks], "u8")

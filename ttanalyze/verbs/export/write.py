@@ -164,7 +164,7 @@ def _write(needs: Needs, folder: Path, python: bool, progress: Progress) -> None
 
 
 def _contents(needs: Needs, folder: Path, progress: Progress) -> None:
-    """Memory before the launch, and those blocks that it changed after it."""
+    """Writes the memory before the launch, and the blocks that it changed."""
     changes = [_changed(memory) for memory in needs.memory]
     sizes = [0 if m.before is None else len(m.before) for m in needs.memory]
     advance = counted(progress, sum(sizes) + sum(map(len, changes)))
@@ -208,7 +208,7 @@ def _add(
 
 
 def _changed(memory: Memory) -> Array:
-    """The blocks that the launch changed."""
+    """Returns the blocks that the launch changed."""
     if memory.after is None:
         return np.empty(0, layout.BLOCK)
     if memory.made is not None:
@@ -335,7 +335,7 @@ def _readme(needs: Needs, folder: Path, python: bool) -> str:
 
 
 def _code(name: str | None) -> str:
-    """A name from a run as code in a cell of a table, which nothing in it can end."""
+    """Returns a name from a run as code for a cell of a table, escaped."""
     plain = text.printable(name or "?").replace("`", r"\x60").replace("|", r"\|")
     return f"`{plain}`"
 

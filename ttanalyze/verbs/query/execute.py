@@ -143,9 +143,7 @@ def _filtered(
     ordered: bool,
     progress: Progress,
 ) -> Iterator[tuple[Piece, Array | None]]:
-    """Pieces of which these columns can be asked for, and the rows that the condition holds of;
-    None where that is all of them.
-    """
+    """Yields pieces with these columns, and the rows that fulfil the condition, None for all."""
     named = condition.columns if condition else []
     for piece in table.pieces(run, list(dict.fromkeys([*columns, *named])), ordered, progress):
         if condition is None:
@@ -178,7 +176,7 @@ def _rows(
 
 
 def _bare(column: str) -> str:
-    """A column to sort by, without the sign that says which way."""
+    """Returns the name of a sort column without its sign."""
     return column.removeprefix("-")
 
 
@@ -219,7 +217,7 @@ def _best(
 
 
 def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | None:
-    """Those of the rows that can be among the first `top` by a column; all if that is unknown."""
+    """Returns the rows that can be among the first `top` by a column, all if that is unknown."""
     count = len(piece) if rows is None else len(rows)
     if count <= top:
         return rows
@@ -238,7 +236,7 @@ def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | 
 
 
 def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
-    """By columns, of which those with "-" before them go from the largest to the smallest."""
+    """Sorts rows by columns. A column with "-" sorts in descending order."""
     for name in reversed(order):
         column = frame[_bare(name)]
         if isinstance(column.dtype, pd.CategoricalDtype):  # else by their first appearance
@@ -289,7 +287,7 @@ def _groups(
 
 
 def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) -> pd.DataFrame:
-    """A row per group of a piece, with what it takes to combine them: see _combined."""
+    """Returns one row per group of a piece, with all that _combined needs."""
     numbers = {}
     for what, column in figures:
         if isinstance(piece[column].dtype, pd.CategoricalDtype):
@@ -318,7 +316,7 @@ def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) 
 
 
 def _halves(column: str, values: pd.Series) -> dict[str, pd.Series]:
-    """FramePiece numbers as high * 2**32 + low: sums of either do not overflow."""
+    """Splits integers into high * 2**32 + low, whose sums do not overflow."""
     numbers = column_value(values)
     assert isinstance(numbers, Numbers)
     bits = numbers.values.dtype.type(32)
@@ -328,7 +326,7 @@ def _halves(column: str, values: pd.Series) -> dict[str, pd.Series]:
 
 
 def _sums(whole: pd.DataFrame, column: str) -> list[Any]:
-    """Of each group: exact where the column has whole numbers."""
+    """Returns the sum of each group, exact for integers."""
     if f"{column}_high" not in whole:
         return list(whole[f"{column}_sum"])
     pairs = zip(whole[f"{column}_high"].tolist(), whole[f"{column}_low"].tolist(), strict=True)
@@ -336,7 +334,7 @@ def _sums(whole: pd.DataFrame, column: str) -> list[Any]:
 
 
 def _integers(values: list[int]) -> Any:
-    """FramePiece numbers as a column that holds them all."""
+    """Returns integers as a column of a type that holds them all."""
     low, high = min(values, default=0), max(values, default=0)
     if low >= -1 << 63 and high < 1 << 64:
         return np.array(values, "i8" if high < 1 << 63 else "u8" if low >= 0 else "object")
@@ -344,13 +342,13 @@ def _integers(values: list[int]) -> Any:
 
 
 def _ratios(above: list[Any], below: list[Any]) -> Any:
-    """Quotients, rounded once; missing where there is nothing to divide by."""
+    """Returns quotients, rounded once, missing for a division by 0."""
     pairs = zip(above, below, strict=True)
     return pd.array([a / b if b else pd.NA for a, b in pairs], "Float64")
 
 
 def _one(part: pd.DataFrame) -> pd.DataFrame:
-    """The only group's row, also of no rows."""
+    """Returns the row of the only group, even if there are no rows."""
     if not len(part):
         sums = ("_sum", "_high", "_low", "_n")
         zero = {c: 0 if c == "count" or c.endswith(sums) else pd.NA for c in part.columns}
@@ -359,7 +357,7 @@ def _one(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def _combined(parts: list[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
-    """The same rows of all pieces as of one."""
+    """Combines the rows of several pieces into one per group."""
     whole = join(parts)
     how = {c: c.rpartition("_")[2] for c in whole.columns if c not in keys}
     by = [whole[key] for key in keys] or [pd.Series(np.zeros(len(whole), "u1"))]

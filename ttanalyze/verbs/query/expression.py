@@ -53,7 +53,9 @@ METHODS = ("isna", "notna", "isin", "between")
 
 @dataclass(frozen=True)
 class Numbers:
-    """Values of a column or of arithmetic; missing: where there are none, if that can be."""
+    """Values of a column or of arithmetic. missing: where there is no value, None if there always
+    is one.
+    """
 
     values: Array
     missing: Array | None = None
@@ -67,22 +69,22 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Texts:
-    """A categorical: -1 in codes is a text that is missing."""
+    """A categorical. The code -1 is a missing text."""
 
     codes: Array
     texts: list[str]
 
     def where(self, holds: Callable[[str], object]) -> Array:
-        """Which have a text of which it holds."""
+        """Returns which texts fulfil a condition."""
         decided = np.array([bool(holds(text)) for text in self.texts] + [False])
         return np.asarray(decided[self.codes])
 
 
 class Expression:
-    """A condition that was parsed. columns: those that it names."""
+    """A parsed condition. columns: the columns that it names."""
 
     def __init__(self, text: str, known: Sequence[str], table: str, option: str) -> None:
-        """known: the table's columns. Raises Error where it is no condition on them."""
+        """known: the columns of the table. Raises Error if the text is no condition on them."""
         self.text = text
         self._lead = f"{option} {text}" if len(text) <= 60 else f"{option} {text[:57]}…"
         self._known = known
@@ -104,7 +106,7 @@ class Expression:
         return Error(f"{self._lead}: {reason}")
 
     def rows(self, frame: pd.DataFrame) -> Array:
-        """Which rows of a table it holds of."""
+        """Returns which rows fulfil the condition."""
         try:
             with np.errstate(all="ignore"):
                 found = self._value(self._body, frame)
@@ -144,7 +146,7 @@ class Expression:
         raise self._error("expected a condition, such as a comparison")
 
     def _comparison(self, node: ast.Compare, frame: pd.DataFrame) -> Any:
-        """One after the other: a < b < c is a < b and b < c."""
+        """Evaluates a chain: a < b < c is a < b and b < c."""
         sides = [self._value(side, frame) for side in (node.left, *node.comparators)]
         out: Any = True
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
@@ -196,7 +198,7 @@ class Expression:
         raise self._error("'in' needs a column before it")
 
     def _connected(self, node: ast.BoolOp, frame: pd.DataFrame) -> Any:
-        """and, or: of conditions, or bit by bit of whole numbers, as `&` and `|` are."""
+        """Evaluates `and` and `or` of conditions, and `&` and `|` of integers."""
         values = [self._value(part, frame) for part in node.values]
         bitwise = [_is_whole(v) for v in values]
         combine = operator.and_ if isinstance(node.op, ast.And) else operator.or_
@@ -277,7 +279,7 @@ class Expression:
 
 
 def column_value(column: Any) -> Numbers | Texts:
-    """A column of a DataFrame of ours."""
+    """Returns the values of a DataFrame's column."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return Texts(column.cat.codes.to_numpy(), list(column.cat.categories))
     if isinstance(column.array, pd.arrays.IntegerArray):
@@ -286,7 +288,7 @@ def column_value(column: Any) -> Numbers | Texts:
 
 
 def _as_python(text: str) -> str:
-    """With `and`, `or` and `not` for &, | and ~, which bind less tightly in pandas queries."""
+    """Replaces &, | and ~ by `and`, `or` and `not`, which bind less tightly in pandas queries."""
     if len(text) > LONGEST:
         raise ValueError
     words = {"&": "and", "|": "or"}
@@ -308,7 +310,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _both(left: Any, right: Any) -> tuple[list[Any], Array | None]:
-    """The values of two sides, and where either is missing."""
+    """Returns the values of two sides, and where either is missing."""
     values, missing = [], None
     for side in (left, right):
         values.append(side.values if isinstance(side, Numbers) else side)
@@ -318,7 +320,7 @@ def _both(left: Any, right: Any) -> tuple[list[Any], Array | None]:
 
 
 def _arithmetic(op: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """Of whole numbers it is exact; what is divided by 0 is missing."""
+    """Calculates, exactly for integers. A division by 0 is missing."""
     if any(isinstance(side, (str, Texts, list)) for side in (left, right)):
         raise TypeError("arithmetic needs numbers")
     values, missing = _both(left, right)
@@ -340,7 +342,7 @@ def _arithmetic(op: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
 
 
 def _wide_enough(op: Callable[[Any, Any], Any], left: Any, right: Any) -> str:
-    """A type that holds the whole numbers of both sides and what comes of them."""
+    """Returns a type that holds the integers of both sides and the result."""
     (a, b), (c, d) = (
         (int(np.min(side)), int(np.max(side))) if np.size(side) else (0, 0)
         for side in (left, right)

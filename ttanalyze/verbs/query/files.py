@@ -116,7 +116,9 @@ def pieces_of(
 
 
 class Lines:
-    """Of a file of records of these types, each of which is a `what`. at: bytes read so far."""
+    """The lines of a file with records of these types. what: the name of a record in errors. at:
+    the bytes read so far.
+    """
 
     def __init__(self, path: Path, types: Collection[str], what: str) -> None:
         self._path, self._types, self._what = path, types, what
@@ -126,7 +128,7 @@ class Lines:
         return Error(f"{self._path}: line {number}: {reason}")
 
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The object of each line that is not empty, and the line's number from 1."""
+        """Yields the object of each non-empty line, and the number of the line from 1."""
         with system_errors(self._path), os.fdopen(open_regular(self._path), "rb") as file:
             number = 0
             while line := file.readline(LONGEST):
@@ -151,7 +153,7 @@ class Lines:
 
 
 class _Stacks:
-    """Call stacks by their id; wanted: whether anybody asks for them."""
+    """Call stacks by id. wanted: whether they are needed."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
@@ -169,7 +171,7 @@ class _Stacks:
             self._known[name] = found
 
     def resolve(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
-        """Puts the place of a launch's stack in frames into it, as "stack"; None if it has none."""
+        """Sets the member "stack" of a launch: its index in frames, None if it has no stack."""
         if not self._wanted:
             return
         name = record.get("callstack_id")
@@ -184,7 +186,9 @@ class _Stacks:
     def _number(
         self, lines: Lines, number: int, record: dict[str, Any], member: str, source: str
     ) -> int | None:
-        """The innermost first, as which `backtrace` writes them, and others the other way."""
+        """Returns the number of a stack. `backtrace` writes the innermost frame first, other
+        sources last.
+        """
         texts = record.get(member)
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise lines.error(number, f"{member}: expected a list of strings")
@@ -203,7 +207,7 @@ class _Stacks:
 
 
 class _Texts:
-    """Texts of rows, as categories in order of first use."""
+    """Texts of rows as categories in order of first use."""
 
     def __init__(self, made: Callable[[list[Any]], list[str]]) -> None:
         self._made = made
@@ -211,7 +215,7 @@ class _Texts:
         self._categories: dict[str, int] = {}
 
     def column(self, keys: list[Any]) -> Any:
-        """A categorical of what is made of each key, None of which is missing."""
+        """Returns a categorical of the texts of keys; None is missing."""
         new = [k for k in dict.fromkeys(keys) if k is not None and k not in self._known]
         for key, text in zip(new, self._made(new), strict=True):
             self._known[key] = self._categories.setdefault(text, len(self._categories))

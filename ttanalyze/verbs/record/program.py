@@ -17,7 +17,7 @@ SCRIPTS = 4  # interpreters of interpreters, as the kernel has it
 
 
 def find(name: str) -> str:
-    """The path of a program, by PATH where the name has no slash. Raises Error."""
+    """Returns the path of a program, from PATH if the name has no slash. Raises Error."""
     if "/" in name:
         candidates = [name]
     else:
@@ -37,9 +37,9 @@ def find(name: str) -> str:
 
 
 def obstacle(name: str, path: str) -> str | None:
-    """Why LD_PRELOAD does not reach the program at path, or None where it does.
+    """Returns why LD_PRELOAD does not reach a program, None if it does.
 
-    name: what errors call it. Raises Error where the program can't be run with the recorder.
+    name: its name in errors. Raises Error if the program cannot run with the recorder.
     """
     for _ in range(SCRIPTS):
         head = _head(path)
@@ -60,7 +60,7 @@ def obstacle(name: str, path: str) -> str | None:
 
 
 def _head(path: str) -> bytes:
-    """The beginning of a file; nothing where it may be run but not read."""
+    """Returns the beginning of a file, b"" if it is executable but not readable."""
     try:
         with open(path, "rb") as file:
             return file.read(4096)
@@ -86,7 +86,7 @@ def _obstacle_of(name: str, path: str, head: bytes) -> str | None:
 
 
 def _interpreter(path: str, head: bytes) -> str | None:
-    """The loader that an ELF program asks for; None for a static one."""
+    """Returns the loader of an ELF program, None for a static one."""
     try:
         table, size, count = struct.unpack_from("<32xQ14xHH", head)
         for at in range(table, table + size * count, size):
@@ -101,7 +101,7 @@ def _interpreter(path: str, head: bytes) -> str | None:
 
 
 def _privileged(path: str) -> bool:
-    """Whether the loader will ignore LD_PRELOAD because the program gains rights."""
+    """Returns whether the loader ignores LD_PRELOAD because the program gains rights."""
     found = os.stat(path)
     if found.st_mode & stat.S_ISUID and found.st_uid != os.geteuid():
         return True

@@ -186,7 +186,7 @@ def record(
 
 
 def driver_loads() -> bool:
-    """Whether a program would find a libcuda.so.1."""
+    """Returns whether a program would find libcuda.so.1."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -195,7 +195,7 @@ def driver_loads() -> bool:
 
 
 def default_out(program: str, ending: str = ".tt") -> Path:
-    """PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on where that is taken."""
+    """Returns PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on if it exists."""
     name = os.path.basename(program) or "run"
     out = Path(f"{name}{ending}")
     number = 2
@@ -206,7 +206,7 @@ def default_out(program: str, ending: str = ".tt") -> Path:
 
 
 def make_way(out: Path, force: bool) -> None:
-    """Leaves nothing at out. Raises Error where there is something that must stay."""
+    """Removes the run directory at out. Raises Error if something else is there."""
     parent = out.parent
     if not parent.is_dir():
         raise Error(f"{out}: directory {parent} does not exist")
@@ -235,7 +235,7 @@ def _is_run(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def without(path: str, separators: str) -> Iterator[str]:
-    """A name for path that has none of these characters, which its variable takes to separate."""
+    """Yields a name of path without these characters, which separate items of its variable."""
     if not set(path) & set(separators):
         yield path
         return
@@ -250,7 +250,7 @@ def without(path: str, separators: str) -> Iterator[str]:
 def launch_environment(
     environment: Mapping[str, str], preload: str, simulator: str | None
 ) -> dict[str, str]:
-    """The environment with the recorder (and the simulator) in front of what is there."""
+    """Returns the environment with the recorder (and the simulator) in front."""
     out = dict(environment)
     out["LD_PRELOAD"] = ":".join(filter(None, [preload, out.get("LD_PRELOAD")]))
     out["CUDA_INJECTION64_PATH"] = preload
@@ -272,11 +272,11 @@ def run(
     output: BinaryIO | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> tuple[int, bool, int | None]:
-    """Runs the program to its end; gives its wait status, whether it was ended from here, and the
-    signal that asked us to end.
+    """Runs the program to its end.
 
-    seconds: after which the recorder ends a process, and what else is there is ended from here,
-    which warn is told; 0 for never.
+    Returns its wait status, whether it was ended from here, and the signal that asked us to end.
+    seconds: the time limit, 0 for none. The recorder ends recorded processes, and the rest is ended
+    from here, which warn is told.
     """
 
     def tell() -> None:
@@ -317,7 +317,7 @@ def spawn(
     mask: set[Any],
     output: BinaryIO | None,
 ) -> int:
-    """Starts the program with this signal mask; gives its process id."""
+    """Starts the program with this signal mask and returns its process id."""
 
     def start(path: str, words: Sequence[str]) -> int:
         # By fork: posix_spawn leaves signals ignored in the program that the C library uses.
@@ -348,9 +348,9 @@ def spawn(
 def note_exit(
     out: Path, ending: dict[str, Any], warn: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Adds how the program ended to run.json, as its last member; its children may still run.
+    """Adds the end of the program to run.json as its last member. Its children may still run.
 
-    Gives what run.json says, nothing where there is none. warn: told in one line where it may not
+    Returns the contents of run.json, {} if there is none. warn: called with one line if it cannot
     be written.
     """
     path = out / "run.json"
@@ -369,7 +369,7 @@ def note_exit(
 
 
 def _timed_out(out: Path) -> bool:
-    """Whether the recorder ended a process because its time was over."""
+    """Returns whether the recorder ended a process at its time limit."""
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
         told = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
         return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in told)
@@ -385,8 +385,8 @@ def _folder(out: Path, told: dict[str, Any]) -> Path:
 
 
 def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
-    """How many things there are to be said of a process that a user should know: as Run.warnings
-    has them, but without what would take numpy. epochs: their flags.
+    """Returns the number of warnings of a process, as in Run.warnings, without numpy. epochs: their
+    flags.
     """
     launches = _records(_folder(out, told) / "launches.bin")
     count = len(told.get("warnings", []))
@@ -397,7 +397,7 @@ def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
 
 
 def _flagged(told: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
-    """How many epochs of a process have each flag that a user should know of."""
+    """Returns how many epochs of a process have each flag that users should know."""
     for name, flag in WARNED_OF.items():
         if name == "dropped" and told.get("options", {}).get("TT_CONTENTS") == "none":
             count = int(told.get("counters", {}).get("epochs_dropped", 0))  # no others were wanted
@@ -408,8 +408,9 @@ def _flagged(told: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> str | None:
-    """What is missing of what should have been recorded, the first of it. processes: with the flags
-    of their epochs.
+    """Returns the first thing that is missing in the recording, None if nothing is.
+
+    processes: with the flags of their epochs.
     """
     if not folders:
         return "no process was recorded"
@@ -432,7 +433,7 @@ def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> 
 
 
 def _flags(folder: Path) -> bytes:
-    """The low byte of the flags of each epoch of a process."""
+    """Returns the low byte of the flags of each epoch of a process."""
     size = ffi.sizeof("struct tt_epoch")
     with contextlib.suppress(OSError):
         epochs = (folder / "epochs.bin").read_bytes()
@@ -441,7 +442,7 @@ def _flags(folder: Path) -> bytes:
 
 
 def _records(path: Path) -> int:
-    """How many records there are in a file of a process, by its size."""
+    """Returns the number of records in a file, by its size."""
     count = 0
     with contextlib.suppress(OSError):
         count = (path.stat().st_size - HEADER) // ffi.sizeof(RECORDS[path.name])
@@ -450,8 +451,8 @@ def _records(path: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """Holds the lock under which run.json is written, unless someone keeps it for too long. Gives a
-    descriptor of the run directory.
+    """Holds the lock of run.json, unless it is busy for too long. Yields a descriptor of the run
+    directory.
     """
     with directory(path) as folder:
         until = time.monotonic() + LOCK_SECONDS
@@ -467,7 +468,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _sums(out: Path) -> tuple[int, int, int, int]:
-    """Processes, epochs, launches and bytes of a run directory, by its files' sizes."""
+    """Returns processes, epochs, launches and bytes of a run directory, by file sizes."""
     counts = dict.fromkeys(RECORDS, 0)
     processes = size = 0
     for folder, _, names in os.walk(out):
@@ -482,6 +483,6 @@ def _sums(out: Path) -> tuple[int, int, int, int]:
 
 
 def say(line: str) -> None:
-    """One line on stderr, if anyone can be told."""
+    """Prints one line on stderr, if it is open."""
     with contextlib.suppress(OSError):
         print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)

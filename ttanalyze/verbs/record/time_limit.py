@@ -26,9 +26,9 @@ Family = dict[int, str]
 
 
 class TimeLimit:
-    """A limit of seconds for a process, its descendants, and what is recorded of them in out.
+    """A time limit in seconds for a process, its descendants, and what is recorded of them in out.
 
-    tell: is told in one line when something is ended from here.
+    tell: called with one line when something is ended from here.
     """
 
     def __init__(self, seconds: float, child: int, out: Path, tell: Callable[[], None]) -> None:
@@ -47,11 +47,11 @@ class TimeLimit:
         return len(self.signals) < 2
 
     def wait(self) -> float:
-        """Seconds until look() has something to do."""
+        """Returns the seconds until look() has something to do."""
         return max(0.0, self.due - time.monotonic())
 
     def look(self) -> None:
-        """Ends what is to be ended by now."""
+        """Ends what is over its limit."""
         now = time.monotonic()
         if now < self.due:
             return
@@ -72,7 +72,7 @@ class TimeLimit:
         self.due = now + GRACE_SECONDS if self.signals else math.inf
 
     def finish(self) -> None:
-        """The child has ended: ends what it left behind, if its time was over before."""
+        """Ends what an ended child left behind, if it was over its limit."""
         while self.due < math.inf and _living(self.family):
             time.sleep(min(self.wait(), 0.02))
             self.look()
@@ -87,7 +87,7 @@ class TimeLimit:
 
 
 def _read(pid: int) -> tuple[int, str] | None:
-    """The parent of a process and when it began; None where it has ended."""
+    """Returns the parent and the start time of a process, None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             words = file.read().rpartition(b")")[2].split()
@@ -101,7 +101,7 @@ def _living(family: Family) -> Family:
 
 
 def _family(roots: Iterable[int]) -> Family:
-    """These processes and their descendants, as far as they live."""
+    """Returns these processes and their living descendants."""
     found = {int(n): told for n in os.listdir("/proc") if n.isdigit() and (told := _read(int(n)))}
     members = {pid for pid in roots if pid in found}
     more = members

@@ -146,7 +146,7 @@ class _Test:
         self._settings, self._file = settings, file
 
     def fails(self, candidate: delays.Config) -> bool:
-        """Runs it. Raises Error where that can't be done."""
+        """Runs the test. Raises Error if that is not possible."""
         self._file.write_text(candidate.to_json())
         words = [word.replace(CONFIG, str(self._file)) for word in self._settings.command()]
         with system_errors(words[0]):
@@ -170,21 +170,21 @@ class _Test:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Whatever is left of a test, which has a process group of its own."""
+    """Ends what is left of a test, which has its own process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
 def _answers(failed: Any, runs: Any) -> Answers:
-    """Raises ValueError where they can't be."""
+    """Returns answers. Raises ValueError if they are impossible."""
     if not (isinstance(failed, int) and isinstance(runs, int) and 0 <= failed <= runs):
         raise ValueError
     return Answers(failed, runs)
 
 
 class _Known:
-    """Answers, and the file that they are kept in: by sets of points, as bits of a number."""
+    """Answers by sets of delays (bits of a number), and their file."""
 
     def __init__(self, path: Path | None, settings: Settings, config: delays.Config) -> None:
         self._path = path
@@ -195,7 +195,7 @@ class _Known:
         self.answers: dict[frozenset[int], Answers] = {}
 
     def load(self) -> None:
-        """Raises Error where the file is of another search."""
+        """Reads the file. Raises Error if it belongs to another search."""
         if self._path is None or not self._path.exists():
             return
         try:

@@ -169,7 +169,7 @@ def reduce(
 
 
 class _Search:
-    """left: numbers of the points that are not left out yet; with them it fails."""
+    """The state of a search. left: the delays that are not removed yet; it fails with them."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _Search:
             raise NothingError("the test fails without any delay")
 
     def linear(self) -> None:
-        """Point by point."""
+        """Tries to remove one delay after the other."""
         for i in list(self.left):
             without = [j for j in self.left if j != i]
             if without and self._fails(without):
@@ -204,7 +204,7 @@ class _Search:
                 self._tell()
 
     def bisect(self) -> None:
-        """Parts alone, then all but a part, in ever smaller parts: ddmin."""
+        """Tries parts alone, then all but a part, in ever smaller parts (ddmin)."""
         count = 2
         while len(self.left) > 1:
             count = min(count, len(self.left))
@@ -222,7 +222,7 @@ class _Search:
                 count *= 2
 
     def settle(self) -> Answers:
-        """Tries those that are left as often as was asked for."""
+        """Tries the delays that are left as often as `confidence` says."""
         return self._answers(self.left, whole=True)
 
     def _first(self, sets: Iterable[list[int]]) -> list[int] | None:
@@ -242,7 +242,7 @@ class _Search:
         return 2 * answers.failed > self._confidence
 
     def _answers(self, points: Sequence[int], whole: bool) -> Answers:
-        """whole: tries as often as was asked for; else until more tries would change nothing."""
+        """Tries a set. whole: as often as `confidence` says, else until the answer is certain."""
         key = frozenset(points)
         answers = self.known.get(key, Answers(0, 0))
         config = None
@@ -261,6 +261,6 @@ class _Search:
 
 
 def _parts(points: list[int], count: int) -> list[list[int]]:
-    """As many parts of about the same size."""
+    """Splits delays into parts of about the same size."""
     bounds = [len(points) * i // count for i in range(count + 1)]
     return [points[a:b] for a, b in itertools.pairwise(bounds)]

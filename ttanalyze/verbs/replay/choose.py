@@ -16,9 +16,11 @@ TRIES = 200  # launches of a kernel that are looked at
 def choose(
     process: Process, launch: int | None, kernel: str | None, check: Callable[[Plan], None]
 ) -> Plan:
-    """The launch with a number in the order of calls, or the first of a kernel in whose name a
-    regular expression is found, that can be done again and passes a check, which raises Error.
-    Raises Error where there is none, with the first one's reason.
+    """Returns the launch with a sequence number, or the first of a matching kernel, that can be
+    repeated and passes a check.
+
+    kernel: a regular expression. check: raises Error. Raises Error with the first reason if there
+    is none.
     """
     if (launch is None) == (kernel is None):
         raise Error("--launch N or --kernel REGEX is required; `ttanalyze query` lists launches")

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Memory(Contents):
-    """Bytes of the device as they are, as the contents of a region of a process."""
+    """Present device memory as the contents of a region."""
 
     def __init__(self, process: Process, size: int, device: Device, address: int) -> None:
         records = np.zeros(layout.blocks_of(size), layout.BLOCK)
@@ -50,10 +50,12 @@ class Memory(Contents):
 
 @dataclass
 class RegionDifference:
-    """How a region differs. blocks: the first of those that do; bytes: None where none does after
-    all; values: where its type is known; tensors: those parts that the program named, and their
-    values by name. tolerated: all that differs is within the tolerance. new: it was allocated
-    meanwhile. partial: not all blocks were looked at.
+    """How a region differs.
+
+    blocks: the first blocks that differ. bytes: None if no byte differs. values: None without a
+    type. tensors: the named parts that differ, and their values by name. tolerated: all differences
+    are within the tolerance. new: the region was allocated meanwhile. partial: not all blocks were
+    compared.
     """
 
     region: int
@@ -76,8 +78,10 @@ class RegionDifference:
 
 
 def parse_tolerances(texts: Iterable[str]) -> dict[str | int | None, Tolerance]:
-    """Of "1e-6,1e-3" and "weights=,,4": what is allowed in regions by id or label, and in all
-    others. Raises Error for all else.
+    """Parses tolerances such as "1e-6,1e-3" and "weights=,,4": by id or label of a region, and for
+    all others.
+
+    Raises Error for any other text.
     """
     out: dict[str | int | None, Tolerance] = {}
     for one in texts:
@@ -91,7 +95,7 @@ def parse_tolerances(texts: Iterable[str]) -> dict[str | int | None, Tolerance]:
 
 
 def check_regions(process: Process, types: Types, tolerances: Tolerances) -> None:
-    """Raises Error for a region that is named but not there."""
+    """Raises Error if a named region does not exist."""
     regions = process.regions
     ids, labels = set(regions.id.tolist()), layout.distinct(regions.label).tolist()
     known = ids.union(process.strings.get(label) for label in labels)
@@ -101,7 +105,7 @@ def check_regions(process: Process, types: Types, tolerances: Tolerances) -> Non
 
 
 def of_region(given: Mapping[str | int | None, T], process: Process, row: int) -> T | None:
-    """What was said of a region, by its id or label, or of all."""
+    """Returns the value for a region, by its id or label, or for all others."""
     regions = process.regions
     label = process.strings.get(int(regions.label[row]))
     for key in (int(regions.id[row]), label):
@@ -117,8 +121,10 @@ def differences(
     types: Types,
     tolerances: Tolerances,
 ) -> list[RegionDifference]:
-    """What differs between memory as it is and as it was in an epoch, by what Places.compare found.
-    Raises FormatError for damaged contents.
+    """Returns the differences between present memory and an epoch, from the findings of a
+    comparison.
+
+    Raises FormatError if contents are damaged.
     """
     out = []
     for finding in findings:
@@ -139,7 +145,7 @@ def differences(
 
 
 def unknown(process: Process, row: int, blocks: list[int]) -> RegionDifference:
-    """A region of which only the blocks that differ are known."""
+    """Returns a difference of which only the blocks are known."""
     regions = process.regions
     kind = layout.REGION_KINDS[int(regions.birth["kind"][row])]
     label = process.strings.get(int(regions.label[row]))
@@ -156,8 +162,10 @@ def look(
     types: Types,
     tolerances: Tolerances,
 ) -> RegionDifference:
-    """Looks into these blocks of a region, which differ by their digests; names are those of an
-    epoch. Raises FormatError for damaged contents.
+    """Compares the contents of blocks of a region whose digests differ. Names are those of an
+    epoch.
+
+    Raises FormatError if contents are damaged.
     """
     process = expected.process
     out = unknown(process, row, blocks)
@@ -205,7 +213,7 @@ def _values_of_part(
     blocks: Iterable[int],
     part: Part,
 ) -> ValueDifference | None:
-    """Of a tensor; None where its items would lie across blocks."""
+    """Compares the values of a tensor. Returns None if its items cross blocks."""
     if part.offset % one.itemsize or part.start % one.itemsize:
         return None
     comparison = Comparison(one, tolerance)

@@ -13,10 +13,10 @@ SHARE = 0.5  # of the free memory, at most
 
 
 class Copied:
-    """What some regions, by row, held when this was made."""
+    """A copy of some regions, by row."""
 
     def __init__(self, replay_context: ReplayContext, rows: Iterable[int]) -> None:
-        """Raises DriverError where there is not enough memory."""
+        """Raises DriverError if memory is short."""
         self._replay_context = replay_context
         sizes = {row: int(replay_context.process.regions.size[row]) for row in rows}
         self._sizes = {row: size for row, size in sizes.items() if size}
@@ -34,7 +34,7 @@ class Copied:
 
     @classmethod
     def if_room(cls, replay_context: ReplayContext, rows: list[int]) -> Copied | None:
-        """None where there is little room."""
+        """Makes a copy, None if there is little room."""
         wanted = sum(int(replay_context.process.regions.size[row]) for row in rows)
         free, total = ffi.new("size_t *"), ffi.new("size_t *")
         with replay_context.device.use() as driver:
@@ -42,11 +42,11 @@ class Copied:
         return cls(replay_context, rows) if wanted <= free[0] * SHARE else None
 
     def where(self, row: int) -> int | None:
-        """Where the copy of a region is; None where it has none."""
+        """Returns the address of the copy of a region, None if there is none."""
         return self._at.get(row)
 
     def put_back(self, rows: Iterable[int] | None = None) -> None:
-        """In the device's stream: of some regions, by default of all."""
+        """Copies regions back in the device's stream, by default all."""
         for row in self._at if rows is None else rows:
             if row in self._at:
                 self._copy(self._replay_context.addresses.now(row), self._at[row], self._sizes[row])

@@ -174,7 +174,7 @@ def none_of(process: Process, pattern: str | None = None) -> str:
 
 
 def _matching(process: Process, events: Array, pattern: str) -> list[int]:
-    """The functions whose names a pattern is found in."""
+    """Returns the functions whose names match a regular expression."""
     try:
         wanted = re.compile(pattern)
     except re.error as e:
@@ -236,14 +236,16 @@ def plan(process: Process, seq: int) -> Plan:
 
 
 def _kept(process: Process, seq: int) -> Any:
-    """The tt_launch of a launch that was recorded to be run again, or None."""
+    """Returns the tt_launch of a replayable launch, else None."""
     launches = process.launches
     at = int(np.searchsorted(launches["seq"], seq))
     return launches[at] if at < len(launches) and launches["seq"][at] == seq else None
 
 
 def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
-    """The epochs right before and right after a launch. Raises Error where the first is no good."""
+    """Returns the epochs right before and after a replayable launch. Raises Error if the first is
+    unusable.
+    """
     seq = int(kept["seq"])
     numbers: list[int | None] = []
     for name in ("before", "after"):
@@ -267,7 +269,7 @@ def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
 
 
 def _check_views(process: Process, kept: Any) -> None:
-    """Raises Error for textures and surfaces, unless the kernel's code has no use for any."""
+    """Raises Error if a launch may use textures and surfaces."""
     views = process.kept.views(kept)
     known = _uses(process, int(kept["function"])) if len(views) else None
     for view in views:
@@ -282,7 +284,7 @@ def _check_views(process: Process, kept: Any) -> None:
 
 
 def _uses(process: Process, function: int) -> set[str] | None:
-    """What a kernel uses besides memory, as kernels.uses has it; None where that is not known."""
+    """Returns the features of a kernel as kernels.uses does, None if unknown."""
     module = modules.of_kernel(process, function)
     if module is None or not module["image"]:
         return None
@@ -291,7 +293,7 @@ def _uses(process: Process, function: int) -> set[str] | None:
 
 
 def _around(process: Process, context: int, seq: int) -> tuple[int | None, int | None]:
-    """The last good epoch of a context before a call, and the first one after it."""
+    """Returns the last good epoch of a context before a call, and the first after it."""
     numbers = good_epochs(process, context)
     cuts = process.coverage.whole[numbers]
     earlier, later = numbers[cuts < seq], numbers[cuts >= seq]
@@ -299,8 +301,8 @@ def _around(process: Process, context: int, seq: int) -> tuple[int | None, int |
 
 
 def _check_memory(made: Span, seq: int) -> None:
-    """Raises Error where a launch, or a step before it, is given memory that others may have
-    written to since the epoch before it.
+    """Raises Error if others may have written to memory of a launch, or of a step before it, since
+    the epoch.
     """
     process = made.process
     birth = process.regions.birth
@@ -330,7 +332,9 @@ def _check_memory(made: Span, seq: int) -> None:
 
 
 def _work(process: Process, context: int, after: int, until: int) -> int:
-    """How many calls of a context after one up to another may have written to its memory."""
+    """Returns the number of calls of a context, after one up to another, that may have written
+    memory.
+    """
     events = process.events_between(after, until)
     some = np.isin(events["kind"], event_kinds.WRITES) & (events["context"] == context)
     some &= (events["result"] == 0) & (events["flags"] & FLAGS["capturing"] == 0)

@@ -25,10 +25,11 @@ NOT_COMPARED = "not compared"
 
 @dataclass
 class Outcome:
-    """What came of a launch. status: "same", "differs", "unchecked" (there is nothing to compare
-    with, or that was not wanted), "refused" (it can't be replayed), "failed" (the driver or the
-    kernel failed, or the run is damaged); reason: of the last three. regions: how many were
-    compared, of how many bytes.
+    """The outcome of a repeated launch.
+
+    status: "same", "differs", "unchecked" (nothing to compare with, or not wanted), "refused" (it
+    cannot be repeated) or "failed" (the driver or the kernel failed, or the run is damaged).
+    reason: for the last three. regions: the number of compared regions. bytes: their size.
     """
 
     seq: int
@@ -60,8 +61,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What is to be done with each launch. times: of how many runs the time is taken, 0: none.
-    alone: no kernels of our own run on the device.
+    """What to do with each launch. times: the number of measured runs. alone: whether to run no
+    kernels of the toolkit.
     """
 
     verify: bool = True
@@ -73,12 +74,12 @@ class ReplayOptions:
 
 
 def status_of(error: Error) -> str:
-    """What an error makes of a launch: damage and what the driver refuses are failures."""
+    """Returns the status for an error: damage and refusals of the driver are failures."""
     return FAILED if isinstance(error, (FormatError, DriverError)) else REFUSED
 
 
 def plans(process: Process, seqs: Iterable[int]) -> list[Plan | Outcome]:
-    """A plan for each launch, or the outcome that says why there is none."""
+    """Returns a plan for each launch, or an outcome that says why there is none."""
     out: list[Plan | Outcome] = []
     for seq in seqs:
         try:
@@ -98,10 +99,11 @@ def replay(
     device: Callable[[], Device] = Device.default,
     progress: Progress = None,
 ) -> list[Outcome]:
-    """Replays launches by their numbers in the order of calls, one after the other, on memory that
-    they share. device: gives that to run on, if any launch can be replayed. progress: is called
-    with runs done and those in all, of which each launch has one more than are timed. Raises
-    Error where there is no such launch, no driver that works, or not enough memory.
+    """Repeats launches by sequence number, one after the other, in shared memory.
+
+    device: returns the device, called if any launch can be repeated. progress: called with the
+    finished and the total number of runs; each launch has one more than are measured. Raises Error
+    if there is no such launch, no usable driver, or not enough memory.
     """
     options = options or ReplayOptions()
     found = plans(process, seqs)
@@ -133,7 +135,7 @@ def replay(
 
 
 def begun(of: Plan) -> Outcome:
-    """An outcome that says what is to be replayed."""
+    """Returns an outcome with the details of the launch."""
     launch = of.launch
     return Outcome(
         of.seq,
@@ -182,7 +184,7 @@ def _replay(
 
 
 def is_lost(device: Device) -> bool:
-    """Whether nothing works in a context any more."""
+    """Returns whether the context is unusable."""
     try:
         device.synchronize()
     except DriverError:
@@ -193,7 +195,7 @@ def is_lost(device: Device) -> bool:
 def verify(
     out: Outcome, replay: Replay, findings: Sequence[Finding], types: Types, tolerances: Tolerances
 ) -> None:
-    """Says what a launch left, by what a comparison with what was recorded found."""
+    """Sets the outcome from the findings of a comparison with the recording."""
     out.regions = len(findings)
     out.differences = differences(
         replay.replay_context, replay.expected, findings, types, tolerances

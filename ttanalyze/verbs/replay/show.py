@@ -28,7 +28,7 @@ SIDES = ("recorded", "replayed")
 
 
 def outcome_text(found: Outcome, colour: bool = False) -> str:
-    """One launch."""
+    """Returns one launch for a screen."""
     word = text.coloured(found.status, HUES[found.status], colour)
     lines = [f"{word}: {_verdict(found)}"]
     pairs = []
@@ -78,7 +78,7 @@ def _shape(found: Outcome) -> str:
 
 
 def times_text(times: Times) -> str:
-    """Median, least and spread."""
+    """Returns median, minimum and spread."""
     cache = "L2 flushed" if times.flushed else "L2 warm"
     runs = text.count(len(times.runs), "run")
     return (
@@ -90,7 +90,7 @@ def times_text(times: Times) -> str:
 def difference_lines(
     found: RegionDifference, names: tuple[str, str], colour: bool = False
 ) -> list[str]:
-    """A region that differs. names: what the two sides are called."""
+    """Returns the lines for a region that differs. names: of the two sides."""
     label = f" {text.printable(found.label)!r}" if found.label else ""
     head = f"region {found.region}{label}: {found.kind}, {found.size:,} bytes"
     pairs = [("blocks", bytewise.blocks_text(found.blocks, found.block_count))]
@@ -119,7 +119,7 @@ def difference_lines(
 
 
 def values_text(found: ValueDifference) -> str:
-    """How far apart values are."""
+    """Returns how far values differ."""
     differ = f"{found.count:,} of {found.elements:,} {found.type} differ"
     if not found.unequal:
         return differ
@@ -128,7 +128,7 @@ def values_text(found: ValueDifference) -> str:
 
 
 def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0) -> str:
-    """A table of several launches, and what there is to say of those that did not turn out so."""
+    """Returns a table of launches, with details of those that are not the same."""
     demangle([one.kernel for one in found])  # all at once, as each by itself takes a process
     timed = any(one.times is not None for one in found)
     head = ["launch", "kernel", "grid", "block", "input", "result"]
@@ -158,7 +158,7 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
 def noted(
     notes: Iterable[tuple[str, str]], noun: tuple[str, str] = ("launch", "launches")
 ) -> list[str]:
-    """Notes of launches, each once. noun: what else they are of."""
+    """Returns the notes of launches, each once. noun: what has the notes."""
     of: dict[str, list[str]] = {}
     for seq, note in notes:
         of.setdefault(note, []).append(seq)
@@ -170,7 +170,7 @@ def noted(
 
 
 def summary(found: Iterable[Outcome]) -> str:
-    """How many of each status."""
+    """Returns the number of launches by status."""
     return _counted([one.status for one in found], "launch", "launches")
 
 
@@ -181,7 +181,7 @@ def _counted(statuses: list[str], *noun: str) -> str:
 
 
 def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 0) -> str:
-    """A span of epochs: a row for each stretch, then what there is to say of some."""
+    """Returns a table of stretches between epochs, with details of some."""
     rows = [["epochs", "work", "regions", "result"]]
     for one in found:
         rows.append([f"{one.first} to {one.last}", one.work, str(one.regions), one.status])

@@ -34,11 +34,12 @@ from ttanalyze.verbs.replay.uninitialized import settled
 
 @dataclass
 class Stretch:
-    """What came of the work between two epochs. status: "same", "differs", "refused" (it can't be
-    done again, or others may have written what differs) or "failed" (or the run is damaged);
-    reason: of the last two. work: what was done,
-    in words. regions: how many were compared. uploads: copies from the host, whose contents are
-    those that the next epoch has, of upload_bytes; notes: what is not sure.
+    """The outcome of the work between two epochs.
+
+    status: "same", "differs", "refused" (it cannot be repeated, or others may have written what
+    differs) or "failed" (or the run is damaged). reason: for the last two. work: the work in words.
+    regions: the number of compared regions. uploads: the number of copies from the host, with
+    upload_bytes; their data comes from the next epoch. notes: assumptions.
     """
 
     first: int
@@ -65,9 +66,10 @@ def replay_span(
     device: Callable[[], Device] = Device.default,
     progress: Progress = None,
 ) -> list[Stretch]:
-    """Does the work between two epochs again, by default the first and the last of the first's
-    context. progress: is called with stretches done and those in all. Raises Error where there are
-    no such epochs, no driver that works, or not enough memory.
+    """Repeats the work between two epochs, by default the first and the last of the first context.
+
+    progress: called with the finished and the total number of stretches. Raises Error if there are
+    no such epochs, no usable driver, or not enough memory.
     """
     planned = _plan(process, first, last)
     there = np.zeros(len(process.regions), bool)
@@ -103,7 +105,7 @@ def replay_span(
 
 
 def _plan(process: Process, first: int | None, last: int | None) -> list[Span | Stretch]:
-    """The stretches from each good epoch to the next."""
+    """Returns the stretches from each good epoch to the next."""
     if not len(process.epochs):
         raise Error("no epochs to replay between: record with --params and --epoch")
     start = _first(process) if first is None else first
@@ -168,7 +170,9 @@ def _do(
     types: Types,
     tolerances: Tolerances,
 ) -> State | None:
-    """Gives what memory holds afterwards, where that is as recorded."""
+    """Repeats one stretch. Returns the state of memory afterwards if it is as recorded, else
+    None.
+    """
     addresses, process, rows = replay_context.addresses, found.process, found.regions.tolist()
     stream = replay_context.device.stream
     loaded = len(replay_context.modules)

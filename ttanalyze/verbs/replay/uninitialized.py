@@ -25,11 +25,12 @@ def settled(
     findings: Sequence[Finding],
     again: Callable[[], None],
 ) -> tuple[Sequence[Finding], list[str]]:
-    """Findings anew, where memory that came meanwhile was given what an epoch has of it wherever
-    nobody wrote: that is where it is as it was when the work is done twice, on other contents. It
-    may also lie where memory was that is gone by now, whose contents it then has. again: does the
-    work, where memory was restored. And what to know of that, a line for each region. Raises as
-    these do.
+    """Returns the findings without uninitialised bytes of new allocations, and a remark for each
+    region.
+
+    A byte is uninitialised if it keeps its value when the work is repeated on other contents. Its
+    recorded value is then taken. If the memory lies where a freed region was, it has that region's
+    contents. again: repeats the work after memory was restored.
     """
     rows = [_row(replay_context, one) for one in findings if one.new and not one.same]
     if not rows:

@@ -26,9 +26,10 @@ EPOCH_BITS = np.uint64(32)
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts by row and group of epochs, in order of both.
+    """Counts by row and group of epochs, sorted by both.
 
-    row, column, count: equally long. Column c stands for the epochs [c << shift, (c + 1) << shift).
+    row, column, count: arrays of the same length. Column c is the epochs [c << shift, (c + 1) <<
+    shift).
     """
 
     row: Array
@@ -42,14 +43,14 @@ class Cells:
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed in one process.
+    """The changes of one process.
 
-    shown: rows of process.regions that the cells are of, ascending: all that were captured, or
-    those that changed most. regions: cells by index into shown. blocks: cells by row of blocks;
-    those of shown[i] are the rows first[i] up to first[i + 1], each of 1 << merged[i] blocks.
-    Of every region in process.regions: epochs, the number of those in which it changed;
-    changed, how many blocks did, over all epochs; earliest and latest of these epochs (latest is
-    meaningless where epochs is 0). Of every epoch: blocks that changed.
+    shown: ascending rows of process.regions with cells: all captured ones, or those that changed
+    most. regions: cells by index into shown. blocks: cells by row of blocks; shown[i] has the rows
+    first[i] up to first[i + 1], each of 1 << merged[i] blocks. For every region in process.regions:
+    epochs is the number of epochs in which it changed, changed the number of changed blocks over
+    all epochs, earliest and latest the first and the last of these epochs (latest has no meaning if
+    epochs is 0). For every epoch: the number of changed blocks.
     """
 
     shown: Array
@@ -65,7 +66,7 @@ class Changes:
 
 
 class _Gatherer:
-    """Adds cells up, and halves the resolution of epochs until at most `limit` are left."""
+    """Adds up cells, and halves the resolution of epochs while there are more than `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -74,7 +75,7 @@ class _Gatherer:
         self.counts: list[Array] = []
 
     def add(self, rows: Array, epochs: Array) -> None:
-        """rows and epochs, one each for every change."""
+        """Adds one row and one epoch per change."""
         keys = rows.astype("u8") << EPOCH_BITS | (epochs >> np.uint32(self.shift)).astype("u8")
         keys, counts = np.unique(keys, return_counts=True)
         self.keys.append(keys)
@@ -101,7 +102,7 @@ class _Gatherer:
 
 
 def _summed(keys: Array, counts: Array) -> tuple[Array, Array]:
-    """Each key once, ascending, with the sum of its counts."""
+    """Returns unique ascending keys with the sums of their counts."""
     order = np.argsort(keys, kind="stable")
     keys, counts = keys[order], counts[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
@@ -111,10 +112,10 @@ def _summed(keys: Array, counts: Array) -> tuple[Array, Array]:
 def changes(
     process: Process, shown: int, cells: int, progress: Callable[[int], None] | None = None
 ) -> Changes:
-    """Looks at all block records once; raises FormatError where they are damaged.
+    """Reads all block records once. Raises FormatError if they are damaged.
 
-    shown: at most so many regions get cells; cells: at most so many cells in each table (but one
-    for each row that changed). progress: called with the epochs done since it was called last.
+    shown: the maximal number of regions with cells. cells: the maximal number of cells in each
+    table, or one per changed row. progress: called with the number of epochs since the last call.
     """
     regions, total = process.regions, len(process.epochs)
     count = len(regions)
@@ -167,7 +168,9 @@ def changes(
 
 
 def _most_written(process: Process, limit: int) -> Array:
-    """Rows of the captured regions, or of the `limit` ones that most blocks are listed of."""
+    """Returns the rows of captured regions, at most the `limit` ones with the most listed
+    blocks.
+    """
     regions = process.regions
     captured = np.flatnonzero(regions.flags & layout.CAPTURED)
     if len(captured) <= limit:
@@ -182,8 +185,10 @@ def _most_written(process: Process, limit: int) -> Array:
 
 
 def _block_rows(blocks: Array, limit: int) -> tuple[Array, Array]:
-    """First row of each region's blocks, one more than there are regions, and by how many binary
-    places its block numbers are shifted to make rows: at most ROWS each and `limit` in all.
+    """Returns the first row of each region's blocks, one more than regions, and the shift from
+    block numbers to rows.
+
+    Each region has at most ROWS rows, all together `limit`.
     """
     blocks = blocks.astype("i8")
     most = ROWS
@@ -198,10 +203,10 @@ def _block_rows(blocks: Array, limit: int) -> tuple[Array, Array]:
 
 
 def _changed(known: Array, places: Array, digests: Array) -> Array:
-    """Which records have another digest than the one that their block had before.
+    """Returns which records have another digest than their block had before.
 
-    places: of each record's block in known, which holds the last digests, 0 for none, and is
-    brought up to date. The records are in the order of their epochs.
+    places: the index of each record's block in known, which has the last digests (0 for none) and
+    is updated. The records are in the order of epochs.
     """
     order = np.argsort(places, kind="stable")
     where, what = places[order], digests[order]

@@ -171,14 +171,14 @@ def _process(
 
 
 def _cells(cells: Cells) -> dict[str, Any]:
-    """Cells with row and column in one ascending key: row * width + column."""
+    """Returns cells with ascending keys row * width + column."""
     width = int(cells.column.max()) + 1 if len(cells) else 1
     key = cells.row.astype("u8") * np.uint64(width) + cells.column
     return {"key": key, "count": cells.count, "width": width, "shift": cells.shift}
 
 
 def _epochs(process: Process, clock: Clock, changed: Array, limit: int) -> dict[str, Any]:
-    """Epochs, `step` of them in a row: numbers are summed up, the rest is the first one's."""
+    """Returns rows of `step` epochs each: sums of numbers, and other values of the first one."""
     epochs, texts = process.epochs, Texts()
     step = 1
     while len(epochs) > step * limit:
@@ -212,7 +212,7 @@ def _epochs(process: Process, clock: Clock, changed: Array, limit: int) -> dict[
 def _regions(
     process: Process, clock: Clock, changed: Any, limit: int
 ) -> tuple[Array, dict[str, Any]]:
-    """The rows of process.regions that are listed, ascending, and what is said of them."""
+    """Returns the listed rows of process.regions, ascending, and their columns."""
     regions, texts = process.regions, Texts()
     rows = np.arange(len(regions))
     if len(regions) > limit:
@@ -245,7 +245,7 @@ def _regions(
 
 
 def _kernel_names(process: Process) -> dict[int, tuple[str, str]]:
-    """By function id: the whole demangled name, and a short one."""
+    """Returns the full and the short demangled name by function id."""
     mangled = [process.strings.get(int(name)) or "" for name in process.functions["name"]]
     whole = [text.printable(name) for name in demangle.demangle(mangled)]
     ids = process.functions["id"].tolist()
@@ -259,7 +259,7 @@ def _kernels(
     marks: Timeline,
     names: dict[int, tuple[str, str]],
 ) -> dict[str, Any]:
-    """The kernels that were launched most, and of each how, when and where."""
+    """Returns the kernels with the most launches, with sizes, times and streams."""
     launch = (events["kind"] == KIND["launch"]) & (events["flags"] & 1 == 0)
     of, times = events["id"][launch], times[launch]
     begins, ends, known = process.activities.spans(events["seq"][launch])
@@ -307,7 +307,7 @@ def _kernel(
 
 
 def _mixed(shapes: Array) -> Array:
-    """A number for each row of six that tells rows apart."""
+    """Returns a number for each row of six, equal for equal rows."""
     out = np.zeros(len(shapes), "u8")
     for column in shapes.T:
         out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)

@@ -17,15 +17,18 @@ SHOWN = 8  # processes
 
 @dataclass(frozen=True)
 class Line:
-    """Bytes of one side: the address within the region, and each byte with whether it differs."""
+    """Bytes of one side: the offset in the region, and each byte with whether it differs."""
 
     place: str
     bytes: list[tuple[str, bool]]
 
 
 def compare(run: Run, against: Run, progress: Progress = None) -> dict[str, Any]:
-    """verdict, same, text (as `ttanalyze diff` shows it), and the first divergence of each process:
-    title, facts, sides, head and rows of the table of suspects. more: how many there are besides.
+    """Returns the comparison for the page: verdict, same, text (as `ttanalyze diff` shows it), and
+    the first divergence of each process.
+
+    A divergence has title, facts, sides, head and rows of the table of suspects. more: the number
+    of further ones.
     """
     report = diff(run, against, progress=progress)
     text = diff_text(report)
@@ -58,7 +61,7 @@ def _shown(found: Divergence) -> dict[str, Any]:
 
 
 def _sides(found: Divergence) -> list[tuple[str, list[Line]]]:
-    """The bytes around the first that differs, of A and of B; nothing where they are not known."""
+    """Returns the bytes around the first difference of A and B, [] if unknown."""
     if found.bytes is None:
         return []
     window = found.bytes.window

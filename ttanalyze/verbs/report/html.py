@@ -129,7 +129,7 @@ def _template() -> Any:
 
 
 def _library() -> str:
-    """plotly.js, as the plotly package brings it, compressed."""
+    """Returns plotly.js of the plotly package, compressed."""
     found = importlib.util.find_spec("plotly")
     if found is None or found.origin is None:
         raise Error(MISSING)
@@ -145,7 +145,7 @@ def _read(name: str) -> str:
 
 
 def _safe(content: str) -> Any:
-    """Our own content, not escaped by the template."""
+    """Marks our own content, which the template does not escape."""
     from markupsafe import Markup
 
     return Markup(content)

@@ -22,12 +22,12 @@ UNSIGNED = ("u1", "u2", "u4")
 
 
 def compress(data: bytes) -> str:
-    """Bytes as the text that the page decompresses."""
+    """Returns bytes as text that the page decompresses."""
     return base64.b64encode(gzip.compress(data, LEVEL, mtime=0)).decode()
 
 
 def pack(document: dict[str, Any]) -> str:
-    """The document as text. Its arrays are 1-D, of integers from 0 on or of floats."""
+    """Returns the document as text. Its arrays are 1-D, of integers from 0 on or of floats."""
     body = bytearray()
     head = orjson.dumps(_replaced(document, body))
     return compress(len(head).to_bytes(4, "little") + head + body)
@@ -44,10 +44,10 @@ def _replaced(value: Any, body: bytearray) -> Any:
 
 
 def _append(values: Array, body: bytearray) -> list[Any]:
-    """Appends an array, and gives its description.
+    """Appends an array and returns its description.
 
-    Ascending integers are kept as their differences, and bytes of the same weight together: that
-    way they compress best.
+    Ascending integers are stored as differences, with bytes of the same significance together,
+    which compresses best.
     """
     integers = values.dtype.kind in "ub" or (values.dtype.kind == "i" and not (values < 0).any())
     ascending = integers and len(values) > 0 and bool((values[1:] >= values[:-1]).all())

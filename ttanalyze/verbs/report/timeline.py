@@ -28,9 +28,9 @@ IN_GRAPH = 1  # flag: recorded into a graph, not executed
 
 @dataclass(frozen=True)
 class Lane:
-    """Marks of one stream, or of the host's waits. what: index into the names.
+    """Marks of one stream, or of the host's waits.
 
-    time (relative to the clock's beginning, ascending), what, count: equally long.
+    time (relative, ascending), what (index into the names), count: arrays of the same length.
     """
 
     name: str
@@ -41,9 +41,11 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """names: of what marks stand for, kernels first and the most launched ones first; kernels: the
-    function ids of those that are one. bin: nanoseconds that marks were put together over, 0 where
-    each mark is one call. left_out: streams that share the last lane of streams.
+    """The lanes of a process.
+
+    names: of marks, kernels first, those with the most launches first. kernels: the function ids of
+    the kernels. bin: the nanoseconds over which marks were merged, 0 if each mark is one call.
+    left_out: the number of streams that share the last lane.
     """
 
     lanes: list[Lane]
@@ -54,8 +56,10 @@ class Timeline:
 
 
 def timeline(events: Array, times: Array, names: dict[int, str], limit: int) -> Timeline:
-    """events: of a process, by seq; times: of each, ascending; names: of kernels, by function id;
-    limit: of marks in all lanes.
+    """Returns the timeline of a process.
+
+    events: by seq. times: of each, ascending. names: of kernels, by function id. limit: the maximal
+    number of marks.
     """
     kind, executed = events["kind"], events["flags"] & IN_GRAPH == 0
     launch = (kind == KIND["launch"]) & executed
@@ -88,7 +92,9 @@ def timeline(events: Array, times: Array, names: dict[int, str], limit: int) -> 
 
 
 def _kernels(ids: Array) -> tuple[list[int], Array]:
-    """Function ids, the most launched first, at most NAMES; for each launch its place in them."""
+    """Returns at most NAMES function ids, those with the most launches first, and the index of each
+    launch in them.
+    """
     different, which, counts = np.unique(ids, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     place = np.empty(len(order), "u4")
@@ -97,7 +103,9 @@ def _kernels(ids: Array) -> tuple[list[int], Array]:
 
 
 def _streams(events: Array, shown: Array) -> tuple[Array, list[str], int]:
-    """A lane for each event that is shown, the lanes' names, and how many streams share one."""
+    """Returns the lane of each shown event, the names of the lanes, and how many streams share
+    one.
+    """
     key = events["context"][shown].astype("u8") << np.uint64(48) | events["stream"][shown]
     different, which, counts = np.unique(key, return_inverse=True, return_counts=True)
     contexts = len(np.unique(different >> np.uint64(48)))
@@ -119,9 +127,9 @@ def _streams(events: Array, shown: Array) -> tuple[Array, list[str], int]:
 def _merged(
     lane: Array, times: Array, what: Array, limit: int
 ) -> tuple[Array, Array, Array, Array, int]:
-    """lane, time, what and count of at most `limit` marks by lane and time, and the bins' length.
+    """Returns lane, time, what and count of at most `limit` marks, and the length of the bins.
 
-    Where bins are as long as the whole run, there may be more: one for each lane and name.
+    If a bin is as long as the run, there may be more: one for each lane and name.
     """
     order = np.argsort(lane, kind="stable")
     lane, times, what = lane[order], times[order], what[order]

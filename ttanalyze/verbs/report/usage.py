@@ -16,8 +16,9 @@ OTHERS = ("host", "host-registered", "zone")  # no memory of the program on a de
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of each kind from each time on; times (ascending) and every kind's bytes are equally
-    long. peak: the most bytes of devices at once; peak_time: when that was first so.
+    """Allocated bytes of each kind over time. times (ascending) and the bytes have the same length.
+
+    peak: the maximum over devices. peak_time: when it was first reached.
     """
 
     times: Array
@@ -27,8 +28,8 @@ class Usage:
 
 
 def usage(regions: Regions, clock: Callable[[Array], Array], limit: int) -> Usage:
-    """clock: from places in the order of calls to times. limit: about how many times are kept; of
-    neighbours those with the least and the most bytes.
+    """Returns the usage. clock: converts seqs to times. limit: about how many times to keep; of
+    neighbours the minimum and the maximum are kept.
     """
     count = len(regions)
     dead = np.flatnonzero(regions.died != layout.NO_EPOCH)
@@ -51,7 +52,7 @@ def usage(regions: Regions, clock: Callable[[Array], Array], limit: int) -> Usag
 
 
 def _extremes(total: Array, limit: int) -> Array:
-    """Of groups of neighbours, those with the least and the most bytes, and the last."""
+    """Returns the minimum and the maximum of each group of neighbours, and the last."""
     starts = np.arange(0, len(total), -(-3 * len(total) // limit))
     ends = np.append(starts[1:], len(total)) - 1
     group = np.repeat(np.arange(len(starts)), ends - starts + 1)

@@ -29,7 +29,7 @@ LARGEST_SOURCE = 1 << 24  # bytes
 
 
 def written(tables: Iterable[Table], form: str, delay_points: str | None = None) -> Iterator[bytes]:
-    """Tables in one of FORMATS, in pieces. delay_points: as rows has it."""
+    """Yields tables in one of FORMATS, in pieces. delay_points: as in rows()."""
     if form not in FORMATS:
         raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")
     if form == "json":
@@ -42,15 +42,17 @@ def written(tables: Iterable[Table], form: str, delay_points: str | None = None)
 
 
 def rows(table: Table, delay_points: str | None = None) -> list[dict[str, Any]]:
-    """delay_points: only those that these patterns name; "": the usual ones."""
+    """Returns the rows of a table. delay_points: only instructions that these patterns select; "":
+    the default patterns.
+    """
     if delay_points is None:
         return table.instructions
     return [row for row in table.instructions if can_delay(row["opcode"], delay_points)]
 
 
 def frame(tables: Iterable[Table]) -> pd.DataFrame:
-    """A row for each instruction, with its kernel; lists are tuples, numbers that may be missing
-    Int64.
+    """Returns one row per instruction, with its kernel. Lists become tuples, numbers that may be
+    missing Int64.
     """
     made = []
     for table in tables:
@@ -104,7 +106,7 @@ def _csv(tables: Iterable[Table], delay_points: str | None) -> Iterator[bytes]:
 
 
 def table_text(table: Table, delay_points: str | None = None) -> str:
-    """For people: where, when, what, and the source beside it."""
+    """Returns a table for a screen: address, schedule, instruction, and source."""
     name = demangle.demangle([table.kernel_name])[0]
     count = texts.count(len(table.instructions), "instruction")
     delayed = sum(row["delay_point"] for row in table.instructions)
@@ -128,7 +130,7 @@ def table_text(table: Table, delay_points: str | None = None) -> str:
 
 
 def _control(row: dict[str, Any]) -> str:
-    """Barriers waited for, set when operands are read, when results are written; cycles."""
+    """Returns barriers that are waited for, set after reads and set after writes, and cycles."""
     waits = "".join(map(str, row["wait"])) or "-"
     barriers = ("-" if row[b] is None else row[b] for b in ("read_barrier", "write_barrier"))
     read, write = barriers
@@ -136,7 +138,7 @@ def _control(row: dict[str, Any]) -> str:
 
 
 def _source(file: str, line: int, inlined_at: str = "") -> str:
-    """The name of a file, a line's number, where that was inlined, and the line if it is here."""
+    """Returns file name, line number, inlining call, and the source line if the file is here."""
     name = f"{Path(file).name}:{line}" + (f" in {Path(inlined_at).name}" if inlined_at else "")
     return f"{texts.printable(name)}  {_source_line(file, line)}"[:SOURCE_WIDTH].rstrip()
 

@@ -29,8 +29,8 @@ KEY = np.dtype(
 def write_annotations(
     process: Process, lanes: Lanes, writer: Writer, bounds: tuple[int, int], times: tuple[int, int]
 ) -> int:
-    """Those that were there at calls with seq in (after, until], cut off at these times. Gives how
-    many.
+    """Writes annotations that were open at calls with seq in (after, until], cut to these times.
+    Returns their number.
     """
     after, until = bounds
     found, records = process.annotations.ranges, process.annotations.records
@@ -57,13 +57,13 @@ def write_annotations(
 
 
 def _latest(process: Process) -> int:
-    """When the last call was made."""
+    """Returns the time of the last call."""
     latest = [int(records["time_ns"].max()) for records in process.event_pieces() if len(records)]
     return min(max(latest, default=0), int(LATEST))
 
 
 def _layers(begins: Array, first: Array, last: Array) -> Array:
-    """For each range that may end anywhere the lane, of those of its domain, that is free."""
+    """Returns a free lane of the domain for each range that may end in another thread."""
     layers = np.zeros(len(begins), "u4")
     busy: dict[int, list[tuple[int, int]]] = {}  # by domain: until when, which
     free: dict[int, list[int]] = {}

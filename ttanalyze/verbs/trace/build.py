@@ -125,7 +125,7 @@ def trace(
 
 
 def _window(process: Process, epochs: tuple[int, int] | None) -> tuple[int, int, tuple[int, int]]:
-    """Of a process: its epochs [first, last), and its calls with seq in (after, until]."""
+    """Returns the epochs [first, last) of a process, and its calls with seq in (after, until]."""
     count = len(process.epochs)
     if epochs is None:
         return 0, count, ALL
@@ -138,7 +138,7 @@ def _window(process: Process, epochs: tuple[int, int] | None) -> tuple[int, int,
 
 
 def _pids(run: Run) -> list[int]:
-    """A number for each process: the system's, but where two have the same one."""
+    """Returns a unique number for each process, the system's if possible."""
     out: list[int] = []
     for process in run.processes:
         pid = int(process.info.get("pid", 0))

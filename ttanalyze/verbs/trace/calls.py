@@ -51,7 +51,7 @@ KEY = np.dtype(
 
 
 class Calls:
-    """Writes the calls of one process. count, arrows: those written so far."""
+    """Writes the calls of one process. count, arrows: the numbers written so far."""
 
     def __init__(self, process: Process, lanes: Lanes, writer: Writer) -> None:
         self._process = process
@@ -74,8 +74,8 @@ class Calls:
         advance: Callable[[int], None],
         flows: int,
     ) -> None:
-        """Those with seq in (after, until], and what the GPU did for them, and in between of these
-        times for itself. flows: arrows there are already.
+        """Writes calls with seq in (after, until] with their GPU work, and other work within times.
+        flows: the number of earlier arrows.
         """
         after, until = bounds
         for seen, count in _held_back(_between(self._process, bounds, advance)):
@@ -108,8 +108,10 @@ class Calls:
     # ---- times ----
 
     def _thread_spans(self, records: Array, count: int, waited: Array) -> tuple[Array, Array]:
-        """When each call begins and ends in its thread's lane, where none overlaps another. Of the
-        first `count` it is final. waited: until when calls lasted for certain, or 0.
+        """Returns begin and end of each call in its thread's lane, without overlaps. They are final
+        for the first `count`.
+
+        waited: until when calls lasted for certain, or 0.
         """
         times = np.minimum(records["time_ns"], LATEST).astype("i8")
         cut = np.maximum(self._cut_at(records["seq"]), waited)
@@ -125,7 +127,7 @@ class Calls:
         return begins, ends
 
     def _cut_at(self, seqs: Array) -> Array:
-        """When epochs were cut at calls; 0 where none was."""
+        """Returns when epochs were cut at calls, 0 if none was."""
         calls, times = self._cuts
         if not len(calls):
             return np.zeros(len(seqs), "i8")
@@ -135,9 +137,10 @@ class Calls:
     def _stream_spans(
         self, records: Array, begins: Array, ends: Array, submits: Array, call_times: CallTimes
     ) -> tuple[tuple[Array, Array], Waits]:
-        """The same for lanes of streams: when the GPU did what was asked for, or, of what that is
-        not known of, one after the other as threads submitted it, and after captures that it had
-        to wait for. These waits too, in runs without a timeline.
+        """Returns begin and end of the work in lanes of streams: as the GPU did it or, if unknown,
+        in the order of submission and after the captures that it waited for.
+
+        Without a timeline it writes these waits too.
         """
         lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
         known = call_times.state > UNKNOWN
@@ -189,8 +192,8 @@ class Calls:
         return self._templates.for_keys(keys)
 
     def _parts(self, key: Any) -> list[Part]:
-        """Of calls with that key: in their thread's lane and, if they submit something, also in
-        the stream's.
+        """Returns the parts of calls with a key: in the lane of the thread and, if they submit
+        work, of the stream.
         """
         kind = layout.EVENT_KINDS[int(key["kind"])]
         call = self._process.call(int(key["call"]))
@@ -232,7 +235,7 @@ class Calls:
         return parts
 
     def _description(self, kind: str, key: Any) -> tuple[str, dict[str, Any]]:
-        """What a call asks for, in a word, and what else there is to say of it."""
+        """Returns what a call does in a word, and further details."""
         number = int(key["id"])
         if kind == "launch":
             mangled = self._process.kernel(number) or "unknown kernel"
@@ -289,7 +292,7 @@ def _copy(flags: int) -> str:
 
 
 def _submits(records: Array) -> Array:
-    """Whether each call put something into a stream: none that failed, or that made a graph."""
+    """Returns whether each call put work into a stream: not if it failed or was captured."""
     kinds = np.isin(records["kind"], event_kinds.STREAM)
     return np.asarray(kinds & (records["result"] == 0) & (records["flags"] & IN_GRAPH == 0))
 
@@ -308,8 +311,8 @@ def _between(
 
 
 def _held_back(pieces: Iterator[Array]) -> Iterator[tuple[Array, int]]:
-    """Calls, and how many of the first ones are meant; those behind them come again, and are
-    there because the first ones end where they begin.
+    """Yields calls, and how many of the first are meant. The others come again; the first ones end
+    where they begin.
     """
     rest = np.empty(0, layout.EVENT)
     for records in pieces:
@@ -324,14 +327,14 @@ def _held_back(pieces: Iterator[Array]) -> Iterator[tuple[Array, int]]:
 
 
 def _kernel_names(process: Process) -> dict[str, str]:
-    """Kernels' names as their source has them, by those that the driver knows."""
+    """Returns demangled names of kernels by mangled ones."""
     offsets = layout.distinct(process.functions["name"]).tolist()
     names = [name for name in map(process.strings.get, offsets) if name is not None]
     return dict(zip(names, demangle.demangle(names), strict=True))
 
 
 def _cuts(process: Process) -> tuple[Array, Array]:
-    """Calls that waited and at which epochs were cut: their seq, and when the cut was."""
+    """Returns waiting calls at which epochs were cut: their seq, and the time of the cut."""
     epochs = process.epochs
     waits = epochs[epochs["trigger"] == layout.TRIGGERS.index("sync")]
     waits = waits[np.argsort(waits["seq"], kind="stable")]
@@ -339,7 +342,7 @@ def _cuts(process: Process) -> tuple[Array, Array]:
 
 
 class _Regions:
-    """Which regions calls are about, and their labels as offsets of strings."""
+    """The regions that calls name, and their labels as offsets of strings."""
 
     def __init__(self, process: Process) -> None:
         regions = process.regions
@@ -357,7 +360,7 @@ class _Regions:
         self._died = np.where(alive, ~np.uint64(0), regions.death_seq[rows])
 
     def rows(self, records: Array) -> Array:
-        """The regions that calls allocate or free, by their rows; -1 where there is none."""
+        """Returns the rows of regions that calls allocate or free, -1 if there is none."""
         out = np.full(len(records), -1, "i8")
         for kind, (seqs, rows) in self._calls.items():
             at = np.flatnonzero(records["kind"] == kind)
@@ -367,7 +370,9 @@ class _Regions:
         return out
 
     def labels(self, records: Array, rows: Array) -> tuple[Array, Array]:
-        """Of the regions that calls allocate, free or write to, and of those that they read."""
+        """Returns the labels of regions that calls allocate, free or write, and of those that they
+        read.
+        """
         to, source = self._label[rows], np.full(len(records), NO_ID, "u4")
         moving = np.flatnonzero(np.isin(records["kind"], event_kinds.MOVE))
         if len(self._labelled) and len(moving):
@@ -377,8 +382,8 @@ class _Regions:
         return to, source
 
     def _label_at(self, addresses: Array, seqs: Array) -> Array:
-        """Of the regions with a label that hold addresses at calls: of several at one base, the
-        one that lived.
+        """Returns the labels of regions that contain addresses at calls: of several at one base,
+        the live one.
         """
         at = np.searchsorted(self._base, addresses, "right") - 1
         out = np.full(len(addresses), NO_ID, "u4")
@@ -396,6 +401,6 @@ class _Regions:
 
 
 def _by_value(values: Array) -> tuple[Array, Array]:
-    """Values in order, and where each was."""
+    """Returns sorted values, and the index of each."""
     order = np.argsort(values, kind="stable")
     return values[order], order

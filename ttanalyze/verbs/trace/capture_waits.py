@@ -18,7 +18,7 @@ KEY = np.dtype(
 
 
 class CaptureWaits:
-    """Of one process."""
+    """Writes the waits for captures of one process."""
 
     def __init__(self, process: Process, lanes: Lanes, writer: Writer) -> None:
         self._process = process
@@ -27,7 +27,9 @@ class CaptureWaits:
         self._templates = Templates(KEY, self._template)
 
     def write(self, calls: Array, begins: Array, ends: Array, layers: Array) -> None:
-        """calls: tt_event records of those that made their streams wait. layers: of the lanes."""
+        """Writes waits. calls: tt_event records of the calls that made their streams wait. layers:
+        of the lanes.
+        """
         if not len(calls):
             return
         keys = np.zeros(len(calls), KEY)
@@ -49,7 +51,7 @@ class CaptureWaits:
         return self._writer.template([part])
 
     def _region(self, row: int, epoch: int) -> dict[str, Any]:
-        """What is said of the region that the capture reads, by its row; -1: it may be any."""
+        """Returns the text for the region that the capture reads. row: -1 if it is unknown."""
         if row < 0:
             return {}
         regions, texts = self._process.regions, self._process.strings

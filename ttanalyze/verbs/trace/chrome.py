@@ -89,7 +89,7 @@ class ChromeWriter:
 
 
 def _events(part: Part) -> Iterator[tuple[str, list[int]]]:
-    """The events of a part: their text, and the columns that it has conversions for."""
+    """Returns the events of a part: their text, and the columns of its conversions."""
     begin, length = 2 * part.span, 2 * part.span + 1
     lane = part.lane
     if part.kind == COUNTER:
@@ -111,7 +111,7 @@ def _events(part: Part) -> Iterator[tuple[str, list[int]]]:
 
 
 def _args(part: Part) -> tuple[str, list[int]]:
-    """The member "args" of a part, and the columns that it has conversions for."""
+    """Returns the member "args" of a part, and the columns of its conversions."""
     shown = [_escaped(_json(part.args))[1:-1]] if part.args else []
     shown += [f'"{n}":"%#x"' if n in ADDRESSES else f'"{n}":%d' for n in part.numbers]
     return f'"args":{{{",".join(shown)}}}', [FIRST + NUMBERS.index(n) for n in part.numbers]
@@ -126,12 +126,12 @@ def _json(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text without conversions."""
+    """Returns a text for a template, with % escaped."""
     return text.replace("%", "%%")
 
 
 def _open(value: Any) -> str:
-    """An object to which members are added, in a template."""
+    """Returns an object in a template to which members can be added."""
     return _escaped(_json(value))[:-1]
 
 

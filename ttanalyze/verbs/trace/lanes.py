@@ -21,7 +21,7 @@ UNTIMED = 900  # among a stream's lanes, after its layers
 
 
 class Lanes:
-    """Of one process. numbers: gives those of groups and lanes, which are unique in a trace."""
+    """The lanes of one process. numbers: yields unique numbers of groups and lanes."""
 
     def __init__(self, process: Process, pid: int, numbers: Iterator[int], writer: Writer) -> None:
         self._writer = writer
@@ -48,34 +48,34 @@ class Lanes:
         return self._lane(THREAD, thread, 0, self._thread(thread), thread)
 
     def thread_ranges(self, thread: int, domain: int, name: str | None) -> Lane:
-        """A thread's own ranges of a domain, of that name, and its marks."""
+        """Returns the lane of a thread's ranges and marks in a domain."""
         self.thread(thread)
         number = self._domains.setdefault(domain, len(self._domains) + 1)
         named = f"{self._thread(thread)}: ranges{_of_domain(name)}"
         return self._lane(THREAD, thread, 0, named, sub=min(number, 999))
 
     def ranges(self, domain: int, name: str | None, layer: int) -> Lane:
-        """Ranges of the process, of a domain of that name."""
+        """Returns the lane of a process's ranges in a domain."""
         named = f"ranges{_of_domain(name)}{_beside(layer)}"
         return self._lane(RANGES, domain, 0, named, sub=layer)
 
     def stream(self, context: int, stream: int, layer: int = 0) -> Lane:
-        """layer: the first, or one more beside it."""
+        """Returns the lane of a stream. layer: 0, or the number of an additional lane."""
         name = f"{self._context_name(context)}: {self._stream(context, stream)}{_beside(layer)}"
         return self._lane(STREAM, context, stream, name, sub=layer)
 
     def untimed(self, context: int, stream: int) -> Lane:
-        """What was submitted to a stream, of which it is not known when the GPU did it."""
+        """Returns the lane of work in a stream whose GPU time is unknown."""
         name = f"{self._context_name(context)}: {self._stream(context, stream)}, as submitted"
         return self._lane(STREAM, context, stream, name, sub=UNTIMED)
 
     def recorder(self, device: int, layer: int = 0) -> Lane:
-        """The recorder's own work."""
+        """Returns the lane of the recorder's own work."""
         name = f"{_device(device)}: recorder{_beside(layer)}"
         return self._lane(RECORDER, device, 0, name, sub=layer)
 
     def of_no_call(self, device: int, layer: int = 0) -> Lane:
-        """Work of which it is not known what call asked for it."""
+        """Returns the lane of work whose call is unknown."""
         name = f"{_device(device)}: work of no recorded call{_beside(layer)}"
         return self._lane(OTHERS, device, 0, name, sub=layer)
 
@@ -138,7 +138,7 @@ def _device(device: int) -> str:
 
 
 def _clock(process: Process) -> list[str]:
-    """Where times of the GPU come from, and how sure they are."""
+    """Returns the source of GPU times and their error, in words."""
     told = process.info.get("timeline", {})
     source, error = told.get("source", "none"), told.get("clock_error_ns")
     if source == "none":
@@ -147,7 +147,7 @@ def _clock(process: Process) -> list[str]:
 
 
 def _devices(process: Process) -> dict[int, int]:
-    """The device of each context of which that is known."""
+    """Returns the device of each context, if known."""
     out: dict[int, int] = {}
     for records in (process.regions.birth, process.epochs):
         pairs = np.unique(np.stack([records["context"], records["device"]]), axis=1)

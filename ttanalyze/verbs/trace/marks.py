@@ -21,7 +21,7 @@ from ttanalyze.verbs.trace.tracks import times_of
 
 @dataclass(frozen=True)
 class Mark:
-    """At an epoch or at a call of a process."""
+    """A mark at an epoch or at a call of a process."""
 
     process: int
     name: str
@@ -32,9 +32,9 @@ class Mark:
 
 
 def read_marks(path: Path, run: Run) -> list[Mark]:
-    """Those in a report, the JSON of `verify --out` or `diff --out`.
+    """Returns the marks of a report: the JSON of `verify --out` or `diff --out`.
 
-    Raises FormatError for anything else, Error where a diff is not of this run.
+    Raises FormatError for any other file, and Error if a diff is not of this run.
     """
     report = read_json(path)
     if isinstance(report.get("differences"), list):
@@ -59,7 +59,7 @@ def _verified(path: Path, report: dict[str, Any]) -> Iterator[Mark]:
 
 
 def _side(path: Path, report: dict[str, Any], run: Run) -> str:
-    """Which of the two runs this one is: "a" or "b"."""
+    """Returns which of the two runs this one is: "a" or "b"."""
     expect(path, "", report, a=str, b=str)
     ours = run.path.resolve()
     sides = {side: Path(report[side]) for side in ("a", "b")}
@@ -124,7 +124,7 @@ def _divergence(
 
 
 def _plain(args: dict[str, Any]) -> dict[str, Any]:
-    """Those that are known, and can be shown."""
+    """Returns the arguments that are known and can be shown."""
     good = {n: v for n, v in args.items() if isinstance(v, (int, str)) and not isinstance(v, bool)}
     return {n: v for n, v in good.items() if isinstance(v, str) or 0 <= v < 1 << 64}
 
@@ -137,9 +137,10 @@ def write_marks(
     epochs: tuple[int, int],
     bounds: tuple[int, int],
 ) -> int:
-    """Those of a process at epochs [first, last) and at calls with seq in (after, until].
+    """Writes the marks of a process at epochs [first, last) and at calls with seq in (after,
+    until]. Returns their number.
 
-    Gives how many. An epoch that the run has not is marked at its last one.
+    A mark of an epoch that the run lacks is at its last one.
     """
     first, last = epochs
     own = [mark for mark in marks if mark.process == process.index]

@@ -51,7 +51,7 @@ Kind = int
 
 
 class _Message:
-    """A message, or a part of one, as a template, and how many bytes it takes when it is filled."""
+    """A message or a part of one as a template, and its size when filled in."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -222,7 +222,7 @@ class PerfettoWriter:
         self._packet(packet, 0)
 
     def _packet(self, packet: _Message, flags: int) -> None:
-        """Writes one that has no columns."""
+        """Writes a packet without columns."""
         text = "".join(self._whole(packet, flags).text)
         self._file.write((text % ()).encode("latin-1"))
 
@@ -246,7 +246,7 @@ def _varint(value: int) -> bytes:
 
 
 def _varints(values: Array) -> list[str]:
-    """Whole numbers, not negative, as varints of WIDTH bytes."""
+    """Returns non-negative integers as varints of WIDTH bytes."""
     rest = values.astype("u8")
     if not rest.any():
         return [(b"\x80" * (WIDTH - 1) + b"\0").decode("latin-1")] * len(rest)

@@ -26,7 +26,7 @@ SLICE, MARK, COUNTER = "slice", "mark", "counter"
 
 @dataclass(frozen=True)
 class Group:
-    """A recorded process. pid: different from the others'. labels: what else to say of it."""
+    """A recorded process. pid: unique in the trace. labels: further details."""
 
     number: int  # of all groups and lanes
     pid: int
@@ -37,9 +37,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Lane:
-    """thread: its id, None of what is no thread of the program. rank: its place in the group.
+    """A lane.
 
-    counter: it has values, in bytes, instead of slices and marks.
+    thread: its id, None if it is no thread of the program. rank: the position in the group.
+    counter: it has values in bytes, in place of slices and marks.
     """
 
     group: Group
@@ -52,11 +53,10 @@ class Lane:
 
 @dataclass(frozen=True)
 class Part:
-    """One thing of a row: a slice of a lane, a mark, or a counter's value.
+    """One item of a row: a slice of a lane, a mark, or the value of a counter.
 
-    span: which of the row's two spans of time it takes, a mark and a value its beginning. numbers:
-    which of NUMBERS it shows, each of rows that share a template its own. flow: an arrow goes
-    "out" of this slice, or comes "in".
+    span: which of the row's two spans it uses; a mark and a value use its begin. numbers: which of
+    NUMBERS it shows. flow: an arrow goes "out" of this slice or comes "in".
     """
 
     lane: Lane
@@ -71,8 +71,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of rows: begins and ends of spans in nanoseconds, the numbers of arrows, NUMBERS, of
-    which the last may be left out where no template shows them.
+    """Columns of rows: begins and ends of spans in nanoseconds, numbers of arrows, NUMBERS. The
+    last may be left out if no template shows them.
     """
 
     spans: tuple[tuple[Array, Array], tuple[Array, Array]]
@@ -82,7 +82,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Template:
-    """What rows have in common. text: with a % conversion for each of these columns."""
+    """What rows share. text: with a % conversion for each of these columns."""
 
     text: str
     columns: Sequence[int]
@@ -93,7 +93,7 @@ class Template:
 
 
 class Templates:
-    """Templates of rows by what they have in common, each made when it is first needed."""
+    """Templates of rows by key, each made at its first use."""
 
     def __init__(self, key: np.dtype[Any], make: Callable[[Any], Template]) -> None:
         self._whole = np.dtype((np.void, key.itemsize))
@@ -101,7 +101,7 @@ class Templates:
         self._made: dict[bytes, Template] = {}
 
     def for_keys(self, keys: Array) -> list[Template]:
-        """For each of the keys."""
+        """Returns the template for each key."""
         names = keys.view(self._whole).tolist()
         if len(self._made) > TEMPLATES:
             self._made.clear()
@@ -112,7 +112,7 @@ class Templates:
 
 
 def groups(values: Array) -> Iterator[tuple[int, Array]]:
-    """Each different value, and the rows that have it, in order."""
+    """Yields each unique value, and its rows in order."""
     order = np.argsort(values, kind="stable")
     borders = np.flatnonzero(np.diff(values[order]) != 0) + 1
     for rows in np.split(order, borders) if len(values) else []:
@@ -120,30 +120,30 @@ def groups(values: Array) -> Iterator[tuple[int, Array]]:
 
 
 def filled(templates: Sequence[Template], columns: Sequence[Sequence[Any]]) -> list[str]:
-    """A text for each row, the first from the first template and the first of each column."""
+    """Returns a text for each row, from its template and its values."""
     rows = zip(*columns, strict=True)
     return [t.text % t.choose(row) for t, row in zip(templates, rows, strict=True)]
 
 
 class Writer(Protocol):
-    """Writes a trace from its beginning to its end."""
+    """Writes a trace from beginning to end."""
 
     def __init__(self, file: BinaryIO) -> None: ...
 
     def group(self, group: Group) -> None:
-        """Before its lanes."""
+        """Writes a group, before its lanes."""
         ...
 
     def lane(self, lane: Lane) -> None:
-        """Before what is in it."""
+        """Writes a lane, before its items."""
         ...
 
     def template(self, parts: Sequence[Part]) -> Template:
-        """Of rows, to be filled soon."""
+        """Returns a template of rows."""
         ...
 
     def rows(self, templates: Sequence[Template], rows: Rows) -> None:
-        """A template and a place in the columns for each."""
+        """Writes rows, with a template for each."""
         ...
 
     def end(self) -> None: ...

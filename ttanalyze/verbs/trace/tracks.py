@@ -20,11 +20,11 @@ SIZES = ("seq", "regions", "bytes_read", "bytes_changed", "bytes_stored")
 def write_epochs(
     process: Process, lanes: Lanes, writer: Writer, first: int, last: int, flows: int
 ) -> int:
-    """Epochs first to last - 1: from the cut until the device had read it, or, where that is not
-    known, until it was on disk, or until the next was cut; in the lane of the drain from then on
-    or from when the one before was through, since they go one after the other.
+    """Writes epochs first to last - 1. Returns the number of arrows from epochs to their drains.
 
-    Gives the arrows, from an epoch to its drain. flows: those there are already.
+    An epoch lasts from the cut until the device has read it. If that is unknown, until it is on
+    disk, or until the next cut. In the lane of the drain it begins then, or after the drain of the
+    epoch before. flows: the number of earlier arrows.
     """
     epochs = process.epochs
     cuts = process.captures.cuts
@@ -82,8 +82,8 @@ def _epoch(process: Process, lanes: Lanes, row: int) -> list[Part]:
 def write_memory(
     process: Process, lanes: Lanes, writer: Writer, bounds: tuple[int, int], since: int
 ) -> None:
-    """Bytes allocated on each device, after every call that changed them; calls with seq in
-    (after, until], and from `since` on how much there was before.
+    """Writes the allocated bytes of each device after every call that changed them, for calls with
+    seq in (after, until]; from `since` on also the earlier value.
     """
     after, until = bounds
     steps = timeline(process)
@@ -118,7 +118,7 @@ def write_memory(
 
 
 def times_of(process: Process, seqs: Array) -> Array:
-    """When calls were made, by their seq; 0 where that is not known."""
+    """Returns the times of calls by seq, 0 if unknown."""
     wanted = layout.distinct(np.asarray(seqs, "u8"))
     times = np.zeros(len(wanted), "i8")
     for records in process.event_pieces() if len(wanted) else ():

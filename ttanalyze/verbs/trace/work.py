@@ -41,8 +41,8 @@ KEY = np.dtype(
 
 @dataclass(frozen=True)
 class Found:
-    """Activities of some calls, by call and when they began. rows: whose, by its place among the
-    calls; -1: of none of them.
+    """Activities of some calls, by call and begin. rows: the index of the call, -1 if there is
+    none.
     """
 
     records: Array
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True)
 class ExtraActivities:
-    """Activities and where they are: lanes by whose, context and stream, and the layer."""
+    """Activities and their lanes: by owner, context and stream, and layer."""
 
     records: Array
     whose: Array
@@ -62,9 +62,10 @@ class ExtraActivities:
 
 @dataclass(frozen=True)
 class CallTimes:
-    """When the GPU did what calls asked for: arrays with an item for each call. state: UNKNOWN,
-    TIMED, INEXACT or 0. begins, ends: of TIMED and INEXACT. more: what graphs did, and what else
-    there is besides the first thing for a call. held: waits for captures, and their layers.
+    """The GPU times of calls, one item per call.
+
+    state: UNKNOWN, TIMED, INEXACT or 0. begins, ends: for TIMED and INEXACT. more: the work of
+    graphs, and all but the first activity of a call. held: waits for captures, and their layers.
     """
 
     state: Array
@@ -77,7 +78,7 @@ class CallTimes:
 
 
 class Work:
-    """Of one process. known: whether there is any."""
+    """The GPU work of one process. known: whether there is any."""
 
     def __init__(self, process: Process, lanes: Lanes, writer: Writer) -> None:
         self._process = process
@@ -91,8 +92,8 @@ class Work:
         self._ended: dict[int, list[int]] = {}  # by lane: when the last thing in each layer ends
 
     def find(self, after: int, calls: Array) -> Found:
-        """Those of calls, by their seqs, and others with seq in (after, the last of them], such as
-        the recorder's own within graphs.
+        """Returns the activities of calls by seq, and others with seq in (after, the last of them],
+        such as the recorder's own in graphs.
         """
         if not self.known or not len(calls):
             return Found(np.empty(0, layout.ACTIVITY), np.empty(0, "i8"))
@@ -103,8 +104,8 @@ class Work:
 
     @staticmethod
     def waited(found: Found, until_copied: Array) -> Array:
-        """Until when the host was in each call for certain, as it waited for the GPU, or for the
-        copy if so is said; 0 where that is not known.
+        """Returns until when the host certainly was in each call: waiting for the GPU or, if
+        requested, for the copy. 0 if unknown.
         """
         until = np.zeros(len(until_copied), "i8")
         of_calls = found.rows >= 0
@@ -114,8 +115,9 @@ class Work:
         return until
 
     def call_times(self, found: Found, calls: Array, submits: Array, made: Array) -> CallTimes:
-        """calls: tt_event records, the first of those that were looked for. submits: which of them
-        asked the GPU for something; made: when they were made.
+        """Returns the times of calls: tt_event records, the first of those that were looked for.
+
+        submits: which of them submit GPU work. made: their times.
         """
         mine = (found.rows >= 0) & (found.rows < len(calls)) & (found.records["kind"] != SYNC)
         records, rows = found.records[mine], found.rows[mine]
@@ -172,7 +174,7 @@ class Work:
         )
 
     def write_held(self, calls: Array, held: FoundWaits, layers: Array) -> None:
-        """Waits for captures that calls made, by their rows."""
+        """Writes waits for captures, by row of their calls."""
         self._capture_waits.write(calls[held.rows], held.begins, held.ends, layers)
 
     def write_more(self, more: ExtraActivities) -> None:
@@ -191,8 +193,8 @@ class Work:
     def write_others(
         self, after: int, until: int, times: tuple[int, int] = (0, int(LATEST))
     ) -> None:
-        """What was done for no recorded call, with seq in (after, until], or -1 and 0 if nothing
-        is known of the call; what began in [first, last) of these times.
+        """Writes work of no recorded call with seq in (after, until], or without a known call (-1
+        and 0), that began in [first, last) of these times.
         """
         pieces = self._process.activities.by_seq(PIECE, after, until) if self.known else ()
         for records in pieces:
@@ -201,7 +203,7 @@ class Work:
             self.write_strays(records[inside])
 
     def write_strays(self, records: Array) -> None:
-        """Activities of no recorded call."""
+        """Writes activities of no recorded call."""
         whose = self._whose(records, OF_NONE)
         begins, ends = _times(records["begin_ns"]), _times(records["end_ns"])
         layers = self._layers(_lane(records, whose), begins, ends, np.full(len(records), -1))
@@ -210,14 +212,16 @@ class Work:
     # ---- lanes and layers ----
 
     def _whose(self, records: Array, others: int) -> Array:
-        """OF_RECORDER, or others."""
+        """Returns OF_RECORDER or others."""
         own = records["flags"] & OWN != 0
         return np.asarray(np.where(own, OF_RECORDER, others), "u1")
 
     def _layers(self, lanes: Array, begins: Array, ends: Array, inside: Array) -> Array:
-        """A layer for each of these things, so that in each layer of a lane one is over when the
-        next begins, unless it lies within it. inside: the one before them that holds it, or -1.
-        Where there are no layers left, things begin later than they did.
+        """Returns a layer for each item, so that items in a layer of a lane are nested or do not
+        overlap.
+
+        inside: the earlier item that contains it, or -1. If there are no layers left, items begin
+        later than they did.
         """
         layers = np.zeros(len(lanes), "u2")
         for lane, rows in groups(lanes):
@@ -272,7 +276,7 @@ def _times(times: Array) -> Array:
 
 
 def _lane(records: Array, whose: Array | None = None) -> Array:
-    """A number for the lane of each activity or call."""
+    """Returns a number for the lane of each activity or call."""
     lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
     if whose is None:
         return np.asarray(lanes)
@@ -283,7 +287,7 @@ def _lane(records: Array, whose: Array | None = None) -> Array:
 def _spread(
     rows: Array, begins: Array, ends: Array, inside: Array, layers: Array, ended: list[int]
 ) -> None:
-    """Gives things of one lane layers, in order of their beginnings. ended: see Work._ended."""
+    """Assigns layers to items of one lane, by begin. ended: see Work._ended."""
     within = list(ended)  # by layer: when the last thing inside its last one ends
     for row, begin, end, holder in zip(
         rows.tolist(),

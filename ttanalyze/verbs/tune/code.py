@@ -19,7 +19,7 @@ SHOWN = 3  # lines of a compiler's log
 
 
 def read(path: Path) -> bytes:
-    """A file with code. Raises Error where there is none, or it is of another kind."""
+    """Reads a file with code. Raises Error if it does not exist or is of another kind."""
     if path.suffix not in SUFFIXES:
         raise Error(f"{path}: expected {', '.join(SUFFIXES)}")
     with system_errors(path):
@@ -27,7 +27,9 @@ def read(path: Path) -> bytes:
 
 
 def ptx_of(image: bytes, architecture: int) -> bytes | None:
-    """The PTX of an image, for devices of an architecture such as 90; None where it has none."""
+    """Returns the PTX of an image for devices of an architecture such as 90, None if it has
+    none.
+    """
     if image.startswith(elf.MAGIC):
         return None
     if not image.startswith(fatbin.MAGIC):
@@ -44,7 +46,7 @@ def ptx_of(image: bytes, architecture: int) -> bytes | None:
 
 
 def compile_cuda(path: Path, source: bytes, architecture: int) -> bytes:
-    """The PTX of CUDA C++. Raises Error where NVRTC is not here, or refuses it."""
+    """Compiles CUDA C++ to PTX. Raises Error if NVRTC is missing or refuses it."""
     library = _nvrtc()
     program = ctypes.c_void_p()
     given = ctypes.byref(program), source, str(path).encode(), 0, None, None
@@ -93,7 +95,7 @@ def _toolkits() -> list[Path]:
 
 
 def _candidates() -> Iterator[str]:
-    """Where NVRTC may be: as the loader finds it, in toolkits, in NVIDIA's Python packages."""
+    """Yields possible paths of NVRTC: as the loader finds it, in toolkits, in Python packages."""
     yield from (f"libnvrtc.so.{version}" for version in VERSIONS)
     folders = [home / "lib64" for home in _toolkits()]
     package = importlib.util.find_spec("nvidia")

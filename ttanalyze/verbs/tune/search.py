@@ -16,9 +16,10 @@ TRIALS = 30  # of a search that need not end
 
 
 def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
-    """grid: all, in order; random: all, in any order; optuna: where the last were good. trials: how
-    many at most. Raises Error for an unknown search, a space that is too large, and where a
-    package is missing.
+    """Returns a generator of configurations that is sent the result of each.
+
+    grid: all in order. random: all in random order. optuna: near good ones. trials: the maximal
+    number. Raises Error for an unknown search, a space that is too large, or a missing package.
     """
     check(name)
     if name == "optuna":
@@ -30,12 +31,12 @@ def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
 
 
 def most(name: str, space: Space, trials: int | None) -> int:
-    """How many configurations a search may try."""
+    """Returns the maximal number of configurations of a search."""
     return min(space.size, trials or (TRIALS if name == "optuna" else space.size))
 
 
 def check(name: str) -> None:
-    """Raises Error for an unknown search, and where a package is missing."""
+    """Raises Error for an unknown search or a missing package."""
     if name not in SEARCHES:
         raise Error(f"--search {name}: must be one of {', '.join(SEARCHES)}")
     if name == "optuna":
@@ -82,14 +83,16 @@ def _optuna(optuna: Any, space: Space, trials: int, seed: int) -> Search:
 
 
 def _axis(optuna: Any, values: Sequence[Any]) -> Any:
-    """Where one is good, others near it may be, if they ascend."""
+    """Returns a distribution over values. If they ascend, neighbours of a good one are likely
+    good.
+    """
     if all(isinstance(value, (int, tuple)) for value in values) and list(values) == sorted(values):
         return optuna.distributions.IntDistribution(0, len(values) - 1)
     return optuna.distributions.CategoricalDistribution(list(range(len(values))))
 
 
 def _any(space: Space, seed: int) -> Iterator[dict[str, int]]:
-    """Positions on the axes, all in any order; of more than can be listed, some."""
+    """Yields indices on the axes in random order: all, or some if there are too many to list."""
     rng = random.Random(seed)
     if space.size <= MOST:
         found = list(space.choices())

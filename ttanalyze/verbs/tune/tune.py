@@ -230,7 +230,7 @@ def _name(path: Path, data: bytes) -> str:
 
 
 def _identity(of: Plan, image: Path, wish: Wish) -> str:
-    """What stands for a launch: all that its time and whether it is verified depend on."""
+    """Returns a digest of the launch and of all that its time and its verification depend on."""
     launch = of.launch
     sizes = (launch.grid, launch.block, launch.cluster, launch.shared, launch.cooperative)
     digest = xxhash.xxh3_64(repr((of.kernel, image.name, sizes)).encode())
@@ -255,7 +255,7 @@ class _Images:
         folder: Path,
         architecture: int,
     ) -> None:
-        """Raises Error for CUDA C++ that is not compiled."""
+        """Raises Error if CUDA C++ does not compile."""
         self._folder = folder
         self._architecture = architecture
         self._plain: dict[str, Path] = {RECORDED: recorded}
@@ -268,8 +268,8 @@ class _Images:
             self._plain[name].write_bytes(data)
 
     def limit(self, of: Space) -> tuple[Space, list[str]]:
-        """Without what is done when PTX is compiled, for code that is compiled already; and what is
-        to be said of that. Raises Error where there is no PTX at all.
+        """Returns the space without compiler options for compiled code, with remarks. Raises Error
+        if there is no PTX at all.
         """
         if all(value is None for value in (*of.maxregs, *of.opt_level)):
             return of, []
@@ -292,7 +292,7 @@ class _Images:
         return found is not None
 
     def of(self, configuration: Configuration) -> Path:
-        """That of a configuration."""
+        """Returns the file of a configuration."""
         if configuration.maxregs is None and configuration.opt_level is None:
             return self._plain[configuration.code]
         return self._ptx[configuration.code]

@@ -30,12 +30,14 @@ MAX_REGISTERS, OPTIMIZATION_LEVEL = 0, 7  # CU_JIT_…
 
 
 class Trier:
-    """Tries configurations of a launch. job: run, process, launch, image (the file with its code),
-    device, sim, times, flush_l2, dtype, tolerance.
+    """Tries configurations of a launch.
+
+    job: run, process, launch, image (the file with its code), device, sim, times, flush_l2, dtype,
+    tolerance.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
-        """Raises Error where the launch can't be done again."""
+        """Raises Error if the launch cannot be repeated."""
         self._job = job
         process = ttanalyze.open(job["run"]).process(job["process"])
         self._device = Device(job["device"], simulator() if job["sim"] else driver())
@@ -48,7 +50,7 @@ class Trier:
         self._module: Module | None = None
 
     def ready(self) -> dict[str, Any]:
-        """What is known of the device."""
+        """Returns the properties of the device."""
         with self._device.use() as calls:
             handle = calls.get("cuDeviceGet", "CUdevice", self._device.ordinal)
             major, minor = (
@@ -58,7 +60,7 @@ class Trier:
         return {"device": self._device.name, "architecture": 10 * major + minor}
 
     def attempt(self, image: str, of: Configuration) -> dict[str, Any]:
-        """image: the file with the code."""
+        """Tries one configuration. image: the file with the code."""
         try:
             self._load(image, of)
             function = self._replay.function
@@ -83,7 +85,7 @@ class Trier:
         return {"verified": True, "error": "", "times": milliseconds}
 
     def _load(self, image: str, of: Configuration) -> None:
-        """Has the code that a configuration asks for in the recorded one's place."""
+        """Replaces the recorded code by that of the configuration."""
         wanted = image, of.maxregs, of.opt_level
         if wanted == self._loaded:
             return
@@ -101,8 +103,10 @@ class Trier:
 
 
 def _find(module: Module, kernel: str) -> Function:
-    """The kernel that takes the place of a recorded one: that of its name, mangled or as its source
-    has it, or the only one. Raises Error where it is not plain which.
+    """Returns the kernel that replaces the recorded one: of the same name, mangled or in the
+    source, or the only one.
+
+    Raises Error if it is ambiguous.
     """
     found = module.get(kernel)
     if found is not None:

@@ -24,7 +24,7 @@ STARTING = 600.0  # seconds that it may take to restore memory
 
 class Worker:
     """Tries configurations in a process of its own. job: as worker.Trier takes it. timeout: seconds
-    that each may take.
+    per configuration.
     """
 
     def __init__(self, job: dict[str, Any], timeout: float) -> None:
@@ -36,7 +36,7 @@ class Worker:
         self.about: dict[str, Any] = {}  # what it said of the device
 
     def start(self) -> None:
-        """Begins it where it does not run. Raises Error where the launch can't be done again."""
+        """Starts the process if it does not run. Raises Error if the launch cannot be repeated."""
         if self._process is not None:
             return
         environment = dict(os.environ)
@@ -61,8 +61,10 @@ class Worker:
         self.about = answer
 
     def attempt(self, image: str, of: Configuration) -> dict[str, Any]:
-        """What came of a configuration: verified, error, times (milliseconds: median, least,
-        spread). image: the file with the code.
+        """Returns the result of a configuration: verified, error, times (median, minimum and spread
+        in milliseconds).
+
+        image: the file with the code.
         """
         self.start()
         assert self._process is not None and self._process.stdin is not None
@@ -76,7 +78,9 @@ class Worker:
         return answer
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """The next line that it says; of one that says nothing why, and it is stopped."""
+        """Returns the next line of the process. If there is none in time, the process is stopped,
+        and the line says why.
+        """
         assert self._process is not None and self._process.stdout is not None
         until = time.monotonic() + seconds
         with selectors.DefaultSelector() as waiting:
@@ -107,7 +111,7 @@ class Worker:
         return f"the process that tried it ended ({how}){last}"
 
     def stop(self) -> None:
-        """Ends it, whatever it does."""
+        """Stops the process."""
         if self._process is None:
             return
         process, self._process = self._process, None

@@ -121,20 +121,20 @@ def _expected(
 
 
 class _Found:
-    """Differences of one process: how many there are, and the first of each sort."""
+    """The differences of one process: their number, and the first of each sort."""
 
     def __init__(self) -> None:
         self.total = 0
         self.listed: list[Difference] = []
 
     def add(self, difference: Difference) -> None:
-        """For differences that come in order; all are counted, not all are kept."""
+        """Adds a difference; they come in order. All are counted, some are kept."""
         self.total += 1
         if self.total <= LISTED:
             self.listed.append(difference)
 
     def take(self, other: _Found) -> None:
-        """Adds those of another sort."""
+        """Adds differences of another sort."""
         self.total += other.total
         self.listed = sorted(self.listed + other.listed, key=_sort_key)
 
@@ -197,7 +197,7 @@ class _Check:
         Tamper(process, epoch, region, offset)
 
     def nothing(self) -> str:
-        """Why nothing was compared."""
+        """Returns why nothing was compared."""
         if not any(len(process.epochs) for process in self.run.processes):
             return "; ".join(self.run.failures) or "the run has no epochs"
         if not self.epoch_count:
@@ -281,7 +281,9 @@ class _Check:
     def _compare_regions(
         self, process: Process, wanted: ExpectedProcess, first: int, last: int
     ) -> tuple[_Found, Lives]:
-        """The differences, and the epochs [born, died) in which both sides have a region."""
+        """Returns the differences, and the epochs [born, died) in which both sides have each
+        region.
+        """
         found = _Found()
         sides = wanted.regions, manifest.regions(process)
         for i, where in enumerate(("run", "manifest")):
@@ -364,7 +366,7 @@ class _Check:
         return _mismatches(process, result, known)
 
     def _actual(self, process: Process, batches: list[Batch]) -> DigestHistory:
-        """The run's history so far, with the tampered byte seen."""
+        """Returns the history of the run so far, with the tampered byte."""
         actual = DigestHistory.from_unordered(
             np.concatenate([keys_of(b.region, b.epoch) for b in batches]),
             np.concatenate([b.digest for b in batches]),
@@ -385,15 +387,15 @@ class _Check:
     # ---- details ----
 
     def described(self, difference: Difference) -> Difference:
-        """Fills in where the difference comes from, as far as it can be known."""
+        """Fills in the details of a difference."""
         if difference.region is not None and difference.process in self.localisers:
             self.localisers[difference.process].fill_in(difference)
         return difference
 
 
 def _says_nothing(process: Process, wanted: ExpectedProcess) -> Array:
-    """Which epochs hold nothing to compare, on either side: refused ones, and dropped ones of which
-    no digest is left.
+    """Returns which epochs have nothing to compare on either side: refused ones, and dropped ones
+    without digests.
     """
     ours, told = process.epochs, set(wanted.epoch.tolist())
     lost = (ours["flags"] & layout.DROPPED != 0) & (ours["digests_count"] == 0)
@@ -406,7 +408,9 @@ def _says_nothing(process: Process, wanted: ExpectedProcess) -> Array:
 
 
 def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
-    """What the manifest's epochs left out, in the contexts of the run's."""
+    """Returns the regions that the manifest's epochs left out, by the contexts of the run's
+    epochs.
+    """
     count = min(len(wanted.flags), len(process.epochs))
     known = process.regions.rows(wanted.regions.id)
     ids = wanted.regions.id[known >= 0]
@@ -417,7 +421,7 @@ def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
 
 
 def _mismatches(process: Process, result: Comparison, known: int) -> _Found:
-    """The stretches that differ; ends from epoch `known` on are not known."""
+    """Returns the stretches that differ. Ends from epoch `known` on are unknown."""
     found = _Found()
     found.total = len(result.region)
     for i in range(min(found.total, LISTED)):

@@ -57,7 +57,7 @@ class Tamper:
 
 
 class Side(Contents):
-    """A region's contents as of an epoch, whatever they are; tamper: a byte inverted in them."""
+    """The stored contents of a region in an epoch, valid or not. tamper: a byte to invert."""
 
     def __init__(self, process: Process, records: Array, tamper: Tamper | None = None) -> None:
         super().__init__(process, records, check=False)
@@ -71,7 +71,9 @@ class Side(Contents):
 
 
 class Localiser:
-    """Looks into one process, and into the same one of the run that a manifest was made of."""
+    """Adds details to differences of one process. other: the same process of the run of the
+    manifest.
+    """
 
     def __init__(self, process: Process, other: Process | None) -> None:
         self.process = process
@@ -80,7 +82,7 @@ class Localiser:
         self.tamper: Tamper | None = None
 
     def fill_in(self, difference: Difference) -> None:
-        """Adds what can be found out to a difference that has a region."""
+        """Adds details to a difference that has a region."""
         assert difference.region is not None
         row = int(self.process.regions.rows(np.array([difference.region]))[0])
         if row < 0:
@@ -133,7 +135,7 @@ class Localiser:
         self._name(difference, epoch, region)
 
     def _name(self, difference: Difference, epoch: int, region: int) -> None:
-        """What the first byte is part of, as this run says, or else the other."""
+        """Adds the tensor of the first byte, from this run or else the other."""
         if difference.first_byte is None:
             return
         for process in (self.process, self.other):
@@ -152,7 +154,7 @@ class Localiser:
         return None
 
     def _changed(self, epoch: int, region: int) -> Array:
-        """The blocks that are not as in the epoch before, ascending."""
+        """Returns the blocks that the epoch changed, ascending."""
         records = self.process.blocks(epoch, epoch + 1)
         records = np.sort(records[records["region"] == region], order="block")
         try:
@@ -163,14 +165,14 @@ class Localiser:
         return np.asarray(records["block"][changed])
 
     def _damaged(self, records: Array) -> Array:
-        """The blocks whose stored contents were found damaged, ascending."""
+        """Returns the blocks with damaged stored contents, ascending."""
         places = {(d.segment, d.offset) for d in self.damage}
         pairs = zip(records["segment"].tolist(), records["offset"].tolist(), strict=True)
         return np.flatnonzero(np.fromiter((pair in places for pair in pairs), bool, len(records)))
 
 
 def _compare(difference: Difference, expected: Side, actual: Side, blocks: list[int]) -> None:
-    """Counts the bytes that differ in these blocks, and shows the first of them."""
+    """Counts the bytes that differ in these blocks, and shows the first."""
     found = compare_bytes(expected, actual, blocks)
     difference.differing_bytes = found.count if found else 0
     if found is None:

@@ -55,7 +55,7 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
 
 
 def _unseen(report: VerifyReport) -> list[Difference]:
-    """Differences in contents whose bytes could not be compared."""
+    """Returns differences in contents whose bytes could not be compared."""
     return [d for d in report.differences if d.first_byte is None and d.note is None]
 
 
