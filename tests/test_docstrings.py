@@ -28,7 +28,7 @@ def documented() -> dict[str, Any]:
     return found
 
 
-NAMES = {name: value for name, value in documented().items() if "tt.check" not in name}
+NAMES = documented()
 EXAMPLES = [name for name, value in NAMES.items() if "Example" in api.sections(value)]
 
 

@@ -1,1 +1,3 @@
-"""What other programs import: names for tensors of PyTorch, control, the pytest plugin."""
+"""Modules for other programs: names of PyTorch tensors, control of the recording, the pytest
+plugin.
+"""

@@ -177,7 +177,7 @@ class _Memory:
         return made
 
     def _gone(self, base: int, ref: Any) -> None:
-        """A storage was freed."""
+        """Notes that a storage was freed."""
         known = self._storages.get(base)
         if known is None or known.ref is not ref:
             return
@@ -199,7 +199,7 @@ def _covered(storage: _Storage, address: int, size: int) -> bool:
 
 
 def _extent(tensor: Any) -> int:
-    """Bytes from a tensor's first item to behind its last one, wherever others lie between."""
+    """Returns the number of bytes from a tensor's first to its last item, including gaps."""
     size: int = tensor.element_size()
     count: int = tensor.numel()
     if not count or tensor.is_contiguous():
@@ -210,9 +210,9 @@ def _extent(tensor: Any) -> int:
 
 
 class _Hook:
-    """What a model or an optimiser calls: does its work, and whatever happens the program goes on.
+    """A hook of a model or an optimizer. If it fails, the program goes on.
 
-    A copy, and one that comes out of a file, does nothing, and needs nothing of this package.
+    A copy, also one from a file, does nothing and needs nothing of this package.
     """
 
     def __init__(self, watch: Watch, work: Callable[..., None], compiling: Callable[[], bool]):
@@ -234,7 +234,7 @@ class _Hook:
 
 
 class _Hooks:
-    """Of one watch(). Holds nothing of the program: models go when they went without us."""
+    """The hooks of one `watch`. They hold no references to models."""
 
     def __init__(self, memory: _Memory, watch: Watch, name: str) -> None:
         self._memory = memory
@@ -253,7 +253,7 @@ class _Hooks:
         return _Hook(self._watch, functools.partial(work, *given), self._compiling)
 
     def add(self, model: Any, optimizer: Any, activations: bool, gradients: bool) -> None:
-        """Names what is there, and adds the hooks."""
+        """Names existing memory, and adds the hooks."""
         wrapped = type(model).__name__ in WRAPPERS
         for path, tensor in (*model.named_parameters(), *model.named_buffers()):
             name = self._path(path, wrapped).encode()
@@ -280,14 +280,16 @@ class _Hooks:
             self._watch.handles.append(register(hook))
 
     def _path(self, path: str, wrapped: bool) -> str:
-        """As the model calls it, without what wrappers add. wrapped: the model is in one."""
+        """Returns the name of a module without the parts of wrappers. wrapped: the model is in a
+        wrapper.
+        """
         parts = [part for part in path.split(".") if part not in WRAPPED]
         if wrapped and parts and parts[0] == "module":
             del parts[0]
         return self._prefix + ".".join(parts)
 
     def _moved(self, *_: Any) -> None:
-        """Names what may have a new place: parameters, buffers, the optimiser's state."""
+        """Names memory that may have moved: parameters, buffers, the state of the optimizer."""
         for ref, name in self._tensors:
             tensor = ref()
             if tensor is not None:
@@ -312,7 +314,7 @@ class _Hooks:
             self._memory.name(_local(tensor.grad), name, True)
 
     def _output(self, name: bytes, gradients: bool, *given: Any) -> None:
-        """given: module, arguments, what the module gave."""
+        """Returns a hook that names the output of a module. given: module, arguments, output."""
         for path, tensor in _tensors_in(given[-1], name, DEPTH):
             new = self._memory.name(_local(tensor), path, False)
             if new and gradients and tensor.requires_grad and not tensor.is_leaf:
@@ -323,12 +325,12 @@ class _Hooks:
 
 
 def _local(tensor: Any) -> Any:
-    """What of a distributed tensor lies here."""
+    """Returns the local part of a distributed tensor."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
 def _tensors_in(value: Any, name: bytes, depth: int) -> Iterator[tuple[bytes, Any]]:
-    """The tensors in what a module gave, by index or key."""
+    """Yields the tensors in the output of a module, named by index or key."""
     if hasattr(value, "untyped_storage"):
         yield name, value
     elif depth:

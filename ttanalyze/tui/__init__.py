@@ -18,9 +18,9 @@ def tui(
 ) -> None:
     """Shows a run until the user quits.
 
-    epoch, region (id or label), offset, dtype: where to begin; by default the last epoch, and a
-    region that changed in it, as hexadecimal digits. Raises Error where there is no terminal,
-    where textual is not installed, and where there is no such place.
+    epoch, region (id or label), offset, dtype: where to begin. Default: the last epoch, and a
+    region that changed in it, as hexadecimal digits. Raises Error if there is no terminal, no such
+    place, or if textual is not installed.
     """
     if not all(map(os.isatty, range(3))):
         raise Error("tui: standard input, output and error must be a terminal")

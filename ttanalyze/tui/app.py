@@ -23,7 +23,7 @@ from ttanalyze.tui.timeline import SORTS, PastValue, Timeline
 
 
 class Browser(Selection):
-    """The screen with its keys."""
+    """The main screen with its keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
@@ -165,7 +165,7 @@ class Browser(Selection):
             self.view.focus()
 
     def _parse(self, words: str) -> tuple[int | None, int | None, int | None]:
-        """Several places, such as "e12 r3 0x1000". Raises Error where there is no such place."""
+        """Parses places such as "e12 r3 0x1000". Raises Error if one does not exist."""
         epoch, region, offset = None, None, None
         process = self.timeline.process
         for word in words.split():

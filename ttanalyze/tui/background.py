@@ -12,8 +12,8 @@ from ttanalyze.errors import Error
 
 
 class Background:
-    """Does one thing at a time. Of what is asked for meanwhile only the last is done, as all else
-    is out of date by then; nor are results handed over for which that is so.
+    """Runs one task at a time. Of the tasks that are requested meanwhile only the last runs, and
+    outdated results are dropped.
     """
 
     def __init__(self, owner: Widget) -> None:
@@ -22,7 +22,9 @@ class Background:
         self._busy = False
 
     def ask(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """work: called in a thread. done: called with what it gave, or with an Error."""
+        """Requests a task. work: called in a thread. done: called with its result, or with an
+        Error.
+        """
         self._waiting = work, done
         if not self._busy:
             self._busy = True

@@ -20,7 +20,7 @@ WIDTHS |= {"bool": 5, "c64": 33, "c128": 51}
 
 @dataclass(frozen=True)
 class Items:
-    """How memory is shown. type: None for hexadecimal digits."""
+    """A format of memory. type: None for hexadecimal digits."""
 
     name: str
     itemsize: int
@@ -29,7 +29,7 @@ class Items:
 
     @classmethod
     def named(cls, name: str) -> Items:
-        """Raises Error where there is no such type."""
+        """Returns the format of a type. Raises Error if the type does not exist."""
         if name == HEX:
             return cls(HEX, 1, 2, None)
         found = parse(name)
@@ -44,21 +44,21 @@ class Items:
         return Items.named(NAMES[(NAMES.index(self.name) + step) % len(NAMES)])
 
     def texts(self, raw: Array) -> list[str]:
-        """Each item; bytes behind the last whole one are left out."""
+        """Returns each item as text, without bytes behind the last whole one."""
         whole = raw[: len(raw) // self.itemsize * self.itemsize]
         if self.type is None:
             return [f"{byte:02x}" for byte in whole.tolist()]
         return [self.type.text(value) for value in self.type.view(whole)]
 
     def odd(self, raw: Array) -> Array:
-        """Which items are NaN or infinite."""
+        """Returns which items are NaN or infinite."""
         whole = raw[: len(raw) // self.itemsize * self.itemsize]
         if self.type is None:
             return np.zeros(len(whole), bool)
         return self.type.is_nan(whole) | self.type.is_inf(whole)
 
     def per_row(self, room: int) -> int:
-        """Items in a row of so many columns: a power of two, for round offsets."""
+        """Returns the number of items in a row of this width: a power of two, for round offsets."""
         each = 4.125 if self.type is None else self.width + 1  # with its letter and its gaps
         count = 1
         while 2 * count * each <= room + 1 and 2 * count * self.itemsize <= 64:
@@ -67,7 +67,7 @@ class Items:
 
 
 def as_several(raw: Array) -> str:
-    """The bytes at one place as numbers of the usual types, as far as there are enough."""
+    """Returns the bytes at one place as numbers of the usual types, if there are enough bytes."""
     parts = []
     for name in ("u8", "i32", "f16", "bf16", "f32", "f64"):
         of = parse(name)

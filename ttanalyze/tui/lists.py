@@ -19,7 +19,7 @@ CHANGED = "●"
 
 
 def fit(words: str, width: int) -> str:
-    """Words in exactly so many columns, cut where they are longer."""
+    """Returns words in exactly this many columns, cut if they are longer."""
     if cell_len(words) <= width:
         return set_cell_size(words, width)
     return set_cell_size(words, width - 1) + "…" if width > 0 else ""
@@ -30,14 +30,14 @@ def _mark(changed: bool | int | None) -> str:
 
 
 def _name(name: str, kind: str, address: str, width: int) -> str:
-    """A region's name, and where there is room its kind and address as well."""
+    """Returns the name of a region, with kind and address if there is room."""
     if width < 60:
         return fit(name, width)
     return f"{fit(name, width - 34)} {fit(kind, 16)} {fit(address, 16)}"
 
 
 def brief(count: int) -> str:
-    """Bytes in at most five characters: 1536 is "1.5K"."""
+    """Returns bytes in at most five characters: 1536 is "1.5K"."""
     value, unit = float(count), ""
     for unit in ("", "K", "M", "G", "T"):
         if value < 1023.5 or unit == "T":
@@ -47,7 +47,7 @@ def brief(count: int) -> str:
 
 
 class Epochs(Rows):
-    """All epochs of a process; those in which the selected region changed are marked."""
+    """The epochs of a process. Those in which the selected region changed are marked."""
 
     timeline: Timeline
     selected: int | None = None
@@ -77,7 +77,7 @@ class Epochs(Rows):
 
 
 class Regions(Rows):
-    """Regions in an epoch; those that changed in it are marked."""
+    """The regions in an epoch. Those that changed in it are marked."""
 
     timeline: Timeline
     epoch = 0
@@ -89,7 +89,7 @@ class Regions(Rows):
         self._ids_work = Background(self)
 
     def show(self, timeline: Timeline, epoch: int, region: int | None) -> None:
-        """region: the selected one, which is in the list wherever it lives."""
+        """Shows an epoch. region: the selected one, which is always in the list."""
 
         def take(ids: Array | Error) -> None:
             if isinstance(ids, Error):

@@ -17,7 +17,9 @@ Taken = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Question:
-    """title: what is asked for. hint: shown while nothing is typed. taken: called with it."""
+    """A question. title: what is requested. hint: shown while the line is empty. taken: called with
+    the answer.
+    """
 
     title: str
     hint: str
@@ -25,7 +27,7 @@ class Question:
 
 
 class Prompt(Horizontal):
-    """Asks one of several questions; tab changes between them."""
+    """Asks one of several questions. Tab changes between them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", show=False, priority=True),
@@ -62,7 +64,7 @@ class Prompt(Horizontal):
         self._show()
 
     def _open(self, wanted: bool) -> None:
-        """The prompt takes the place of what else is in the line."""
+        """Shows or hides the prompt in place of the other contents of the line."""
         self.display = wanted
         for other in self.siblings:
             other.display = not wanted

@@ -25,15 +25,15 @@ KEPT = 4096  # rows
 
 
 def wrapped(words: str, width: int, line: int) -> str:
-    """A line of words that are wrapped to a width; "" behind the last one."""
+    """Returns one line of words that are wrapped to a width, "" behind the last one."""
     lines = textwrap.wrap(words, max(8, width - 4))
     return f"  {lines[line]}" if line < len(lines) else ""
 
 
 class Listing(ScrollView, can_focus=True):
-    """A title, and lines below it; what they show is fetched in a thread.
+    """A title and lines, whose contents are read in a thread.
 
-    What subclasses say: `title`, `line` and `_fetch`, which asks for what is on the screen.
+    Subclasses define `title`, `line` and `_fetch`, which requests what is on the screen.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -55,7 +55,7 @@ class Listing(ScrollView, can_focus=True):
         raise NotImplementedError
 
     def line(self, index: int, width: int) -> Strip | None:
-        """The line of an index; None behind the last one."""
+        """Returns a line by index, None behind the last one."""
         raise NotImplementedError
 
     def _fetch(self, again: bool = False) -> None:
@@ -63,7 +63,7 @@ class Listing(ScrollView, can_focus=True):
 
     @property
     def page(self) -> int:
-        """Lines on the screen."""
+        """The number of lines on the screen."""
         return max(1, self.size.height - 1)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -94,10 +94,10 @@ class Listing(ScrollView, can_focus=True):
 
 
 class Rows(Listing):
-    """Rows, one of which the cursor is on.
+    """Rows with a cursor.
 
-    What subclasses say: `fetch` gives rows and runs in a thread; `cells` puts one on a line, and
-    `title` the line above them.
+    Subclasses define `fetch`, which returns rows and runs in a thread, `cells`, which formats a
+    row, and `title`, the line above.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -122,7 +122,7 @@ class Rows(Listing):
             return self.rows
 
     class Chosen(Moved):
-        """The user clicked twice on the row."""
+        """The user double-clicked a row."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -132,7 +132,7 @@ class Rows(Listing):
     # ---- for subclasses ----
 
     def fetch(self) -> Callable[[int, int], list[Any]]:
-        """What gives rows first to last - 1; it is called in a thread."""
+        """Returns a function that reads rows first to last - 1. It runs in a thread."""
         raise NotImplementedError
 
     def cells(self, row: Any, width: int) -> Cells:
@@ -141,14 +141,14 @@ class Rows(Listing):
     # ---- what is shown ----
 
     def renew(self, count: int, cursor: int | None = None) -> None:
-        """There are count rows, and those that are known may be others now."""
+        """Sets the number of rows, and drops those that were read."""
         self.count, self.wrong = count, ""
         self._set_length(count)
         self.set_cursor(self.cursor if cursor is None else cursor)
         self._fetch(again=True)
 
     def set_cursor(self, row: int) -> None:
-        """Moves the cursor without saying so."""
+        """Moves the cursor without a message."""
         self.cursor = max(0, min(row, self.count - 1))
 
     def watch_cursor(self) -> None:
@@ -164,7 +164,7 @@ class Rows(Listing):
         self._scroll_to_line(min(max(top, row - self.page + 1), row))
 
     def _fetch(self, again: bool = False) -> None:
-        """Asks for the rows on the screen and as many around them, where any is not known."""
+        """Requests the rows on the screen and around it, if any is missing."""
         top = self.scroll_offset.y
         visible = range(top, min(self.count, top + self.page))
         if not again and (self.wrong or all(i in self._known for i in visible)):

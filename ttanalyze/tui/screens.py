@@ -19,7 +19,7 @@ from ttanalyze.tui.timeline import FLAG_LETTERS, LOST, CallRow, Calls, PastValue
 
 
 class Overlay(ModalScreen[int | None]):
-    """A screen over the other, which escape closes."""
+    """A screen over the main screen. Escape closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark", "dismiss", "Close", key_display="esc")
@@ -27,7 +27,7 @@ class Overlay(ModalScreen[int | None]):
 
 
 class Help(Overlay):
-    """All keys."""
+    """The help: all keys."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
@@ -55,7 +55,7 @@ class Help(Overlay):
 
 
 class CallRows(Rows):
-    """Calls, in their order."""
+    """Calls in order."""
 
     def __init__(self, timeline: Timeline, calls: Calls) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class CallList(Overlay):
 
 
 class PastRows(Rows):
-    """What an item was over time, the first first."""
+    """The values of an item over time, the oldest first."""
 
     def __init__(self, past: Sequence[PastValue]) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class PastRows(Rows):
 
 
 class ValueHistory(Overlay):
-    """What the item under the cursor was over time; enter goes to an epoch, which it gives."""
+    """The values of the item under the cursor over time. Enter returns the epoch of a row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to this epoch")]
 

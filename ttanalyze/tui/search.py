@@ -25,11 +25,11 @@ Matcher = Callable[[Array], Array]  # offsets, ascending, of what is found in by
 
 
 class StoppedError(Exception):
-    """The search was told to stop."""
+    """The search was stopped."""
 
 
 class Pace:
-    """How far a search is: a share from 0 to 1; and whether it is to go on."""
+    """The progress of a search, from 0 to 1, and whether to go on."""
 
     def __init__(self) -> None:
         self.share = 0.0
@@ -43,14 +43,14 @@ class Pace:
         return self._stop.is_set()
 
     def report(self, done: int, total: int) -> None:
-        """Raises StoppedError where the search is to end."""
+        """Sets the progress. Raises StoppedError if the search is to stop."""
         self.share = done / total if total else 1.0
         if self._stop.is_set():
             raise StoppedError
 
 
 def _stretches(timeline: Timeline, epoch: int, step: int, pace: Pace) -> Iterator[tuple[int, int]]:
-    """Stretches [first, last) of the epochs behind (step 1) or before (-1) an epoch."""
+    """Yields stretches [first, last) of the epochs after (step 1) or before (-1) an epoch."""
     length, done = 1, 0
     total = timeline.epochs - epoch - 1 if step > 0 else epoch
     while done < total:
@@ -70,7 +70,7 @@ def _stretches(timeline: Timeline, epoch: int, step: int, pace: Pace) -> Iterato
 
 
 def region_change(timeline: Timeline, region: int, epoch: int, step: int, pace: Pace) -> int | None:
-    """The next epoch, or the one before, in which the region changed."""
+    """Returns the next (or previous) epoch in which the region changed."""
     for first, last in _stretches(timeline, epoch, step, pace):
         found = timeline.changes(first, last, region)
         if len(found):
@@ -81,8 +81,8 @@ def region_change(timeline: Timeline, region: int, epoch: int, step: int, pace: 
 def item_change(
     timeline: Timeline, region: int, start: int, stop: int, epoch: int, step: int, pace: Pace
 ) -> int | None:
-    """The next epoch in which bytes [start, stop) of a block differ from those in this one; or
-    the last one before this in which they came to be what they are then.
+    """Returns the next epoch in which bytes [start, stop) of a block differ from this one, or the
+    last epoch before it in which they got their present value.
     """
     block, at = start // BLOCK_SIZE, start % BLOCK_SIZE
     item = slice(at, at + stop - start)
@@ -104,7 +104,7 @@ def item_change(
 def _records(
     timeline: Timeline, region: int, block: int, epoch: int, step: int, pace: Pace
 ) -> Iterator[tuple[int, Array]]:
-    """What was recorded of a block behind or before an epoch: epoch, and a tt_block record."""
+    """Yields epoch and tt_block record of a block, after or before an epoch."""
     process = timeline.process
     for first, last in _stretches(timeline, epoch, step, pace):
         records = process.blocks(first, last)
@@ -118,8 +118,8 @@ def _records(
 def first_match(
     timeline: Timeline, region: int, epoch: int, step: int, match: Matcher, pace: Pace
 ) -> tuple[int, int] | None:
-    """The next epoch, or the one before, that brought a block in which something matches that
-    was other before; and the offset of the first match in the region.
+    """Returns the next (or previous) epoch with a new block that has a match, and the offset of the
+    first match in the region.
     """
     process = timeline.process
     without: set[int] = set()  # digests of blocks that have none
@@ -142,7 +142,7 @@ def first_match(
 
 
 def _as_before(timeline: Timeline, region: int, epoch: int, record: Array) -> bool:
-    """Whether a block that a full epoch lists is the same as in the epoch before."""
+    """Returns whether a block that a full epoch lists is unchanged."""
     block = int(record["block"][0])
     before = timeline.baseline(epoch)
     if before is None:
@@ -167,9 +167,10 @@ def in_region(
     length: int,
     pace: Pace,
 ) -> int | None:
-    """The offset of the first match at start or behind it; with step -1 of the last one before.
+    """Returns the offset of the first match at or after start; with step -1, of the last one before
+    it.
 
-    length: bytes of a match, which may lie across blocks.
+    length: the bytes of a match, which may cross blocks.
     """
     size = timeline.size(region)
     records = contents.block_records(timeline.process, epoch, region)
@@ -196,7 +197,7 @@ def in_region(
 
 
 def not_finite(of: Type) -> Matcher:
-    """Finds NaNs and infinities."""
+    """Returns a matcher of NaNs and infinities."""
 
     def match(raw: Array) -> Array:
         raw = raw[: len(raw) // of.itemsize * of.itemsize]
@@ -206,7 +207,7 @@ def not_finite(of: Type) -> Matcher:
 
 
 def same_bytes(pattern: bytes) -> Matcher:
-    """Finds a run of bytes, wherever it begins."""
+    """Returns a matcher of a byte sequence at any offset."""
 
     def match(raw: Array) -> Array:
         data, found = raw.tobytes(), []
@@ -220,7 +221,7 @@ def same_bytes(pattern: bytes) -> Matcher:
 
 
 def same_value(of: Type, value: Any) -> Matcher:
-    """Finds items equal to a value."""
+    """Returns a matcher of items equal to a value."""
 
     def match(raw: Array) -> Array:
         items = of.view(raw[: len(raw) // of.itemsize * of.itemsize])
@@ -230,8 +231,9 @@ def same_value(of: Type, value: Any) -> Matcher:
 
 
 def parse_bytes(words: str) -> bytes:
-    """Hexadecimal digits, "de ad be ef" or 0xdeadbeef in the order of memory, or "text" in
-    quotes. Raises Error for anything else.
+    """Parses hexadecimal digits ("de ad be ef" or 0xdeadbeef, in memory order) or "text" in quotes.
+
+    Raises Error for anything else.
     """
     words = words.strip()
     if len(words) > 2 and words[0] == words[-1] == '"':
@@ -246,7 +248,9 @@ def parse_bytes(words: str) -> bytes:
 
 
 def parse_value(of: Type, words: str) -> Any:
-    """The item of a type that is nearest to a number. Raises Error where it is no number."""
+    """Returns the item of a type that is nearest to a number. Raises Error if the text is no
+    number.
+    """
     try:
         if of.kind in ("float", "complex"):
             number = (
@@ -279,7 +283,7 @@ def _nearest(of: Type, number: Any) -> Any:
 
 
 def epoch_named(timeline: Timeline, words: str, epoch: int, step: int, pace: Pace) -> int | None:
-    """The next epoch, or the one before, whose trigger or label has these words in it."""
+    """Returns the next (or previous) epoch whose trigger or label contains these words."""
     process, words = timeline.process, words.lower()
     pace.report(0, 1)
     offsets = layout.distinct(process.epochs["label"]).tolist()
@@ -294,7 +298,7 @@ def epoch_named(timeline: Timeline, words: str, epoch: int, step: int, pace: Pac
 
 
 def region_named(timeline: Timeline, words: str, region: int, step: int, pace: Pace) -> int | None:
-    """The next region, or the one before, by id, whose label or kind has these words in it."""
+    """Returns the next (or previous) region, by id, whose label or kind contains these words."""
     regions, words = timeline.process.regions, words.lower()
     rows = range(len(regions))[::step]
     for done, row in enumerate(rows):

@@ -31,7 +31,7 @@ TICK = 0.2  # seconds between two looks at how far a search is
 
 
 class Selection(App[None]):
-    """One process of a run: an epoch, a region, an item of it."""
+    """The selected process, epoch, region and item."""
 
     TITLE = "ttanalyze"
     CSS = STYLE
@@ -48,7 +48,7 @@ class Selection(App[None]):
     ) -> None:
         """epoch, region: by default the last one, and the first that changed in it.
 
-        Raises Error where there is no such process, epoch, region or type.
+        Raises Error if the process, epoch, region or type does not exist.
         """
         plain = "NO_COLOR" in os.environ
         super().__init__(ansi_color=plain or None)
@@ -104,12 +104,12 @@ class Selection(App[None]):
         return f"there are epochs 0 to {count - 1}" if count else "no epochs were recorded"
 
     def _last_epoch(self) -> int:
-        """The last epoch that was captured."""
+        """Returns the last captured epoch."""
         found = self.timeline.baseline(self.timeline.epochs)
         return max(0, self.timeline.epochs - 1) if found is None else found
 
     def _begin(self, offset: int = 0) -> None:
-        """Selects a region, where none is, and shows it."""
+        """Selects a region if none is selected, and shows it."""
         timeline, epoch = self.timeline, self.epoch
 
         def take(ids: Any) -> None:
@@ -126,7 +126,7 @@ class Selection(App[None]):
     def place(
         self, epoch: int | None = None, region: int | None = None, offset: int | None = None
     ) -> None:
-        """Goes to another epoch, region or offset."""
+        """Selects another epoch, region or offset."""
         if self.view.place is not None:
             self._offsets[self.view.place.region] = self.view.cursor
         self.epoch = self.epoch if epoch is None else epoch
@@ -163,7 +163,7 @@ class Selection(App[None]):
         return self.timeline.baseline(self.epoch)
 
     def _heading(self, region: int) -> str:
-        """What is known of a region. Raises Error where that can't be read."""
+        """Returns the facts about a region. Raises Error if they cannot be read."""
         timeline = self.timeline
         regions, row = timeline.process.regions, timeline.row(region)
         name, kind = timeline.region_name(row), timeline.region_kind(row)
@@ -197,7 +197,7 @@ class Selection(App[None]):
         self._calls_work.ask(work, take)
 
     def _say_where(self) -> None:
-        """The lines above and below."""
+        """Updates the lines above and below."""
         run, timeline = self.run_read, self.timeline
         words = [f" {run.path.resolve().name}"]
         if len(run.processes) > 1:
@@ -237,7 +237,7 @@ class Selection(App[None]):
         return "  ".join(words)
 
     def tell(self, message: str) -> None:
-        """Says something in the last line, until a key is pressed."""
+        """Shows a message in the last line until a key is pressed."""
         self._message = text.printable(message)
         self._say_where()
 
@@ -251,7 +251,7 @@ class Selection(App[None]):
     def _search(
         self, work: Callable[[Pace], Any], taken: Callable[[Any], None], nothing: str
     ) -> None:
-        """Looks for something in a thread; nothing: what is said where it is not found."""
+        """Runs a search in a thread. nothing: the message if it finds nothing."""
         if self._pace is not None:
             self._pace.stop()
         self._pace = pace = Pace()
@@ -277,7 +277,7 @@ class Selection(App[None]):
         self._search_work.ask(run, take)
 
     def _tick(self) -> None:
-        """Says how far a search is that takes a while."""
+        """Shows the progress of a long search."""
         if self._pace is not None and not self._pace.stopped:
             self.tell(f"searching, {self._pace.share:.0%}; escape stops it")
 

@@ -42,8 +42,10 @@ SORTS = ("id", "changed", "size")
 
 @dataclass(frozen=True)
 class EpochRow:
-    """changed: bytes, of all regions. own: whether the selected region changed, None where that
-    can't be read.
+    """A row of the list of epochs.
+
+    changed: the changed bytes of all regions. own: whether the selected region changed, None if
+    unreadable.
     """
 
     number: int
@@ -56,8 +58,10 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class RegionRow:
-    """changed: blocks in the epoch, None where that can't be read. note: why there are no
-    contents, else "".
+    """A row of the list of regions.
+
+    changed: the changed blocks in the epoch, None if unreadable. note: why there are no contents,
+    else "".
     """
 
     id: int
@@ -72,10 +76,10 @@ class RegionRow:
 
 @dataclass(frozen=True)
 class Window:
-    """Bytes [start, start + len(raw)) of a region, and what they were in the baseline.
+    """Bytes [start, start + len(raw)) of a region, and their values in the baseline.
 
-    before: None where that can't be said: note tells why. changed: one bool per byte. parts: what
-    the program called parts of the region, as Labels.parts has it.
+    before: None if unknown; note says why. changed: one bool per byte. parts: the named parts of
+    the region, as Labels.parts returns them.
     """
 
     start: int
@@ -92,10 +96,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Calls:
-    """What was called between an epoch and the one before of its context, since.
+    """The calls between an epoch and `since`, the one before of its context.
 
-    records: tt_event, by seq. more: there are others. suspects: by seq, those that may have
-    written to the region, and how sure that is: an index of HOW, the surest first.
+    records: tt_event, by seq. more: whether there are others. suspects: by seq, the possible
+    writers of the region with an index of HOW, the surest first.
     """
 
     epoch: int
@@ -108,7 +112,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class CallRow:
-    """how: in what way it may have written to the region, or ""."""
+    """A row of the list of calls. how: how sure the write to the region is, or ""."""
 
     seq: int
     stream: str
@@ -118,7 +122,7 @@ class CallRow:
 
 @dataclass(frozen=True)
 class PastValue:
-    """What an item was from an epoch on."""
+    """The value of an item from an epoch on."""
 
     epoch: int
     what: str
@@ -126,7 +130,7 @@ class PastValue:
 
 
 class Timeline:
-    """One process. selected regions and epochs are named by id and number."""
+    """The data of one process. Regions and epochs are given by id and number."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -145,7 +149,7 @@ class Timeline:
         return bits | (layout.DROPPED if removed and not bits & layout.REFUSED else 0)
 
     def epoch_label(self, epoch: int) -> str:
-        """Trigger and label, the kernel's name without parameters."""
+        """Returns trigger and label. Names of kernels have no parameters."""
         record = self.process.epochs[epoch]
         label = self.process.strings.get(int(record["label"]))
         trigger = layout.TRIGGERS[int(record["trigger"])]
@@ -158,7 +162,7 @@ class Timeline:
         return short(demangle([label])[0])
 
     def epoch_rows(self, first: int, last: int, region: int | None) -> list[EpochRow]:
-        """Epochs first to last - 1; region: the one whose changes are marked."""
+        """Returns epochs first to last - 1. region: the one whose changes are marked."""
         records = self.process.epochs[first:last]
         own = self._own(first, last, region)
         texts = [self.process.strings.get(label) for label in records["label"].tolist()]
@@ -182,7 +186,7 @@ class Timeline:
         return out
 
     def _own(self, first: int, last: int, region: int | None) -> list[bool | None]:
-        """Whether a region changed in each of epochs first to last - 1."""
+        """Returns whether a region changed in each of epochs first to last - 1."""
         if region is None:
             return [False] * (last - first)
         try:
@@ -196,13 +200,13 @@ class Timeline:
             ]
 
     def changes(self, first: int, last: int, region: int) -> Array:
-        """The epochs of first to last - 1 in which blocks of a region changed."""
+        """Returns those of epochs first to last - 1 in which blocks of a region changed."""
         digests = self.process.digests(first, last)
         mine = (digests["region"] == region) & (digests["changed"] > 0)
         return np.asarray(self.process.epoch_of("digests", first, last)[mine])
 
     def baseline(self, epoch: int) -> int | None:
-        """The last epoch before that was captured, of whatever context."""
+        """Returns the last captured epoch before this one, in any context."""
         flags = self.process.epochs["flags"][:epoch]
         found = np.flatnonzero(flags & layout.REFUSED == 0)
         return int(found[-1]) if len(found) else None
@@ -210,9 +214,9 @@ class Timeline:
     # ---- regions ----
 
     def region_ids(self, epoch: int, everything: bool, sort: str, also: int | None) -> Array:
-        """Regions that have contents in an epoch, or all that ever were, in the order of SORTS.
+        """Returns the regions with contents in an epoch, or all regions, in the order of SORTS.
 
-        also: one that is among them in any case.
+        also: a region that is always included.
         """
         regions = self.process.regions
         rows = np.arange(len(regions))
@@ -229,7 +233,7 @@ class Timeline:
         return np.asarray(regions.id[rows])
 
     def _changed(self, epoch: int, ids: Array) -> Array:
-        """How many blocks of each region changed in an epoch, as uint64."""
+        """Returns the number of changed blocks of each region in an epoch, as uint64."""
         digests = (
             self.process.digests(epoch, epoch + 1) if self.epochs else np.empty(0, layout.DIGEST)
         )
@@ -264,7 +268,7 @@ class Timeline:
         ]
 
     def region_name(self, row: int) -> str:
-        """The label, or what kind of memory it is."""
+        """Returns the label, or else the kind of memory."""
         label = self.process.strings.get(int(self.process.regions.label[row]))
         return text.printable(label or self.region_kind(row))
 
@@ -280,7 +284,7 @@ class Timeline:
         return "freed" if epoch >= regions.died[row] else ""
 
     def row(self, region: int) -> int:
-        """The row of a region in process.regions. Raises Error where there is no such region."""
+        """Returns the row of a region in process.regions. Raises Error if it does not exist."""
         return contents.region_row(self.process, region)
 
     def size(self, region: int) -> int:
@@ -291,7 +295,7 @@ class Timeline:
     def window(
         self, epoch: int, baseline: int | None, region: int, start: int, stop: int
     ) -> Window:
-        """Bytes [start, stop) of a region in an epoch, compared with those in the baseline."""
+        """Returns bytes [start, stop) of a region in an epoch, compared with the baseline."""
         stop = min(stop, self.size(region))
         raw = self.bytes(epoch, region, start, stop)
         before, note = None, ""
@@ -310,7 +314,9 @@ class Timeline:
         return Window(start, raw, before, changed, note, parts)
 
     def tensor(self, region: int, parts: Array, offset: int) -> str:
-        """What a byte of a region is part of, of a window's parts; "" where that has no name."""
+        """Returns the tensor at an offset of a region, from a window's parts, "" if there is
+        none.
+        """
         try:
             part = self.process.labels.part_at(region, parts, offset)
         except Error:
@@ -318,7 +324,9 @@ class Timeline:
         return "" if part is None else str(place_of(part, offset))
 
     def bytes(self, epoch: int, region: int, start: int, stop: int) -> Array:
-        """Bytes [start, stop) as uint8, each block checked. Raises Error where they are lost."""
+        """Returns bytes [start, stop) as uint8. Each block is checked. Raises Error if they
+        are gone.
+        """
         first, last = start // BLOCK_SIZE, layout.blocks_of(max(start, stop))
         records = contents.block_records(self.process, epoch, region, first=first, last=last)
         pieces = [self.block(records[i : i + 1]) for i in range(len(records))]
@@ -326,7 +334,7 @@ class Timeline:
         return whole[start - first * BLOCK_SIZE : stop - first * BLOCK_SIZE]
 
     def block(self, record: Array) -> Array:
-        """The contents of one block by its tt_block record, from those kept where they are."""
+        """Returns the contents of a block by its tt_block record, from the cache if it is there."""
         key = (int(record["segment"][0]), int(record["offset"][0]), int(record["length"][0]))
         try:
             found = self._blocks.pop(key)
@@ -339,7 +347,7 @@ class Timeline:
         return found
 
     def past(self, region: int, start: int, items: Items) -> list[PastValue]:
-        """What the item at an offset was from its first epoch on."""
+        """Returns the values of the item at an offset, from its first epoch on."""
         stop = min(start + items.itemsize, self.size(region))
         out = []
         for version in byte_history(self.process, region, start, stop):
@@ -354,12 +362,14 @@ class Timeline:
 
     @functools.cached_property
     def has_calls(self) -> bool:
-        """Whether driver calls were recorded at all."""
+        """Whether the run has driver calls."""
         return (self.process.path / "events.bin").exists()
 
     def calls(self, epoch: int, region: int | None) -> Calls:
-        """What the program called between an epoch and the one before in its context, that has
-        seen the region; which of it may have written to that, if it changed.
+        """Returns the calls between an epoch and the one before of its context that has seen the
+        region.
+
+        If the region changed, the possible writers are marked.
         """
         seen = self.process.coverage
         since = seen.before(epoch, region)
@@ -374,7 +384,7 @@ class Timeline:
         return Calls(epoch, since, region, records[:MOST_CALLS], more, suspects)
 
     def call_rows(self, calls: Calls, first: int, last: int) -> list[CallRow]:
-        """Calls first to last - 1."""
+        """Returns calls first to last - 1."""
         out = []
         took = self._gpu_times(calls.records["seq"][first:last])
         for record in calls.records[first:last]:
@@ -389,9 +399,7 @@ class Timeline:
         return out
 
     def _gpu_times(self, seqs: Array) -> dict[int, int]:
-        """Nanoseconds from when the GPU began with what a call asked for until it was through, by
-        seq, of those of which that is known.
-        """
+        """Returns the duration of the GPU work of calls in nanoseconds, by seq, if it is known."""
         records, _ = self.process.activities.of_calls(seqs)
         own = records["flags"] & activities.OWN != 0
         records = records[(records["kind"] != activities.SYNC) & ~own]
@@ -422,11 +430,11 @@ class Timeline:
         return f"{address:#x}"
 
     def kernel(self, function: int) -> str:
-        """A kernel's name as the source has it."""
+        """Returns the demangled name of a kernel."""
         return text.printable(demangle([self.process.kernel(function) or "?"])[0])
 
     def calls_line(self, calls: Calls) -> str:
-        """The calls in a few words, those first that may have written to the region."""
+        """Returns the calls in a few words, possible writers first."""
         if not self.has_calls:
             return "calls were not recorded"
         since = "the beginning" if calls.since is None else f"epoch {calls.since}"
@@ -441,7 +449,7 @@ class Timeline:
         return f"{head}; {HOW[surest]}: {tally}"
 
     def _tally(self, records: Array) -> str:
-        """How many of which: launches by kernel, then other calls that change memory."""
+        """Returns counts: launches by kernel, then other calls that change memory."""
         kinds = records["kind"]
         launch = KIND["launch"]
         functions, counts = np.unique(records["id"][kinds == launch], return_counts=True)

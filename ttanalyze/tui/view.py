@@ -28,7 +28,7 @@ EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "", np.empty(0
 
 @dataclass(frozen=True)
 class MemoryView:
-    """Which memory: of a region (size: its bytes) in an epoch, compared with another one."""
+    """The shown memory: a region (size in bytes) in an epoch, compared with another epoch."""
 
     timeline: Timeline
     epoch: int
@@ -38,7 +38,7 @@ class MemoryView:
 
 
 class View(Listing):
-    """Rows of items. cursor: the offset of the one that the cursor is on."""
+    """Rows of items. cursor: the offset of the item under the cursor."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--offset", "rows--odd"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -51,7 +51,7 @@ class View(Listing):
     ]
 
     class Moved(Message):
-        """The cursor is elsewhere, or what is there became known."""
+        """The cursor moved, or the item under it was read."""
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -65,7 +65,7 @@ class View(Listing):
     # ---- what is shown ----
 
     def show(self, place: MemoryView | None, heading: str, wrong: str = "") -> None:
-        """Shows another place, the cursor as near to where it was as can be."""
+        """Shows another place. The cursor stays as near as possible."""
         before, self.place = self.place, place
         self.heading, self.wrong = heading, wrong
         if place is None or before is None or place.region != before.region:
@@ -80,7 +80,7 @@ class View(Listing):
         self.post_message(self.Moved())
 
     def set_cursor(self, offset: int) -> None:
-        """Moves the cursor to the item that an offset lies in."""
+        """Moves the cursor to the item that contains an offset."""
         last = max(0, self._total - 1)
         offset = max(0, min(offset, last))
         self.cursor = offset - offset % self.items.itemsize
@@ -106,7 +106,7 @@ class View(Listing):
         return f"{offset:0{digits}x}"
 
     def _lay_out(self) -> None:
-        """Rows as the width and the type have it; the cursor stays on the screen."""
+        """Computes the rows from width and type. The cursor stays on the screen."""
         self._set_length(-(-self._total // self.row_bytes))
         self.cursor = max(0, min(self.cursor, self._total - 1))
         self.cursor -= self.cursor % self.items.itemsize
@@ -125,7 +125,7 @@ class View(Listing):
         self._fetch()
 
     def _fetch(self, again: bool = False) -> None:
-        """Asks for the bytes on the screen and as many around them, where any is not known."""
+        """Requests the bytes on the screen and around it, if any are missing."""
         place, page = self.place, self.page * self.row_bytes
         start = self.scroll_offset.y * self.row_bytes
         stop = min(start + page, self._total)
@@ -156,8 +156,8 @@ class View(Listing):
     # ---- the item under the cursor ----
 
     def item(self) -> tuple[str, str, str] | None:
-        """The item under the cursor, what it was in the baseline where it changed ("" where it did
-        not), and it as other types. None while it is not known.
+        """Returns the item under the cursor, its value in the baseline ("" if unchanged), and its
+        value as other types. None if it was not read.
         """
         at, size, window = self.cursor - self.window.start, self.items.itemsize, self.window
         raw = window.raw[at : at + 16] if at >= 0 else window.raw[:0]
@@ -201,7 +201,7 @@ class View(Listing):
         return out
 
     def _styles(self, offset: int, raw: Array) -> list[Style]:
-        """How each item of a row looks."""
+        """Returns the style of each item of a row."""
         base, items, window = self.rich_style, self.items, self.window
         count = len(raw) // items.itemsize
         whole = raw[: count * items.itemsize].reshape(count, items.itemsize)
@@ -248,7 +248,7 @@ class View(Listing):
             self.set_cursor(offset)
 
     def _column(self, x: int) -> int:
-        """The item of a row at a column, -1 where there is none."""
+        """Returns the index of the item at a column, -1 if there is none."""
         if self.items.type is not None:
             return x // (self.items.width + 1)
         group, within = divmod(x, 25)

@@ -139,7 +139,11 @@ class Session:
     # ---- what is said ----
 
     def say(self, line: str) -> None:
-        """Says a line, and adds it to the log."""
+        """Prints a line, and adds it to the log.
+
+        Args:
+            line: The line.
+        """
         if self._say:
             self._say(line)
         stamp = time.strftime("%H:%M:%S")
@@ -220,7 +224,11 @@ class Session:
         return self.record(name, **PLAIN, **given)
 
     def forget(self, name: str) -> None:
-        """Removes the run directory of a recording. The recording stays finished."""
+        """Removes the run directory of a recording. The recording stays finished.
+
+        Args:
+            name: The name of the recording.
+        """
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
     @property
@@ -259,6 +267,9 @@ class Session:
         """Returns why a recording does not show what the program does, else None.
 
         The program failed, hung or ran out of memory, or the recorder failed.
+
+        Args:
+            recording: The recording.
         """
         short = f"see {recording.log}"
         if recording.status == TIMED_OUT and self.settings.record.get("timeout"):
@@ -282,6 +293,9 @@ class Session:
     def sound(self, recording: Recording) -> Recording:
         """Returns the recording itself.
 
+        Args:
+            recording: The recording.
+
         Raises:
             Error: It has a fault.
         """
@@ -293,7 +307,11 @@ class Session:
     # ---- findings ----
 
     def ignored(self, *names: str | None) -> bool:
-        """Returns whether --ignore leaves out what has one of these names."""
+        """Returns whether `--ignore` leaves out findings with one of these names.
+
+        Args:
+            names: Names of kernels, memory or source lines. None is skipped.
+        """
         if not self._ignore:
             return False
         known = [name for name in names if name]
@@ -301,7 +319,11 @@ class Session:
         return any(one.search(name) for one in self._ignore for name in known)
 
     def kept(self, findings: list[Finding]) -> list[Finding]:
-        """Returns the findings that --ignore does not leave out."""
+        """Returns the findings that `--ignore` does not leave out.
+
+        Args:
+            findings: The findings.
+        """
         return [finding for finding in findings if not self.ignored(*finding.names())]
 
 
