@@ -397,7 +397,7 @@ def test_verify_of_a_failed_recording(cli: Cli, tmp_path: Path) -> None:
     w.close("failed", reason="disk full")
     outcome = cli("verify", w.run)
     assert outcome.status == 2
-    assert outcome.stdout.startswith("not known: ")
+    assert outcome.stdout.startswith("unknown: ")
     assert "what was compared is the same, but " in outcome.stdout
     assert json.loads(cli("verify", w.run, "--json").stdout)["same"] is False
 

@@ -161,7 +161,7 @@ def test_failed_recording_is_neither_same_nor_different(first: Path, tmp_path: P
         assert report.memory_same and not report.same
         assert report.unknown is not None and "disk full" in report.unknown
         text = diff_text(report)
-        assert text.startswith("not known: memory is the same in all 4 common epochs; the launches")
+        assert text.startswith("unknown: memory is the same in all 4 common epochs; the launches")
         assert text.splitlines()[0].endswith("differ; a recording failed")
     changed = train(tmp_path / "changed", at_step(2, lambda w: w.write(0, 9, b"\x01")))
     report = compared(changed, tmp_path / "failed")

@@ -322,7 +322,7 @@ def test_report_has_python_lines(run: Path, tmp_path: Path) -> None:
         "  no epoch is complete",
     ]
     told = support.ttanalyze("info", run)
-    assert "incident  signal 15, with work in flight\n" in told.stdout
+    assert "crash report  signal 15, with work in flight\n" in told.stdout
     assert "              step (hanging.py:12)\n" in told.stdout
     assert "the main thread was in cuCtxSynchronize\n" in told.stdout
     summary = json.loads(support.ttanalyze("info", run, "--json").stdout)["processes"][0]
@@ -338,7 +338,7 @@ def test_info_demangles_kernel_names(hang: Hang, run: Path) -> None:
     hang("cpp", signal.SIGTERM, cpu_callstack="backtrace")
     told = support.ttanalyze("info", run).stdout
     assert "outer::(anonymous namespace)::inner<<<4, 32>>> (call 14, " in told
-    assert "last      epoch 0 (sync, call 13)\n" in told
+    assert "last epoch    0 (sync, call 13)\n" in told
     summary = json.loads(support.ttanalyze("info", run, "--json").stdout)["processes"][0]
     (call,) = summary["incidents"][0]["in_flight"][0]["calls"]
     assert call["name"] == "void outer::(anonymous namespace)::inner<float>(float*)"
@@ -370,7 +370,9 @@ def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> No
     assert incident(run)["reason"] == "CUDA_ERROR_ILLEGAL_ADDRESS"
     streams = incident(run)["in_flight"]
     assert {call["kernel"] for s in streams for call in s["calls"]} == {"poke", "add"}
-    assert "incident  CUDA_ERROR_ILLEGAL_ADDRESS from cu" in support.ttanalyze("info", run).stdout
+    assert (
+        "crash report  CUDA_ERROR_ILLEGAL_ADDRESS from cu" in support.ttanalyze("info", run).stdout
+    )
 
 
 def test_out_of_memory_is_no_lost_context(built: Path, run: Path) -> None:

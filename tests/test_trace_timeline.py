@@ -65,9 +65,9 @@ def test_calls_without_times_have_their_own_lane(run_path: Path, form: str) -> N
     w.activity("launch", 1, 900, 90_000, KERNEL)
     w.close()
     seen, done = traced(run_path, form)
-    (known,) = [i for i in seen.of("stream 16") if "as submitted" not in i.lane]
+    (known,) = [i for i in seen.of("stream 16") if "no GPU time" not in i.lane]
     assert (known.begin, known.end) == (1000, 90_000), "not before its call"
-    unknown, record = seen.of("stream 16, as submitted")
+    unknown, record = seen.of("stream 16, no GPU time")
     assert (unknown.begin, unknown.args["GPU time"]) == (2000, "unknown")
     assert record.category == "event-record" and "GPU time" not in record.args
     assert all("GPU time" not in i.args for i in seen.calls)
@@ -140,7 +140,7 @@ def test_stream_waits_are_drawn(run_path: Path, form: str, monkeypatch: pytest.M
     for _ in range(2):
         seen, done = traced(run_path, form)
         waits = {i.args["seq"]: i for i in seen.of("stream") if i.category == "event-wait"}
-        assert {seq: "as submitted" in i.lane for seq, i in waits.items()} == {
+        assert {seq: "no GPU time" in i.lane for seq, i in waits.items()} == {
             4: False,
             7: False,
             8: True,
@@ -177,7 +177,7 @@ def test_recorder_work_and_unattributed_work(run_path: Path, form: str) -> None:
         ("GPU 0: recorder (2)", "tt_capture_gather"),
         ("GPU 1: recorder", "tt_capture_digest"),
     ]
-    assert sorted(spans(seen.of("work of no recorded call"))) == [
+    assert sorted(spans(seen.of("unattributed work"))) == [
         ("copy", 9000, 9100),
         ("step", 9000, 9100),
         ("tt_of_the_program", 9200, 9300),
@@ -264,7 +264,7 @@ def test_overlapping_work_is_drawn_once_and_nests(
             monkeypatch.setattr(work, "PIECE", 7)
         seen, _ = traced(run_path, form)
         shown = [i for i in seen.of(": ") if i.category in ("launch", "copy", "set")]
-        shown = [i for i in shown if "as submitted" not in i.lane]
+        shown = [i for i in shown if "no GPU time" not in i.lane]
         assert len(shown) == len(done)
         if layers == 2:
             continue
@@ -295,9 +295,9 @@ def test_absurd_times_are_accepted(run_path: Path, form: str) -> None:
     w.close()
     seen, _ = traced(run_path, form)
     assert len(seen.of(": ")) == 7
-    assert {i.lane for i in seen.of("no recorded")} == {
-        "GPU 0: work of no recorded call",
-        "a GPU: work of no recorded call",
+    assert {i.lane for i in seen.of("unattributed")} == {
+        "GPU 0: unattributed work",
+        "unknown GPU: unattributed work",
     }
 
 
@@ -318,7 +318,7 @@ def test_traces_of_recorded_programs(built: Path, tmp_path: Path, name: str, sou
     for form in FORMATS:
         seen, _ = traced(path, form)
         threads = {i.args["seq"]: i for i in seen.calls}
-        in_streams = [i for i in seen.of("stream") if "as submitted" not in i.lane]
+        in_streams = [i for i in seen.of("stream") if "no GPU time" not in i.lane]
         work = [i for i in in_streams if i.category in ("launch", "copy", "set")]
         known = run.activities
         asked = known[known["seq"].notna() & known["kind"].isin(["launch", "copy", "set"])]
@@ -337,4 +337,4 @@ def test_traces_of_recorded_programs(built: Path, tmp_path: Path, name: str, sou
             assert own == Counter(known["kind"][known["own"]]) and own["launch"] > 0
         events = run.events[run.events["kind"].isin(["launch", "copy", "set"])]
         unseen = set(events[events["flags"] & 1 == 0]["seq"]) - {i.args["seq"] for i in work}
-        assert unseen <= {i.args["seq"] for i in seen.of("as submitted")}
+        assert unseen <= {i.args["seq"] for i in seen.of("no GPU time")}

@@ -50,7 +50,7 @@ def compiled(schema: Schema) -> Check:
     keyword.
     """
     if unknown := schema.keys() - KNOWN - set(OF_OTHERS):
-        raise ValueError(f"keywords that are not known: {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown keywords: {', '.join(sorted(unknown))}")
     if "$ref" in schema:  # what it says itself goes beyond that schema
         base = load(schema["$ref"].removesuffix(".json"))
         own = {name: of for name, of in schema.items() if name != "$ref"}

@@ -241,7 +241,7 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         f"{d.get('ordinal')}: {text.printable(d.get('name', '?'))}, {text.size(d.get('memory', 0))}"
         for d in process["devices"]
     ]
-    pairs.append(("device", "\n".join(devices) or "not known"))
+    pairs.append(("device", "\n".join(devices) or "unknown"))
     options = [
         f"{name.removeprefix('TT_').lower().replace('_', '-')}={value}"
         for name, value in process["options"].items()
@@ -275,15 +275,15 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     for report in process["incidents"]:
-        pairs.append(("incident", crash_report_text(report, process["pid"])))
+        pairs.append(("crash report", crash_report_text(report, process["pid"])))
     if process["incidents"] and process["last_epoch"]:
         last = process["last_epoch"]
-        pairs.append(("last", f"epoch {last['epoch']} ({last['trigger']}, call {last['seq']})"))
+        pairs.append(("last epoch", f"{last['epoch']} ({last['trigger']}, call {last['seq']})"))
     if process["unknown_calls"]:
         names = ", ".join(process["unknown_calls"][:6])
         more = len(process["unknown_calls"]) - 6
         names += f" and {more} more" if more > 0 else ""
-        pairs.append(("unknown", f"{text.printable(names)} (passed through, not recorded)"))
+        pairs.append(("unknown calls", f"{text.printable(names)} (passed through, not recorded)"))
     return pairs
 
 
@@ -298,7 +298,7 @@ def _regions(process: dict[str, Any]) -> str:
 
 
 def _program(process: dict[str, Any]) -> str:
-    argv = text.command(process["argv"]) or "not known"
+    argv = text.command(process["argv"]) or "unknown"
     shown = argv if len(argv) <= 200 else argv[:200] + "…"
     reason = text.printable(process["reason"] or "no reason given")
     endings = {
@@ -309,7 +309,7 @@ def _program(process: dict[str, Any]) -> str:
         "running": "killed, or still running",
     }
     ending = endings.get(process["status"], text.printable(process["status"]))
-    return f"{shown}\npid {'not known' if process['pid'] is None else process['pid']}, {ending}"
+    return f"{shown}\npid {'unknown' if process['pid'] is None else process['pid']}, {ending}"
 
 
 def _times(process: dict[str, Any]) -> str:

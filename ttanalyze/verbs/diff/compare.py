@@ -250,7 +250,7 @@ class _Diff:
         if calls_a is not None and calls_b is not None:
             out.launches = Launches()
         else:
-            out.notes.append("the calls of a side are not known: epochs are matched by their order")
+            out.notes.append("the calls of one side are unknown: epochs are matched by their order")
         for name, side in (("A", a), ("B", b)):
             if side.process is not None and side.process.status == "running":
                 out.notes.append(f"{name} was killed or still runs")

@@ -162,7 +162,7 @@ class Details:
         a, b = self.common.a.process, self.common.b.process
         out.block_total = layout.blocks_of(out.size)
         if a is None or b is None:
-            out.notes.append("a manifest has digests only: the bytes are not known")
+            out.notes.append("a manifest has digests only: the bytes are unknown")
             return
         try:
             sides = self._contents(a, b, pair, position)

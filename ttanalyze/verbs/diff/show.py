@@ -75,7 +75,7 @@ class _Show:
         report = self.report
         word, hue = ("same", "green") if report.same else ("different", "red")
         if report.unknown is not None:
-            word, hue = "not known", "red"
+            word, hue = "unknown", "red"
         return f"{text.coloured(word, hue, self.colour)}: {self._verdict()}"
 
     def _verdict(self) -> str:

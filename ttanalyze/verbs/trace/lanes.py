@@ -66,7 +66,7 @@ class Lanes:
 
     def untimed(self, context: int, stream: int) -> Lane:
         """Returns the lane of work in a stream whose GPU time is unknown."""
-        name = f"{self._context_name(context)}: {self._stream(context, stream)}, as submitted"
+        name = f"{self._context_name(context)}: {self._stream(context, stream)}, no GPU time"
         return self._lane(STREAM, context, stream, name, sub=UNTIMED)
 
     def recorder(self, device: int, layer: int = 0) -> Lane:
@@ -74,9 +74,9 @@ class Lanes:
         name = f"{_device(device)}: recorder{_beside(layer)}"
         return self._lane(RECORDER, device, 0, name, sub=layer)
 
-    def of_no_call(self, device: int, layer: int = 0) -> Lane:
+    def unattributed(self, device: int, layer: int = 0) -> Lane:
         """Returns the lane of work whose call is unknown."""
-        name = f"{_device(device)}: work of no recorded call{_beside(layer)}"
+        name = f"{_device(device)}: unattributed work{_beside(layer)}"
         return self._lane(OTHERS, device, 0, name, sub=layer)
 
     def epochs(self, context: int) -> Lane:
@@ -134,7 +134,7 @@ def _beside(layer: int) -> str:
 
 
 def _device(device: int) -> str:
-    return "a GPU" if device == NO_ID else f"GPU {device}"
+    return "unknown GPU" if device == NO_ID else f"GPU {device}"
 
 
 def _clock(process: Process) -> list[str]:

@@ -267,7 +267,7 @@ class Work:
         elif key["whose"] == OF_RECORDER:
             lane = self._lanes.recorder(int(key["device"]), layer)
         else:
-            lane = self._lanes.of_no_call(int(key["device"]), layer)
+            lane = self._lanes.unattributed(int(key["device"]), layer)
         return self._writer.template([Part(lane, name, category, args, numbers=numbers)])
 
 

@@ -28,7 +28,7 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
     against = text.printable(report.manifest)
     word, hue = ("same", "green") if report.same else ("different", "red")
     if report.unknown is not None:
-        word, hue = "not known", "red"
+        word, hue = "unknown", "red"
     verdict = f"{text.coloured(word, hue, colour)}: {text.printable(report.run)} and {against}"
     out = [verdict, f"  {compared}"]
     if report.unknown is not None:
