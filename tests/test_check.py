@@ -36,7 +36,8 @@ def check(cli: Cli, tmp_path: Path) -> Check:
     """`ttanalyze check` on the simulator, in the folder "out"."""
 
     def run(command: list[str], *options: str) -> Outcome:
-        return cli("check", "--sim", "-o", tmp_path / "out", *options, "--", *command)
+        given = ("--sim", "--only", "determinism", "-o", tmp_path / "out", *options)
+        return cli("check", *given, "--", *command)
 
     return run
 
@@ -119,7 +120,8 @@ def test_before_command_restores_program_input(
 @pytest.mark.native
 def test_interrupted_check_resumes(varies: Callable[..., list[str]], tmp_path: Path) -> None:
     """The second run hangs until SIGTERM; the next call makes only this recording again."""
-    command = ["check", "--sim", "-q", "-o", str(tmp_path / "out"), "--", *varies("hang")]
+    options = ["--sim", "-q", "--only", "determinism", "-o", str(tmp_path / "out")]
+    command = ["check", *options, "--", *varies("hang")]
     environment = support.bare_environment(**support.sanitizer_runtimes())
     with subprocess.Popen(
         [sys.executable, "-m", "ttanalyze", *command],

@@ -40,7 +40,7 @@ def check(
         ..., metavar="PROGRAM", help="The program to run, and its arguments."
     ),
     only: str | None = Option(
-        None, metavar="CHECKS", help="Run only these checks, separated by commas."
+        None, metavar="CHECKS", help="Run only these checks, such as bounds,order (default: all)."
     ),
     quick: bool = Option(
         False, "--quick", help="Make no recordings that only explain what was found."
