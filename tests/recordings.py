@@ -128,3 +128,11 @@ def fills(*steps: str) -> list[str]:
     "end": the context ends before the program.
     """
     return [sys.executable, "-c", FILLS, *steps]
+
+
+def record_example(name: str, built: Path, path: Path, *options: str) -> Path:
+    """Records a program of examples/ on the simulator and returns the run directory."""
+    command = support.command(f"example-{name}", built)
+    done = record(command, support.simulator_environment(), path, "--sim", "-q", *options)
+    assert done.status == 0, done.stderr
+    return path

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,24 +19,11 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
-from tests.support import Outcome
-from ttanalyze.cli import app, run_command
+from tests.support import Cli, Outcome
+from ttanalyze.cli import app
 from ttanalyze.verbs.doctor import checks
 
-Cli = Callable[..., Outcome]
 VERBS = [command.callback.__name__ for command in app.registered_commands if command.callback]
-
-
-@pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command line in this process."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        status = run_command([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return Outcome(out, err, status)
-
-    return run
 
 
 # ---- errors ----

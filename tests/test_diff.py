@@ -17,9 +17,8 @@ import ttanalyze as tt
 from tests import rundir
 from tests.diff_runs import BLOCK, STEPS, as_manifest, at_step, compared, launch, train
 from tests.rundir import Writer, small_run
-from tests.support import Outcome
+from tests.support import Cli
 from tests.test_damage import cut, flip, reseal
-from ttanalyze.cli import run_command
 from ttanalyze.core import values
 from ttanalyze.core.values import Tolerance
 from ttanalyze.errors import Error, FormatError
@@ -552,19 +551,7 @@ def test_equal_random_runs_are_the_same(tmp_path: Path, seed: int) -> None:
 # ---- the command line ----
 
 
-@pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    def run(*arguments: str | Path) -> Outcome:
-        status = run_command([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return Outcome(out, err, status)
-
-    return run
-
-
-def test_exit_status_shows_the_result(
-    cli: Callable[..., Outcome], first: Path, tmp_path: Path
-) -> None:
+def test_exit_status_shows_the_result(cli: Cli, first: Path, tmp_path: Path) -> None:
     second = train(tmp_path / "second", at_step(3, lambda w: w.write(0, 8, b"\x01")))
     assert cli("diff", first, first).status == 0
     different = cli("diff", first, second)
@@ -601,7 +588,7 @@ def test_exit_status_shows_the_result(
     ],
 )
 def test_errors_are_one_line_and_status_2(
-    cli: Callable[..., Outcome], first: Path, arguments: list[str], reason: str
+    cli: Cli, first: Path, arguments: list[str], reason: str
 ) -> None:
     outcome = cli("diff", *(a.replace("RUN", str(first)) for a in arguments))
     assert (outcome.status, outcome.stdout) == (2, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,37 +15,19 @@ import pytest
 import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer, edit, reseal_records
-from tests.support import Outcome
-from ttanalyze.cli import run_command
+from tests.support import Cli
 from ttanalyze.core.allocations import levels
 from ttanalyze.format.layout import HEADER_SIZE
 from ttanalyze.verbs.memory import memory, timeline
 from ttanalyze.verbs.memory.show import plot
 
-Cli = Callable[..., Outcome]
 KINDS = ("device", "managed", "async", "arena")
-
-
-@pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command line in this process."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        status = run_command([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return Outcome(out, err, status)
-
-    return run
 
 
 @pytest.fixture(scope="module")
 def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real run: examples/async, which allocates and frees in order of streams."""
-    path = tmp_path_factory.mktemp("memory") / "async"
-    command = support.command("example-async", built)
-    done = recordings.record(command, support.simulator_environment(), path, "--sim", "-q")
-    assert done.status == 0, done.stderr
-    return path
+    return recordings.record_example("async", built, tmp_path_factory.mktemp("memory") / "async")
 
 
 @pytest.mark.native

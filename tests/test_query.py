@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ import pytest
 import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer, edit, small_run
-from tests.support import Outcome
-from ttanalyze.cli import run_command
+from tests.support import Cli, Outcome
 from ttanalyze.cli.events import EVENTS_EXAMPLES
 from ttanalyze.cli.query import QUERY_EXAMPLES
 from ttanalyze.core import run_tables
@@ -31,29 +30,13 @@ from ttanalyze.format import layout
 from ttanalyze.format.layout import HEADER_SIZE
 from ttanalyze.verbs.query import TABLES, Query, query, stream
 
-Cli = Callable[..., Outcome]
-
-
-@pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command line in this process."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        status = run_command([str(a) for a in arguments])
-        out, err = capfd.readouterr()
-        return Outcome(out, err, status)
-
-    return run
-
 
 @pytest.fixture(scope="module")
 def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real run: examples/training, on the simulator."""
-    path = tmp_path_factory.mktemp("query") / "training"
-    command = support.command("example-training", built)
-    done = recordings.record(command, support.simulator_environment(), path, "--sim", "-q")
-    assert done.status == 0, done.stderr
-    return path
+    return recordings.record_example(
+        "training", built, tmp_path_factory.mktemp("query") / "training"
+    )
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,10 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer, busy_run, small_run
-from tests.support import Outcome
+from tests.support import Cli
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.verbs.report import document, report
 
-Cli = Callable[..., Outcome]
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'"
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests import recordings, support
+from tests import recordings
 from tests.rundir import CALLS, Writer, copy_of, edit, reseal_records
 from tests.support import Cli
 from tests.traces import READERS, chrome, traced
@@ -29,17 +29,11 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def record(name: str, built: Path, path: Path, *options: str) -> Path:
-    command = support.command(f"example-{name}", built)
-    arguments = ("--sim", "-q", *options)
-    done = recordings.record(command, support.simulator_environment(), path, *arguments)
-    assert done.status == 0, done.stderr
-    return path
-
-
 @pytest.fixture(scope="module")
 def training(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record("training", built, tmp_path_factory.mktemp("trace") / "training")
+    return recordings.record_example(
+        "training", built, tmp_path_factory.mktemp("trace") / "training"
+    )
 
 
 # ---- what is in them ----
@@ -51,7 +45,7 @@ def training(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_traces_of_recorded_programs(
     built: Path, tmp_path: Path, name: str, options: tuple[str, ...], form: str
 ) -> None:
-    path = record(name, built, tmp_path / "run", *options)
+    path = recordings.record_example(name, built, tmp_path / "run", *options)
     run = tt.open(path)
     seen, done = traced(path, form)
     events = run.events.set_index("seq")

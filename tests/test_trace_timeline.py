@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests import recordings, support
+from tests import recordings
 from tests.rundir import Writer
 from tests.traces import Item, traced
 from ttanalyze.format.activities import OWN
@@ -308,15 +308,10 @@ def test_absurd_times_are_accepted(run_path: Path, form: str) -> None:
 @pytest.mark.parametrize("source", ["cupti", "events"])
 @pytest.mark.parametrize("name", ["training", "pipeline", "graph", "async"])
 def test_traces_of_recorded_programs(built: Path, tmp_path: Path, name: str, source: str) -> None:
-    path = tmp_path / "run"
-    command = support.command(f"example-{name}", built)
-    options = ("--sim", "-q", "--timeline", source)
-    done = recordings.record(command, support.simulator_environment(), path, *options)
-    assert done.status == 0, done.stderr
-    run = tt.open(path)
+    run = tt.open(recordings.record_example(name, built, tmp_path / "run", "--timeline", source))
     assert run.process(0).info["timeline"]["source"] == source
     for form in FORMATS:
-        seen, _ = traced(path, form)
+        seen, _ = traced(run.path, form)
         threads = {i.args["seq"]: i for i in seen.calls}
         in_streams = [i for i in seen.of("stream") if "no GPU time" not in i.lane]
         work = [i for i in in_streams if i.category in ("launch", "copy", "set")]
