@@ -322,6 +322,14 @@ def test_a_program_in_order_is_clean(cli: Cli, built: Path, tmp_path: Path) -> N
     assert (same["status"], same["reason"]) == ("clean", "")
 
 
+@pytest.mark.native
+def test_guesses_are_listed_on_request(cli: Cli, built: Path, tmp_path: Path) -> None:
+    """A function of the host may have told the program that the first call is done."""
+    assert checked(cli, built, tmp_path / "out", "host-function", "--quick")["status"] == "clean"
+    outcome = checked(cli, built, tmp_path / "all", "host-function", "--quick", "--all")
+    assert [found["details"]["sure"] for found in outcome["findings"]] == [False]
+
+
 # ---- calls that are written by hand ----
 
 

@@ -27,6 +27,11 @@ static void reads(CUstream stream)
 	OK(launch(copy, n, stream, PARAMS(&to, &from, &n)));
 }
 
+static void tell(void *unused)
+{
+	(void)unused;
+}
+
 static void waits(const char *how)
 {
 	if (is(how, "wait") || is(how, "wait-before"))
@@ -41,6 +46,8 @@ static void waits(const char *how)
 		OK(cuEventSynchronize(event));
 	else if (is(how, "stream-sync"))
 		OK(cuStreamSynchronize(one));
+	else if (is(how, "host-function"))
+		OK(cuLaunchHostFunc(one, tell, NULL));
 	else if (is(how, "other-sync"))
 		OK(cuStreamSynchronize(other));
 	else if (is(how, "value"))

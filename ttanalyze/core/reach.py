@@ -21,6 +21,7 @@ from ttanalyze.format import graphs, layout
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.kernel_checksums import image_of
 from ttanalyze.format.labels import Labels
+from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.regions import Regions
 
@@ -168,16 +169,20 @@ class Reach:
         self._process = process
         self._uses = uses
         self._labels: Labels | None = process.labels if len(process.labels) else None
+        self._named = np.sort(process.labels.records["seq"]).tolist()
         self._known: dict[Any, list[Access]] = {}
-        self._version = -1
+        self._parts: dict[int, Array] = {}  # of regions, those that have names
+        self._version = -1, -1
         self.living = Living(process.regions)
 
     def of(self, event: Event) -> list[Access]:
         """Where a call reads or writes, as far as that is known."""
         self.living.go_to(event.seq)
-        if self._version != self.living.version or len(self._known) > KEPT:
+        version = self.living.version, bisect.bisect_right(self._named, event.seq)
+        if self._version != version or len(self._known) > KEPT:
             self._known.clear()
-            self._version = self.living.version
+            self._parts.clear()
+            self._version = version
         if event.kind == LAUNCH:
             return self._launch(event)
         if event.kind == GRAPH_LAUNCH:
@@ -206,8 +211,7 @@ class Reach:
     def _launch(self, event: Event) -> list[Access]:
         place = {"seq": event.seq, "params": event.params, "params_size": event.params_size}
         key = event.id, self._process.params(place)
-        labelled = self._labels is not None
-        if labelled or key not in self._known:
+        if key not in self._known:
             self._known[key] = list(self._given(event.id, key[1], -1, event.seq))
         return self._known[key]
 
@@ -229,7 +233,9 @@ class Reach:
         offset = address - base
         if self._labels is not None:
             region = int(self._process.regions.id[row])
-            part = self._labels.at(region, offset, seq=seq)
+            if row not in self._parts:
+                self._parts[row] = self._labels.parts(region, seq=seq)
+            part = self._labels.part_at(region, self._parts[row], offset)
             if part is not None:
                 behind = part.offset + part.bytes
                 return Access(row, offset, behind, behind, mode, node)

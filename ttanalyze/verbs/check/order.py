@@ -227,29 +227,35 @@ def _confirm(
     session: Session, recording: Recording, pairs: Sequence[Pair], outcome: Outcome
 ) -> None:
     """Marks the findings whose first call, when it is late, changes what the program does."""
-    tried = [(at, one) for at, pair in enumerate(pairs[:LISTED]) if (one := _delays(pair))]
-    if not tried:
-        return
-    if _differs(session, recording, session.plain("again")):
-        _add(outcome, "no delay was tried, as runs differ without any")
-        return
-    for number, (at, delays) in enumerate(tried[:TRIED], 1):
-        name = f"order-{number}"
-        path = session.folder / f"{name}.json"
-        with replacing(path, private) as file:
-            file.write(orjson.dumps(delays, option=orjson.OPT_INDENT_2))
-        late = session.plain(name, delay_load=str(path))
-        if not _differs(session, recording, late):
+    ran: dict[str, tuple[Path, Recording, bool]] = {}  # by delayed call
+    for at, pair in enumerate(pairs[:LISTED]):
+        delays = _delays(pair)
+        if delays is None:
             continue
-        found, seq = outcome.findings[at], pairs[at].calls.first.call.event.seq
-        command = ["ttanalyze", "diff", str(recording.run), str(late.run)]
-        outcome.findings[at] = replace(
-            found,
-            certainty=CONFIRMED,
-            summary=f"{found.summary} A delay of call {seq} changes the result.",
-            command=command,
-            details={**found.details, "delays": str(path)},
-        )
+        (call,) = delays["launches"]
+        if call not in ran:
+            if len(ran) == TRIED:
+                break
+            if not ran and _differs(session, recording, session.plain("again")):
+                _add(outcome, "no delay was tried, as runs differ without any")
+                return
+            name = f"order-{len(ran) + 1}"
+            path = session.folder / f"{name}.json"
+            with replacing(path, private) as file:
+                file.write(orjson.dumps(delays, option=orjson.OPT_INDENT_2))
+            late = session.plain(name, delay_load=str(path))
+            ran[call] = path, late, _differs(session, recording, late)
+        path, late, differs = ran[call]
+        if differs:
+            seq = pair.calls.first.call.event.seq
+            found = outcome.findings[at]
+            outcome.findings[at] = replace(
+                found,
+                certainty=CONFIRMED,
+                summary=f"{found.summary} A delay of call {seq} changes the result.",
+                command=["ttanalyze", "diff", str(recording.run), str(late.run)],
+                details={**found.details, "delays": str(path)},
+            )
 
 
 def _delays(pair: Pair) -> dict[str, Any] | None:
