@@ -811,7 +811,7 @@ static const struct {
 	FAULT(host_buffer_reused, order),
 	FAULT(zero_by_zero, values), FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(half_overflow, values),
-	FAULT(nan_from_uninitialized, values),
+	FAULT(nan_from_uninitialized, uninitialized),
 };
 
 int main(int argc, char **argv)

@@ -8,10 +8,17 @@ import pytest
 
 from tests.check import corpus
 
-CHECKS = ("bounds", "determinism", "order")
+CHECKS = ("bounds", "determinism", "order", "values")
 # What the host does to its memory is not recorded.
-MISSED = corpus.GPU_ONLY | {"graph_end_4", "host_buffer_reused"}
-SHORT = {"end_4", "late_seed", "write_after_free", "read_before_write", "graph_race"}
+MISSED = corpus.GPU_ONLY | {"graph_end_4", "graph_nan", "half_overflow", "host_buffer_reused"}
+SHORT = {
+    "zero_by_zero",
+    "end_4",
+    "late_seed",
+    "write_after_free",
+    "read_before_write",
+    "graph_race",
+}
 CASES = [
     pytest.param(case, marks=() if case.name in SHORT else pytest.mark.long, id=case.name)
     for case in corpus.cases()

@@ -1,0 +1,163 @@
+"""Where the first NaN and the first infinity come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core.values import Type, parse
+from ttanalyze.errors import Error
+from ttanalyze.format import layout, open_run
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
+from ttanalyze.verbs.blame import Condition, Sighting, watch
+from ttanalyze.verbs.check.difference import call_text
+from ttanalyze.verbs.check.findings import (
+    CLEAN,
+    CONFIRMED,
+    FOUND,
+    NOT_COVERED,
+    POSSIBLE,
+    Call,
+    Finding,
+    Outcome,
+)
+from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.check.zoom import launch_seqs
+
+NAME = "values"
+DESCRIPTION = "the first NaN and the first infinity, and the call that made it"
+CONTENTS = {**PLAIN, "contents": "changed"}
+WORDS = {"nan": "NaN", "inf": "infinity"}
+ANYWHERE = ("f32", "f64")
+NAMED = ("f16", "bf16", "e4m3", "e5m2")  # random bits look like these, too
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The first value of its sort in a run. sighting: None if the first epoch has it already."""
+
+    run: Path
+    process: Process
+    word: str
+    type: Type
+    sighting: Sighting | None
+
+
+def recordings(settings: Settings) -> Plan:
+    """Returns one recording with contents, and for each sort of value one that looks closer."""
+    return Plan(("values",), 0 if settings.quick else len(WORDS))
+
+
+def examine(session: Session) -> Outcome:
+    """Finds the first NaN and the first infinity, and then the call that made it."""
+    recording = session.record("values", **CONTENTS)
+    processes = open_run(recording.run).processes
+    outcome = Outcome(NAME, CLEAN)
+    _cover(outcome, processes)
+    for number, word in enumerate(WORDS, 1):
+        for process in processes:
+            seen = _first(outcome, recording.run, process, word)
+            closer = _closer(session, outcome, seen, number) if seen else None
+            seen = closer if closer is not None and closer.sighting is not None else seen
+            if seen is not None and seen.sighting is not None:
+                outcome.findings.append(_finding(seen, seen.sighting))
+                outcome.status = FOUND
+                session.partial = outcome
+                break
+    return outcome
+
+
+def _types(process: Process) -> list[Type]:
+    """The types that are looked for: those of fewer bits only if a tensor is said to have one."""
+    named = {process.strings.get(int(record["type"])) for record in process.labels.records}
+    return [parse(name) for name in (*ANYWHERE, *(name for name in NAMED if name in named))]
+
+
+def _first(outcome: Outcome, run: Path, process: Process, word: str) -> _Seen | None:
+    """The first value of a sort, of any type."""
+    best: _Seen | None = None
+    for type_ in _types(process):
+        try:
+            watched = watch(process, Condition.parse(word, type_))
+        except Error as e:
+            outcome.reason = str(e)
+            return best
+        found = watched.sighting
+        if found is None:
+            if watched.early and best is None and type_.name in ANYWHERE:
+                best = _Seen(run, process, word, type_, None)
+            continue
+        if type_.name in NAMED and not any(hit.tensor for hit in found.hits):
+            continue
+        if best is None or best.sighting is None or found.epoch < best.sighting.epoch:
+            best = _Seen(run, process, word, type_, found)
+    return best
+
+
+def _cover(outcome: Outcome, processes: list[Process]) -> None:
+    """The share of launches before the last epoch."""
+    launches = seen = 0
+    for process in processes:
+        seqs = launch_seqs(process)
+        usable = process.epochs["flags"] & layout.REFUSED == 0
+        launches += len(seqs)
+        if usable.any():
+            last = int(process.coverage.whole[usable].max())
+            seen += int(np.searchsorted(seqs, last, "right"))
+    outcome.launches = seen / launches if launches else None
+    if not any(len(process.epochs) for process in processes):
+        outcome.status, outcome.reason = NOT_COVERED, "no epoch was captured"
+
+
+def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Seen | None:
+    """The same value in a recording with an epoch after each call since the last epoch without."""
+    if session.settings.quick:
+        return None
+    coverage, sighting = seen.process.coverage, seen.sighting
+    since = None if sighting is None else sighting.since
+    after = 0 if since is None else int(coverage.whole[since])
+    until = int(coverage.some[0 if sighting is None else sighting.epoch])
+    first, last = np.searchsorted(launch_seqs(seen.process), [after, until], "right").tolist()
+    options = {**CONTENTS, "epoch": f"launch,memcpy,@{first}-{last}"}
+    try:
+        finer = session.record(f"values-{number}", **options)
+        process = open_run(finer.run).process(seen.process.index)
+    except Error as e:
+        session.say(f"the first {WORDS[seen.word]} was not looked at closely: {e}")
+        return None
+    return _first(outcome, finer.run, process, seen.word)
+
+
+def _finding(one: _Seen, sighting: Sighting) -> Finding:
+    process = one.process
+    hit = sighting.hits[0]
+    suspects = hit.suspects.listed
+    call = call_of(process, suspects[0].seq) if suspects else None
+    sure = hit.suspects.count == 1
+    item = hit.first[0] if hit.first else 0
+    first = item * one.type.itemsize
+    seq = int(process.coverage.some[sighting.epoch])
+    memory = memory_of(process, hit.region, first, (hit.items or 1) * one.type.itemsize, seq)
+    kind, what = _cause(call, WORDS[one.word], sure)
+    who = f"{call_text(call)} {what}" if call else f"{WORDS[one.word]} appears"
+    items = text.count(hit.items or 1, "item")
+    summary = f"{who}: {items} of {memory_text(memory)}, seen as {one.type.name}, from item {item}."
+    command = ["ttanalyze", "blame", str(one.run), "--dtype", one.type.name, "--watch", one.word]
+    details: dict[str, Any] = {"epoch": sighting.epoch, "dtype": one.type.name, "item": item}
+    details["suspect_count"] = hit.suspects.count
+    # An infinity may be meant, such as that of a mask.
+    certainty = CONFIRMED if sure and one.word == "nan" else POSSIBLE
+    step = f"epoch {sighting.epoch}"
+    return Finding(NAME, kind, certainty, summary, call, memory, step, command, details)
+
+
+def _cause(call: Call | None, value: str, sure: bool) -> tuple[str, str]:
+    if call is not None and call.kind in ("copy", "set"):
+        return "loaded", f"{'brings' if sure else 'may have brought'} the first {value}"
+    verb = "computes" if sure else "may have computed"
+    return ("computed" if call else "unknown"), f"{verb} the first {value}"
