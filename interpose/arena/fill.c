@@ -1,5 +1,5 @@
 /*
- * Filling new memory. See fill.h for the invariant.
+ * Fills new memory. See fill.h for the invariant.
  */
 #include "arena/fill.h"
 

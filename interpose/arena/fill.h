@@ -1,8 +1,8 @@
 /*
- * What new memory holds: zeros in the arena, and what --fill says everywhere.
+ * The contents of new memory: zeros in the arena, and the pattern of --fill everywhere.
  *
- * Invariant: nothing is written to memory after the program was given it, except in the order of the
- * stream that it was allocated in.
+ * Invariant: after the program has got the memory, nothing is written to it, except in the order of
+ * the stream in which it was allocated.
  */
 #ifndef TT_ARENA_FILL_H
 #define TT_ARENA_FILL_H

@@ -1,5 +1,5 @@
 /*
- * Memory of a device at chosen addresses. See mapping.h for the invariant.
+ * Maps device memory at chosen addresses. See mapping.h for the invariant.
  */
 #include "arena/mapping.h"
 

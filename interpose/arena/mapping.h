@@ -1,8 +1,8 @@
 /*
- * Memory of a device at chosen addresses, for the arena and for the recorder itself.
+ * Device memory at chosen addresses, for the arena and for the recorder itself.
  *
- * Invariant: a mapping is there with access for all the devices it was made for, or not at all. It alone
- * keeps its memory.
+ * Invariant: a mapping is accessible to all its devices, or does not exist. Only the mapping keeps
+ * its memory.
  */
 #ifndef TT_ARENA_MAPPING_H
 #define TT_ARENA_MAPPING_H

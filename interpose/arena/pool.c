@@ -1,8 +1,8 @@
 /*
- * Memory pools, as far as the arena serves allocations from them.
+ * Memory pools whose allocations the arena serves.
  *
- * Invariant: a pool once known stays a valid pointer, since blocks refer to it. One that was
- * destroyed becomes another when no block of its own is left.
+ * Invariant: a pool stays a valid pointer, because blocks refer to it. A destroyed pool is reused
+ * when it has no blocks left.
  */
 #include "arena/arena.h"
 

@@ -1,5 +1,5 @@
 /*
- * Sharing the arena's memory with other processes. See share.h for the invariant.
+ * Shares the arena's memory with other processes. See share.h for the invariant.
  */
 #include "arena/share.h"
 

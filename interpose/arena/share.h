@@ -1,10 +1,10 @@
 /*
- * Memory of the arena for other processes: what stands behind cuIpcGetMemHandle, which the driver
- * has for its own allocations only. Handles name an allocation; who opens one gets its memory
- * from a thread of the process that it is of.
+ * Memory of the arena for other processes. It replaces cuIpcGetMemHandle, which the driver supports
+ * for its own allocations only. A handle names an allocation. A process that opens it gets the
+ * memory from a thread of the owner.
  *
- * Invariant: only recorded processes of the same user get memory, and only what is allocated when
- * they ask. A process that was never asked for a handle has neither the thread nor its socket.
+ * Invariant: only recorded processes of the same user get memory, and only memory that is allocated
+ * when they ask. A process that was never asked for a handle has neither the thread nor its socket.
  */
 #ifndef TT_ARENA_SHARE_H
 #define TT_ARENA_SHARE_H

@@ -1,8 +1,8 @@
 /*
- * Which regions an epoch reads, and the table of them that the kernels are given.
+ * Chooses the regions that an epoch reads, and makes their table for the kernels.
  *
- * Invariant: the table in staging is what the device has, or will have before the next kernel;
- * while no region comes, goes or is new to the device, it is left as it is.
+ * Invariant: the table in staging is what the device has, or will have before the next kernel. It
+ * stays unchanged while no region is born, dies or is new to the device.
  */
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /*
- * What of the recording a program can change while it goes on: tt_control, and TT_CONTROL for what
- * it begins with.
- * They hold for epochs and graph launches from then on. options/control_text.h has their text.
+ * Settings that the program can change while it runs, with tt_control, and their initial values
+ * from TT_CONTROL. They apply to all later epochs and graph launches. options/control_text.h
+ * describes their text.
  *
- * Invariant: they change under the capture lock only, so that an epoch, or a launch with epochs
- * inside, is made under one set of them, which its record names.
+ * Invariant: they change only under the capture lock. So an epoch, or a graph launch with epochs,
+ * has one set of settings, which its record names.
  */
 #ifndef TT_CAPTURE_CONTROLS_H
 #define TT_CAPTURE_CONTROLS_H

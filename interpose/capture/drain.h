@@ -1,8 +1,8 @@
 /*
- * The drain: a thread that takes captured epochs from the ring to the files.
+ * The drain: a thread that moves captured epochs from the ring to the files.
  *
- * Invariant: epochs are committed in the order in which they were cut; the ring's tail moves
- * only when a chunk's contents are in the files.
+ * Invariant: epochs are committed in the order of their cuts. The tail of the ring moves only when
+ * the contents of a chunk are in the files.
  */
 #ifndef TT_CAPTURE_DRAIN_H
 #define TT_CAPTURE_DRAIN_H

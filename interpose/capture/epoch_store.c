@@ -1,5 +1,5 @@
 /*
- * Epochs, from the ring to the files. See epoch_store.h for the invariant.
+ * Moves epochs from the ring to the files. See epoch_store.h for the invariant.
  */
 #include "capture/epoch_store.h"
 

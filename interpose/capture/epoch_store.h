@@ -1,8 +1,8 @@
 /*
- * Epochs, from the ring to the files.
+ * Moves epochs from the ring to the files.
  *
- * Invariant: the ring's tail moves only when a chunk's contents are in the files, and a copy is
- * not waited for once the drain stops.
+ * Invariant: the tail of the ring moves only when the contents of a chunk are in the files. When
+ * the drain stops, it does not wait for copies.
  */
 #ifndef TT_CAPTURE_EPOCH_STORE_H
 #define TT_CAPTURE_EPOCH_STORE_H

@@ -1,9 +1,9 @@
 /*
- * The flight recorder: epochs that stay in the ring, of which the oldest are dropped for newer.
+ * The flight recorder: epochs stay in the ring, and the oldest are dropped for newer ones.
  *
- * Invariant: what is kept can be read back: epochs are dropped by whole groups, a group being a
- * snapshot and the epochs that build on it, and dropped ones reach the files, in their order,
- * as records without contents. All of this under the capture lock.
+ * Invariant: kept epochs can be read. Epochs are dropped in whole groups, a snapshot and the epochs
+ * that depend on it. Dropped epochs reach the files in order, as records without contents. The
+ * capture lock is held.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * Free addresses. See free_ranges.h for the invariant.
+ * Manages free addresses. See free_ranges.h for the invariant.
  */
 #include "capture/free_ranges.h"
 

@@ -1,5 +1,5 @@
 /*
- * Which parts of a range of addresses are free.
+ * The free parts of a range of addresses.
  *
  * Invariant: the list is sorted, and no two of its ranges overlap or adjoin.
  */

@@ -1,5 +1,5 @@
 /*
- * Copies of graphs. See graph_clone.h for the invariant.
+ * Copies graphs. See graph_clone.h for the invariant.
  */
 #include "capture/graph_clone.h"
 

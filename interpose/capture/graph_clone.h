@@ -1,8 +1,9 @@
 /*
- * A copy of a graph of the program, for nodes of ours, and which node of it is whose.
+ * A copy of the program's graph that gets nodes of ours, with the pairs of corresponding nodes.
  *
- * Invariant: the program's graph stays as it is, with all that the driver keeps of it but does not
- * tell, as the order in which nodes became the last ones, by which it pairs those of two graphs.
+ * Invariant: the program's graph stays unchanged, with the hidden state that the driver keeps about
+ * it. One example is the order in which nodes became the last ones, by which the driver pairs the
+ * nodes of two graphs.
  */
 #ifndef TT_CAPTURE_GRAPH_CLONE_H
 #define TT_CAPTURE_GRAPH_CLONE_H

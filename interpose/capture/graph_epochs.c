@@ -1,12 +1,11 @@
 /*
- * Launches of graphs that have nodes of ours in them: what each is to do. See graph_epochs.h for the
- * invariant.
+ * Prepares launches of graphs that have nodes of ours. See graph_epochs.h for the invariant.
  *
- * A launch has a turn, whose number host and device count alike: the host writes what the nodes are
- * to do in that turn's places, and the last node ends the turn. Launches of one executable graph run
- * one after the other. Captures of several that are queued in one stream do, too, so that the host
- * waits for none of them; it does where they are in different streams, since captures that are
- * called off must not run side by side.
+ * Host and device count launches alike as turns. The host writes what the nodes are to do in the
+ * places of that turn, and the last node ends the turn. Launches of one executable graph run one
+ * after the other. Captures of several graphs in one stream do so too, and the host waits for none.
+ * For different streams the host waits, because captures that are cancelled must not run side by
+ * side.
  */
 #include "capture/graph_epochs.h"
 

@@ -1,18 +1,17 @@
 /*
- * Epochs inside graphs, and times of their nodes: kernels of ours as nodes of a graph, around
- * kernels that were chosen.
+ * Epochs inside graphs and times of nodes: our kernels as nodes of a graph, around chosen kernels.
  *
- * They are in an executable graph of ours, which is made of a copy of the program's graph and is
- * launched in place of the program's. Whatever changes that one is done to it first, so that the
- * program is told what it would be without us; then ours follows. Of graphs that can't be copied, as
- * those with conditions, there is but one: our nodes are put into the program's graph for as long
- * as the driver makes an executable graph of it, and taken out again.
+ * The nodes are in an executable graph of ours. It is made from a copy of the program's graph and
+ * launched in its place. A change is made to the program's executable graph first, so that the
+ * program gets the driver's answer, and then to ours. Some graphs cannot be copied, such as those
+ * with conditional nodes. For these there is one executable graph: our nodes are in the program's
+ * graph only while the driver instantiates it.
  *
- * Before each launch the host writes what they are to do, in a place of its own for each of the
- * launches that may be queued; while the graph runs, the host has no part in it.
+ * Before each launch the host writes what the nodes are to do. Each launch that may be queued has
+ * its own place. The host takes no part while the graph runs.
  *
- * Invariant: ours does what the program's would, or is not launched; launched past us it captures
- * nothing.
+ * Invariant: our graph does what the program's graph would do, or is not launched. If it is
+ * launched past us, it captures nothing.
  */
 #ifndef TT_CAPTURE_GRAPH_EPOCHS_H
 #define TT_CAPTURE_GRAPH_EPOCHS_H

@@ -1,12 +1,12 @@
 /*
- * Nodes of ours, into a graph and out of it. See graph_epochs.h for the invariant.
+ * Inserts our nodes into a graph, and removes them. See graph_epochs.h for the invariant.
  *
- *   what came before ── stamp ── kernel ── stamp ── digest ── gather ── what comes after
+ *       earlier nodes ── stamp ── kernel ── stamp ── digest ── gather ── later nodes
  *
- * with stamps where times were asked for, and the other two where there is to be an epoch. The
- * capture kernels keep one list of changed blocks, so all epochs of a graph are in one chain, in an
- * order in which its nodes may run. Before all of them one more node fetches what they are to do, and
- * after them one ends the launch's turn.
+ * Stamps are there if times are wanted, digest and gather if an epoch is wanted. The capture
+ * kernels use one list of changed blocks, so all epochs of a graph form one chain, in an order in
+ * which its nodes may run. One more node before all of them fetches what they are to do, and one
+ * after them ends the turn of the launch.
  */
 #include <stdlib.h>
 

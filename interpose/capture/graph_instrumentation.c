@@ -1,6 +1,6 @@
 /*
- * What the recorder knows of instrumented graphs: their kernels, memory, lists. See
- * graph_instrumentation.h for the invariant.
+ * Instrumented graphs: their kernels, memory and lists. See graph_instrumentation.h for the
+ * invariant.
  */
 #include "capture/graph_instrumentation.h"
 

@@ -1,8 +1,8 @@
 /*
- * What the recorder knows of an executable graph that has nodes of its own in it.
+ * The recorder's data about an executable graph with nodes of ours.
  *
- * Invariant: what nodes read of a launch is not written again before that launch is through, as
- * replay->turn says; memory that nodes know by its address stays until its context goes.
+ * Invariant: what nodes read of a launch is not overwritten before the launch is complete, as
+ * replay->turn says. Memory that nodes have the address of stays until its context is destroyed.
  */
 #ifndef TT_CAPTURE_GRAPH_INSTRUMENTATION_H
 #define TT_CAPTURE_GRAPH_INSTRUMENTATION_H

@@ -1,5 +1,5 @@
 /*
- * What a graph consists of. See graph_topology.h for the invariant.
+ * Reads the topology of a graph. See graph_topology.h for the invariant.
  */
 #include "capture/graph_topology.h"
 

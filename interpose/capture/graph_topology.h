@@ -1,8 +1,8 @@
 /*
- * A graph as it is read for the capture kernels that are put into it.
+ * The nodes of a graph, as needed to insert capture kernels.
  *
- * Invariant: a node has the position in which the driver pairs it with those of other graphs when
- * an executable graph is updated as a whole, in whichever order the nodes were added.
+ * Invariant: the position of a node is the one in which the driver pairs it with nodes of other
+ * graphs in a whole-graph update, whatever the order in which nodes were added.
  */
 #ifndef TT_CAPTURE_GRAPH_TOPOLOGY_H
 #define TT_CAPTURE_GRAPH_TOPOLOGY_H

@@ -1,8 +1,8 @@
 /*
- * The recorder's own memory. See memory.h for the invariant.
+ * Allocates the recorder's own memory. See memory.h for the invariant.
  *
  * Each context has one range of addresses. Small memory is a part of a slab there, large memory has
- * a mapping of its own, and an unmapped page follows each mapping.
+ * its own mapping, and an unmapped page follows each mapping.
  */
 #include "capture/memory.h"
 

@@ -1,10 +1,10 @@
 /*
- * The recorder's own memory that kernels reach: on a device, or pinned on the host.
+ * The recorder's own memory that kernels access: on a device, or pinned on the host.
  *
- * Invariant: on a device it lies in addresses of its own, with unmapped pages around, so that a
- * program that writes past its allocations writes to none of it. Where a device can't map memory
- * at chosen addresses, unused memory of the recorder takes the place of the unmapped pages. On the
- * host it lies in pages of its own: small pinned allocations of the driver share pages and flags.
+ * Invariant: device memory has its own addresses, with unmapped pages around, so a program that
+ * writes past its allocations does not reach it. If a device cannot map memory at chosen addresses,
+ * unused memory of the recorder replaces the unmapped pages. Host memory has its own pages, because
+ * small pinned allocations of the driver share pages and flags.
  */
 #ifndef TT_CAPTURE_MEMORY_H
 #define TT_CAPTURE_MEMORY_H

@@ -1,5 +1,6 @@
 /*
- * What a capture waits for, and what waits for it. See capture.h for the invariant.
+ * Orders captures and streams: what a capture waits for, and what waits for it. See capture.h for
+ * the invariant.
  */
 #include "options/options.h"
 #include "session/session.h"

@@ -1,6 +1,6 @@
 /*
- * Captures that were submitted and are not known to be through: what of the ring they may take, how
- * they come to an end, and how they are called off. See capture.h for the invariant.
+ * Pending captures: submitted and not known to be complete. Tracks how much of the ring they may
+ * take, completes them, and cancels them. See capture.h for the invariant.
  */
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /*
- * The executable graph of ours that is launched in place of the program's: making it, and having it
- * follow what changes that. See graph_epochs.h for the invariant.
+ * Our executable graph that is launched in place of the program's: makes it, and repeats the
+ * program's changes. See graph_epochs.h for the invariant.
  */
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /*
- * The writers. See writers.h for the invariant.
+ * The writer threads. See writers.h for the invariant.
  */
 #include "capture/writers.h"
 

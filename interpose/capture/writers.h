@@ -1,9 +1,9 @@
 /*
- * Threads that write block contents, one to each of a segment's data files: a file system lets
- * one thread at a time append to a file.
+ * Threads that write contents of blocks, one for each data file of a segment, because a file system
+ * lets one thread at a time append to a file.
  *
- * Invariant: a writer does its pieces of work in order, and what they refer to stays as it is until
- * writers_wait says that they are done.
+ * Invariant: a writer does its work in order. The data of a piece of work stays unchanged until
+ * writers_wait says that it is done.
  */
 #ifndef TT_CAPTURE_WRITERS_H
 #define TT_CAPTURE_WRITERS_H

@@ -314,7 +314,7 @@ class _Hooks:
             self._memory.name(_local(tensor.grad), name, True)
 
     def _output(self, name: bytes, gradients: bool, *given: Any) -> None:
-        """Returns a hook that names the output of a module. given: module, arguments, output."""
+        """Names the output of a module, as its hook. given: module, arguments, output."""
         for path, tensor in _tensors_in(given[-1], name, DEPTH):
             new = self._memory.name(_local(tensor), path, False)
             if new and gradients and tensor.requires_grad and not tensor.is_leaf:

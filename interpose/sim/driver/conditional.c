@@ -1,6 +1,6 @@
 /*
- * Conditional nodes: graphs that run if a value says so, as often as it does. Kernels set it; a launch
- * of the graph may begin with what it was given when its handle was made.
+ * Conditional nodes: graphs that run if a value says so, or as often as it says. Kernels set the
+ * value; a launch may begin with the default of its handle.
  */
 #include <stdlib.h>
 

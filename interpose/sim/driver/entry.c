@@ -1,8 +1,8 @@
 /*
- * How programs get at the driver's calls by name.
+ * Returns the driver's functions by name.
  *
- * Invariant: what cuGetProcAddress gives for a name is the newest form that the asked version
- * knows, and the same address that dlsym gives for that form's symbol.
+ * Invariant: cuGetProcAddress returns the newest form of a name that the given version has, at the
+ * same address as dlsym returns for its symbol.
  */
 #include <string.h>
 

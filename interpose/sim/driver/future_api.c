@@ -1,6 +1,6 @@
 /*
- * Calls that no driver has so far, as a driver of the future (TT_SIM_FAULT=version:14000 or later)
- * hands them out, two of them for names of today: what can't know them must leave them alone.
+ * Calls that no driver has yet, as a future driver (TT_SIM_FAULT=version:14000 or later) returns
+ * them, two of them for present names. A recorder that does not know them must leave them alone.
  */
 #include "sim/driver/driver.h"
 

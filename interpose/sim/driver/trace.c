@@ -1,5 +1,5 @@
 /*
- * Tells a client what was submitted, and what ran when. See trace.h.
+ * Reports submitted and executed work to a client. See trace.h.
  */
 #include "sim/driver/trace.h"
 

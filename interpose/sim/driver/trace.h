@@ -1,5 +1,5 @@
 /*
- * What the simulator tells whoever follows its work: its own CUPTI.
+ * Reports the simulator's work to its own CUPTI.
  *
  * Invariant: all are called with the simulator's lock held, and call nothing of it.
  */

@@ -1,8 +1,8 @@
 /*
- * Texture and surface objects: numbers for views of memory. Nothing can be read through them, as no
- * kernel that does so runs here; programs may make them and pass them on.
+ * Texture and surface objects: handles for views of memory. Programs may create them and pass them
+ * on, but no kernel here can read through them.
  *
- * Invariant: a number that is given out is not 0, and belongs to one object at a time.
+ * Invariant: a handle is not 0, and belongs to one object at a time.
  */
 #include "sim/driver/driver.h"
 
