@@ -46,6 +46,7 @@ TESTS = {
     "core/unordered.py": "check_order",
     "core/unordered_nodes.py": "check_order",
     "code/pointers.py": "check_order",
+    "disassembly/pointers.py": "check_order",
     "verbs/diff/suspects.py": "diff random_suspects",
     "verbs/blame/search.py": f"{FEW} blame_plausible blame",
     "verbs/diff/match.py": f"{FEW} diff_match diff_matching diff",
