@@ -258,14 +258,15 @@ def public_names() -> Iterator[tuple[str, ModuleType, dict[str, Any]]]:
 
 def contents() -> str:
     """The table of modules and names at the top of the page."""
-    rows = ["| Module | Names |", "|---|---|"]
-    for public, _, found in public_names():
+    rows = ["| Module | Purpose | Names |", "|---|---|---|"]
+    for public, module, found in public_names():
         links = (
             f"[{escaped(name)}](#{anchor(heading(f'{public}.{name}' if public else name, value))})"
             for name, value in found.items()
         )
         title = f"ttanalyze.{public}" if public else "ttanalyze"
-        rows.append(f"| [{escaped(title)}](#{anchor(title)}) | {', '.join(links)} |")
+        purpose = prose(sections(module)[""].partition("\n\n")[0]).replace("|", "\\|")
+        rows.append(f"| [{escaped(title)}](#{anchor(title)}) | {purpose} | {', '.join(links)} |")
     return "\n".join(rows)
 
 

@@ -33,7 +33,7 @@ class Wish:
     """How to try configurations.
 
     Attributes:
-        search: "grid" (all) or "optuna".
+        search: "grid" (all in order), "random" or "optuna" (near good ones).
         trials: The maximal number of configurations. Default: all.
         times: The number of measured launches per configuration.
         seed: The seed of the search.
