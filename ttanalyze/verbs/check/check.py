@@ -10,7 +10,7 @@ from typing import Protocol
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.check import bounds, determinism, order, values
+from ttanalyze.verbs.check import bounds, determinism, order, uninitialized, values
 from ttanalyze.verbs.check.findings import (
     CLEAN,
     FAILED,
@@ -45,7 +45,7 @@ class Check(Protocol):
         """
 
 
-CHECKS: tuple[Check, ...] = (bounds, determinism, order, values)
+CHECKS: tuple[Check, ...] = (bounds, determinism, order, uninitialized, values)
 
 
 def choose(names: str | None) -> list[Check]:

@@ -82,7 +82,7 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
         return outcome
     faults = [session.fault(one) for one in (first, other)]
     if first.status != other.status:
-        said = f"The program {_ending(first)} in one run and {_ending(other)} in another."
+        said = f"The program {ending(first)} in one run and {ending(other)} in another."
         command = ["cat", str(other.log if other.status else first.log)]
         outcome.status = FOUND
         outcome.findings = [Finding(NAME, "exit status", CONFIRMED, said, command=command)]
@@ -94,7 +94,7 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
         outcome.status = NOT_COVERED
         outcome.reason = "nothing to compare: no epoch holds memory, and no call was recorded"
         return outcome
-    outcome.launches, outcome.bytes = _coverage(first, report)
+    outcome.launches, outcome.bytes = coverage(first, report)
     found = difference.first(session, report)
     if found is None and (more := difference.beside_memory(NAME, session, report)):
         outcome.status, outcome.reason = FOUND, "two runs differ"
@@ -111,14 +111,14 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
     return outcome
 
 
-def _ending(recording: Recording) -> str:
+def ending(recording: Recording) -> str:
     status = recording.status
     if status == TIMED_OUT:
         return "did not end in time"
     return f"ended with signal {status - 128}" if status > 128 else f"ended with status {status}"
 
 
-def _coverage(recording: Recording, report: DiffReport) -> tuple[float | None, float | None]:
+def coverage(recording: Recording, report: DiffReport) -> tuple[float | None, float | None]:
     """The shares of launches whose results an epoch has, and of the allocated bytes that an epoch
     has.
     """

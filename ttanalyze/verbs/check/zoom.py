@@ -64,7 +64,7 @@ def _pair(session: Session, number: int, options: dict[str, Any]) -> Difference 
 
 
 @dataclass(frozen=True)
-class _Window:
+class Window:
     """Numbers of launches, first to last."""
 
     first: int
@@ -87,14 +87,14 @@ class _Window:
         return f"launch:{step},@{self.first}-{self.first + step * EPOCHS}"
 
 
-def _window(found: Difference) -> _Window:
+def _window(found: Difference) -> Window:
     """From the last epoch without the difference to the first with it, in both runs."""
     ends = []
     for side in (0, 1):
         seqs = launch_seqs(found.side(side))
         ends.append(np.searchsorted(seqs, found.window(side), "right"))
     first, last = np.stack(ends).T
-    return _Window(int(first.min()), int(last.max()))
+    return Window(int(first.min()), int(last.max()))
 
 
 def launch_seqs(process: Process) -> Array:

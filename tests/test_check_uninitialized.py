@@ -1,0 +1,107 @@
+"""`ttanalyze check --only uninitialized`, on programs that use memory that they did not write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.support import Cli
+from ttanalyze.verbs.check import uninitialized, zoom
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture
+def check(built: Path, cli: Cli, tmp_path: Path) -> Callable[..., Any]:
+    """The outcome of the check for tests/programs/shim_uninitialized.c."""
+    program = support.build_program("shim_uninitialized", built)
+
+    def run(mode: str, *options: str) -> Any:
+        only = ("check", "--sim", "--only", "uninitialized", "-o", tmp_path / "out", "--json", "-q")
+        outcome = cli(*only, *options, "--", program, mode)
+        return json.loads(outcome.stdout)["outcomes"][0]
+
+    return run
+
+
+def test_unwritten_memory_that_nobody_reads_is_clean(
+    check: Callable[..., Any], tmp_path: Path
+) -> None:
+    outcome = check("clean")
+    assert (outcome["status"], outcome["findings"]) == ("clean", [])
+    assert (outcome["launches"], outcome["bytes"]) == (1, 1)
+    assert len(list((tmp_path / "out").glob("*.status"))) == 7
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_first_launch_that_computes_with_it_is_named(
+    check: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    if not small:
+        monkeypatch.setattr(uninitialized, "SMALL", 0)
+    (finding,) = check("computes")["findings"]
+    assert (finding["kind"], finding["certainty"]) == ("uninitialized", "confirmed")
+    assert finding["call"]["kernel"] == "add"
+    assert any("shim_uninitialized.c" in frame for frame in finding["call"]["stack"])
+    assert finding["memory"]["region"] == 0
+    assert (finding["memory"]["first"], finding["memory"]["count"]) == (2048, 2048)
+    (source,) = finding["details"]["sources"]
+    assert (source["region"], source["count"]) == (0, 2048)
+    assert "in allocate" in source["line"]
+
+
+def test_copy_of_unwritten_memory_is_possible(check: Callable[..., Any]) -> None:
+    (finding,) = check("copies")["findings"]
+    assert (finding["kind"], finding["certainty"]) == ("uninitialized copy", "possible")
+    assert finding["call"]["kernel"] == "copy"
+    assert finding["memory"]["region"] == 2
+    assert [source["region"] for source in finding["details"]["sources"]] == [0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "said"),
+    [
+        ("prints", "output", "prints something else if new memory is not zero"),
+        ("fails", "exit status", "ended with status 0 if new memory is zero"),
+        ("launches", "launches", "makes other launches if new memory is not zero"),
+    ],
+)
+def test_other_conduct_is_found(check: Callable[..., Any], mode: str, kind: str, said: str) -> None:
+    (finding,) = check(mode)["findings"]
+    assert (finding["kind"], finding["certainty"]) == (kind, "confirmed")
+    assert said in finding["summary"]
+
+
+def test_results_that_depend_on_order_are_not_called_uninitialized(
+    check: Callable[..., Any],
+) -> None:
+    outcome = check("varies")
+    assert [finding["kind"] for finding in outcome["findings"]] == ["order-dependent"]
+    assert outcome["reason"] == "runs with the same contents of new memory differ"
+
+
+def test_both_faults_are_told_apart(check: Callable[..., Any]) -> None:
+    order, memory = check("both")["findings"]
+    assert (order["kind"], order["memory"]["region"]) == ("order-dependent", 3)
+    assert (memory["kind"], memory["memory"]["region"]) == ("uninitialized", 0)
+
+
+def test_quick_check_looks_no_closer(check: Callable[..., Any], tmp_path: Path) -> None:
+    (finding,) = check("computes", "--quick")["findings"]
+    assert finding["certainty"] == "confirmed" and finding["details"]["calls"] > 1
+    assert len(list((tmp_path / "out").glob("*.status"))) == 7
+
+
+@pytest.mark.long
+def test_a_long_window_takes_more_rounds(
+    check: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoom, "EACH", 7)
+    monkeypatch.setattr(zoom, "EPOCHS", 4)
+    (finding,) = check("computes", "--epoch", "sync,@999-999")["findings"]
+    assert finding["call"]["kernel"] == "add" and finding["details"]["calls"] == 1

@@ -1,0 +1,298 @@
+"""Where runs with different contents of new memory differ, beyond bytes that nobody wrote.
+
+A byte that holds what its run was filled with, in every run, was not written, or was copied from
+memory that was not. Any other byte that differs between the runs was computed from such bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ttanalyze.core.fill import CONSTANT, OPTION, fill_bytes
+from ttanalyze.format import contents, event_kinds, layout, open_run
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.process import Process
+
+# Of these each byte has its own value in runs with a pattern.
+BY_ADDRESS = ("device", "arena", "async", "managed")
+FILLED = (*BY_ADDRESS, "vmm")
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+BATCH = 1024  # blocks that are looked at at once
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """Bytes that depend on uninitialised memory.
+
+    Attributes:
+        process: The process, in the run with zeros.
+        region: The id of the region.
+        epoch: The epoch that has the bytes.
+        before: The last epoch before that was compared, None if there is none.
+        first, count: The first of the bytes, and how many there are.
+        computed: Whether they are not merely copies.
+    """
+
+    process: Process
+    region: int
+    epoch: int
+    before: int | None
+    first: int
+    count: int
+    computed: bool
+
+
+@dataclass(frozen=True)
+class Same:
+    """Processes of several runs that did the same: the epochs that correspond, a row each, and the
+    regions, by id.
+    """
+
+    processes: Sequence[Process]
+    epochs: Array
+    regions: frozenset[int]
+    whole: bool
+
+    def fill(self, which: int) -> str:
+        """Returns what new memory of a process holds, as --fill says it."""
+        return str(self.processes[which].info["options"][OPTION])
+
+    def kind(self, region: int) -> str:
+        """Returns the kind of a region."""
+        regions = self.processes[0].regions
+        row = int(regions.rows(np.array([region]))[0])
+        return str(layout.REGION_KINDS[int(regions.birth["kind"][row])])
+
+
+def aligned(runs: Sequence[Path]) -> list[Same]:
+    """Finds what corresponds in runs of one program.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The processes with the same number, up to the first launch that differs.
+    """
+    opened = [open_run(run) for run in runs]
+    count = min(len(run.processes) for run in opened)
+    return [_align([run.processes[i] for run in opened]) for i in range(count)]
+
+
+def _align(processes: Sequence[Process]) -> Same:
+    launches = [_launches(process) for process in processes]
+    same = len(launches[0])
+    for other in launches[1:]:
+        pairs = zip(launches[0], other, strict=False)
+        differs = (i for i, (a, b) in enumerate(pairs) if a[1:] != b[1:])
+        same = min(same, next(differs, min(len(launches[0]), len(other))))
+    keyed = [
+        _epochs(process, [seq for seq, *_ in own], same)
+        for process, own in zip(processes, launches, strict=True)
+    ]
+    shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
+    epochs = np.array([[own[key] for own in keyed] for key in shared], "i8")
+    born = [
+        {
+            (int(one["id"]), int(one["size"]), int(one["kind"]))
+            for one in process.regions.birth[process.regions.flags & layout.CAPTURED != 0]
+        }
+        for process in processes
+    ]
+    regions = frozenset(region for region, *_ in set.intersection(*born))
+    whole = all(len(own) == same for own in launches)
+    return Same(processes, epochs.reshape(-1, len(processes)), regions, whole)
+
+
+def _launches(process: Process) -> list[tuple[int, int, str | None]]:
+    """The seq, the kind and the kernel of each launch."""
+    columns = process.event_columns("seq", "kind", "result", "flags", "id")
+    good = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
+    good &= columns["flags"] & CAPTURING == 0
+    kernel = event_kinds.KIND["launch"]
+    return [
+        (seq, kind, process.kernel(number) if kind == kernel else None)
+        for seq, kind, number in zip(
+            *(columns[name][good].tolist() for name in ("seq", "kind", "id")), strict=True
+        )
+    ]
+
+
+def _epochs(process: Process, seqs: list[int], most: int) -> dict[tuple[int, ...], int]:
+    """The epochs that were captured, by how many launches they have seen."""
+    epochs, seen = process.epochs, np.searchsorted(seqs, process.coverage.some, "right")
+    usable = (epochs["flags"] & layout.REFUSED == 0) & (seen <= most)
+    out: dict[tuple[int, ...], int] = {}
+    for row in np.flatnonzero(usable).tolist():
+        key = int(epochs["context"][row]), int(epochs["trigger"][row]), int(seen[row]), 0
+        while key in out:
+            key = (*key[:3], key[3] + 1)
+        out[key] = row
+    return out
+
+
+# ---- digests ----
+
+
+def differing(same: Same) -> set[int]:
+    """Finds the regions that differ in some epoch of the runs, whether or not they were written."""
+    return {region for _, regions in _differing(same) for region in regions}
+
+
+def _differing(same: Same) -> Iterator[tuple[Array, list[int]]]:
+    """The epochs, and the regions that differ in them and changed in them in some run."""
+    state: list[dict[int, int]] = [{} for _ in same.processes]
+    last = [-1] * len(same.processes)
+    for row in same.epochs:
+        changed: set[int] = set()
+        for i, (process, epoch) in enumerate(zip(same.processes, row.tolist(), strict=True)):
+            records = process.digests(last[i] + 1, epoch + 1)
+            now = dict(zip(records["region"].tolist(), records["digest"].tolist(), strict=True))
+            changed |= {region for region, digest in now.items() if state[i].get(region) != digest}
+            state[i].update(now)
+            last[i] = epoch
+        known = (region for region in sorted(changed & same.regions))
+        found = [one for one in known if len({held.get(one) for held in state}) > 1]
+        if found:
+            yield row, found
+
+
+# ---- contents ----
+
+
+@dataclass
+class Tally:
+    """Bytes of a region of one sort.
+
+    Attributes:
+        count: How many there are.
+        first: The first one, None if there is none.
+    """
+
+    count: int = 0
+    first: int | None = None
+
+    def add(self, chosen: Array, where: Array) -> None:
+        """Adds the chosen bytes, of which `where` has the place in the region."""
+        at = np.flatnonzero(chosen)
+        self.count += len(at)
+        if self.first is None and len(at):
+            self.first = int(where[at[0]])
+
+
+@dataclass(frozen=True)
+class Sorts:
+    """The bytes of a region that differ between the runs.
+
+    Attributes:
+        unwritten: They hold what new memory holds there.
+        copied: They hold what new memory holds elsewhere.
+        computed: They hold something else.
+    """
+
+    unwritten: Tally
+    copied: Tally
+    computed: Tally
+
+
+def dependent(same: Same, left_out: Mapping[int, int]) -> list[Dependent]:
+    """Finds bytes that depend on uninitialised memory.
+
+    Args:
+        same: What corresponds in the runs.
+        left_out: Regions to leave out, by id, each from an epoch of the first run on.
+
+    Returns:
+        The first region with computed bytes, and the first with copied bytes, if there are any.
+
+    Raises:
+        FormatError: A file does not follow the format.
+        Error: Contents are missing.
+    """
+    found: dict[bool, Dependent] = {}
+    for row, regions in _differing(same):
+        epoch = int(row[0])
+        earlier = same.epochs[:, 0][same.epochs[:, 0] < epoch]
+        before = int(earlier[-1]) if len(earlier) else None
+        for region in regions:
+            if epoch >= left_out.get(region, layout.NO_EPOCH) or not _alive(same, row, region):
+                continue
+            sorts = _sorts(same, row, region)
+            for computed, tally in ((True, sorts.computed), (False, sorts.copied)):
+                if tally.first is not None and computed not in found:
+                    where = region, epoch, before, tally.first, tally.count
+                    found[computed] = Dependent(same.processes[0], *where, computed)
+        if True in found:
+            break
+    return [found[key] for key in (True, False) if key in found]
+
+
+def uninitialized(same: Same, epoch: int, region: int) -> int:
+    """Counts the bytes of a region that hold what new memory holds there or elsewhere.
+
+    Args:
+        same: What corresponds in the runs.
+        epoch: An epoch of the first run that the others have too.
+        region: The id of the region.
+    """
+    row = same.epochs[same.epochs[:, 0] == epoch][0]
+    if region not in same.regions or not _alive(same, row, region):
+        return 0
+    sorts = _sorts(same, row, region)
+    return sorts.unwritten.count + sorts.copied.count
+
+
+def _alive(same: Same, row: Array, region: int) -> bool:
+    for process, epoch in zip(same.processes, row.tolist(), strict=True):
+        at = contents.region_row(process, region)
+        if not process.regions.born[at] <= epoch < process.regions.died[at]:
+            return False
+    return True
+
+
+def _sorts(same: Same, row: Array, region: int) -> Sorts:
+    """Looks at the blocks that differ, some at a time."""
+    records = [
+        contents.block_records(process, epoch, region)
+        for process, epoch in zip(same.processes, row.tolist(), strict=True)
+    ]
+    digests = np.stack([own["digest"] for own in records])
+    blocks = np.flatnonzero((digests != digests[0]).any(axis=0))
+    out = Sorts(Tally(), Tally(), Tally())
+    for first in range(0, len(blocks), BATCH):
+        own = blocks[first : first + BATCH]
+        lengths = records[0]["length"][own].astype("i8")
+        held = []
+        for process, of in zip(same.processes, records, strict=True):
+            held.append(np.empty(int(lengths.sum()), "u1"))
+            contents.read_blocks(process, of[own], held[-1])
+        within = np.arange(len(held[0])) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        _sort(same, region, held, np.repeat(own * BLOCK_SIZE, lengths) + within, out)
+    return out
+
+
+def _sort(same: Same, region: int, held: Sequence[Array], where: Array, out: Sorts) -> None:
+    """Adds bytes to the tallies; where: their places in the region."""
+    kind = same.kind(region)
+    differs, kept = np.zeros(len(where), bool), np.ones(len(where), bool)
+    in_place = np.full(len(where), kind in FILLED)
+    for i, (process, data) in enumerate(zip(same.processes, held, strict=True)):
+        differs |= data != held[0]
+        fill = same.fill(i)
+        if fill in CONSTANT:
+            kept &= data == CONSTANT[fill]
+        elif kind in BY_ADDRESS:
+            base = int(process.regions.birth["base"][contents.region_row(process, region)])
+            begin, end = int(where[0]), int(where[-1]) + 1
+            in_place &= data == fill_bytes(fill, base + begin, end - begin)[where - begin]
+    out.unwritten.add(differs & kept & in_place, where)
+    out.copied.add(differs & kept & ~in_place, where)
+    out.computed.add(differs & ~kept, where)
+
+
+def size(process: Process) -> int:
+    """Returns how many bytes the regions of a process have in all."""
+    return int(process.regions.size[process.regions.flags & layout.CAPTURED != 0].sum())

@@ -1,0 +1,289 @@
+"""Whether the program uses memory that it did not write: it then does something else where new
+memory holds something else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core.order import plain
+from ttanalyze.core.reach import Reach, uses_of
+from ttanalyze.core.writers import INDIRECT, writers
+from ttanalyze.format import open_run
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.check import determinism, difference, fills, zoom
+from ttanalyze.verbs.check.difference import call_text
+from ttanalyze.verbs.check.fills import Dependent, Same
+from ttanalyze.verbs.check.findings import (
+    CLEAN,
+    CONFIRMED,
+    FOUND,
+    NOT_COVERED,
+    POSSIBLE,
+    Call,
+    Finding,
+    Memory,
+    Outcome,
+)
+from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.record.series import Recording
+
+NAME = "uninitialized"
+DESCRIPTION = "results that depend on memory that the program did not write"
+CONTROLS = {"zero": "zero", "zero-2": "zero", "zero-3": "zero"}
+FILLS = {"zero": "zero", "ones": "ones", "pattern-1": "pattern:1", "pattern-2": "pattern:2"}
+MOST = 60  # regions whose contents are recorded, if memory is large
+SMALL = 64 << 20  # bytes of memory whose contents are recorded at once
+UNINITIALIZED, COPY, ORDER = "uninitialized", "uninitialized copy", "order-dependent"
+OUTPUT, STATUS, LAUNCHES = "output", "exit status", "launches"
+
+
+def recordings(settings: Settings) -> Plan:
+    """Returns three recordings with zeros, three with other fills, and those that look closer."""
+    more = len(FILLS) if settings.quick else 2 * len(FILLS) * (1 + zoom.ROUNDS)
+    return Plan(("plain", *(f"fill-{name}" for name in {**CONTROLS, **FILLS})), more)
+
+
+def examine(session: Session) -> Outcome:
+    """Compares runs with different contents of new memory.
+
+    Raises:
+        Error: A recording failed.
+    """
+    first = session.sound(session.plain())
+    small = sum(map(fills.size, open_run(first.run).processes)) <= SMALL
+    options = PLAIN | {"contents": "changed" if small else "none"}
+    named = {**CONTROLS, **FILLS}
+    runs = {name: session.record(f"fill-{name}", **options, fill=named[name]) for name in CONTROLS}
+    outcome = Outcome(NAME, CLEAN)
+    controls = _controls(session, outcome, list(runs.values()))
+    if controls is None:
+        return outcome
+    for name in FILLS:
+        runs[name] = session.record(f"fill-{name}", **options, fill=named[name])
+    found = [one for name in FILLS if (one := _ended(runs["zero"], runs[name], FILLS[name]))]
+    outcome.findings += found[:1]
+    differs = _output(runs) if controls.output else None
+    same = fills.aligned([runs[name].run for name in FILLS])
+    search = _Search(session, small, controls.left_out)
+    memory = search.memory("fill", same, differs is not None)
+    outcome.findings += memory
+    if not memory and not found:
+        outcome.findings += filter(None, [_launches(same) or differs])
+    if outcome.findings:
+        outcome.status, outcome.reason = FOUND, "runs with other contents of new memory differ"
+        if all(finding.kind == ORDER for finding in outcome.findings):
+            outcome.reason = "runs with the same contents of new memory differ"
+    return outcome
+
+
+# ---- runs with the same contents ----
+
+
+@dataclass(frozen=True)
+class _Controls:
+    """What runs with zeros have in common. left_out: the regions that differ, by id, and from which
+    epoch on. output: whether the program prints the same.
+    """
+
+    left_out: dict[int, int]
+    output: bool
+
+
+def _controls(session: Session, outcome: Outcome, runs: list[Recording]) -> _Controls | None:
+    """What can be compared; None, with the outcome, if nothing can."""
+    first, left_out = runs[0], dict[int, int]()
+    session.sound(first)
+    for other in runs[1:]:
+        if first.status != other.status:
+            said = f"The program {determinism.ending(other)} in one of two runs with zeros."
+            command = ["cat", str(other.log)]
+            outcome.findings = [Finding(NAME, ORDER, CONFIRMED, said, command=command)]
+            outcome.status, outcome.reason = FOUND, "runs with the same contents differ"
+            return None
+        session.sound(other)
+        report = difference.compare(first.run, other.run, every=True)
+        if report is None:
+            outcome.status = NOT_COVERED
+            outcome.reason = "nothing to compare: no epoch holds memory, and no call was recorded"
+            return None
+        outcome.launches, outcome.bytes = determinism.coverage(first, report)
+        differing = [d for process in report.processes for d in process.divergences]
+        for d in differing:
+            left_out[d.region_a] = min(d.epoch_a, left_out.get(d.region_a, d.epoch_a))
+        found = difference.first(session, report)
+        if found is not None and not outcome.findings:
+            finding = difference.finding(NAME, found, difference.Zoomed(found))
+            details = {**finding.details, "kind": finding.kind}
+            outcome.findings = [dataclasses.replace(finding, kind=ORDER, details=details)]
+            session.partial = outcome
+    return _Controls(left_out, len({one.output for one in runs}) == 1)
+
+
+# ---- what the program does ----
+
+
+def _ended(zero: Recording, other: Recording, fill: str) -> Finding | None:
+    """Another end of the program."""
+    if zero.status == other.status:
+        return None
+    said = (
+        f"The program {determinism.ending(zero)} if new memory is zero, and "
+        f"{determinism.ending(other)} with --fill {fill}."
+    )
+    return Finding(NAME, STATUS, CONFIRMED, said, command=["cat", str(other.log)])
+
+
+def _output(runs: dict[str, Recording]) -> Finding | None:
+    """Other output of the program."""
+    zero = runs["zero"]
+    for name, fill in FILLS.items():
+        if runs[name].output == zero.output:
+            continue
+        said = f"The program prints something else if new memory is not zero (--fill {fill})."
+        command = ["diff", str(zero.log), str(runs[name].log)]
+        return Finding(NAME, OUTPUT, CONFIRMED, said, command=command)
+    return None
+
+
+def _launches(same: list[Same]) -> Finding | None:
+    """Other launches."""
+    for one in same:
+        if one.whole:
+            continue
+        seen = [len(zoom.launch_seqs(process)) for process in one.processes]
+        said = f"The program makes other launches if new memory is not zero ({seen[0]} with zeros)."
+        command = ["ttanalyze", "diff", *(str(p.path.parent) for p in one.processes[:2])]
+        return Finding(NAME, LAUNCHES, CONFIRMED, said, command=command)
+    return None
+
+
+# ---- memory ----
+
+
+@dataclass
+class _Search:
+    """Looks for the first call that uses uninitialised memory."""
+
+    session: Session
+    small: bool
+    left_out: dict[int, int]
+
+    def memory(self, name: str, same: list[Same], printed: bool) -> list[Finding]:
+        """The finding for memory. printed: whether the program prints something else."""
+        found = self._first(name, same)
+        if found is None:
+            return []
+        coarse = found
+        self.session.partial = Outcome(
+            NAME, FOUND, findings=[_finding(*coarse, coarse[1], printed)]
+        )
+        for number in range(1, 1 if self.session.settings.quick else zoom.ROUNDS + 1):
+            window = _window(found[1])
+            if len(_writers(found[1])) <= 1:
+                break
+            finer = self._closer(f"fill-zoom-{number}", {"epoch": window.triggers})
+            if finer is None:
+                break
+            found = finer
+            if window.each:
+                break
+        return [_finding(*found, coarse[1], printed)]
+
+    def _closer(self, name: str, options: dict[str, Any]) -> tuple[Same, Dependent] | None:
+        contents = "changed" if self.small else "none"
+        runs = self._runs(name, {**options, "contents": contents})
+        return self._first(name, fills.aligned(runs), options)
+
+    def _runs(self, name: str, options: dict[str, Any]) -> list[Any]:
+        session, given = self.session, PLAIN | options
+        return [
+            session.record(f"{name}-{fill}", **given, fill=value).run
+            for fill, value in FILLS.items()
+        ]
+
+    def _first(
+        self, name: str, same: list[Same], options: dict[str, Any] | None = None
+    ) -> tuple[Same, Dependent] | None:
+        """The first dependent memory: what was computed goes before what was copied."""
+        if not self.small:
+            regions = sorted({region for one in same for region in fills.differing(one)})
+            if not regions:
+                return None
+            if len(regions) > MOST:
+                self.session.say(f"contents of {MOST} of {len(regions)} regions are looked at")
+            control = f"regions={','.join(map(str, regions[:MOST]))}"
+            given = {**(options or {}), "contents": "changed", "control": control}
+            same = fills.aligned(self._runs(f"{name}-contents", given))
+        left_out = self.left_out if options is None else dict.fromkeys(self.left_out, 0)
+        found = [(one, d) for one in same for d in fills.dependent(one, left_out)]
+        found = [pair for pair in found if not self._ignored(pair[1])]
+        return min(found, key=lambda pair: not pair[1].computed, default=None)
+
+    def _ignored(self, found: Dependent) -> bool:
+        memory = memory_of(found.process, found.region)
+        return self.session.ignored(memory.name, memory.line)
+
+
+def _window(found: Dependent) -> zoom.Window:
+    seqs = zoom.launch_seqs(found.process)
+    ends = np.searchsorted(seqs, _calls(found), "right")
+    return zoom.Window(int(ends[0]), int(ends[1]))
+
+
+def _calls(found: Dependent) -> tuple[int, int]:
+    """The calls that may have made the bytes: after the first of these, up to the second."""
+    covered = found.process.coverage
+    before = 0 if found.before is None else int(covered.whole[found.before])
+    return before, int(covered.some[found.epoch])
+
+
+def _writers(found: Dependent) -> list[int]:
+    """The calls that may have made the bytes, the surest first."""
+    known = writers(found.process, found.region, *_calls(found))
+    direct = np.flatnonzero(known.how < INDIRECT)
+    order = [i for i in known.surest().tolist() if i in direct] or known.surest().tolist()
+    return [int(known.events["seq"][i]) for i in order]
+
+
+def _sources(same: Same, found: Dependent, call: Call) -> list[Memory]:
+    """The memory with uninitialised bytes that the call may read."""
+    if found.before is None:
+        return []
+    process = found.process
+    (event,) = plain(process.events_between(call.seq - 1, call.seq))
+    rows = {access.row for access in Reach(process, uses_of(process)).of(event)}
+    out = []
+    for row in sorted(rows):
+        region = int(process.regions.id[row])
+        count = fills.uninitialized(same, found.before, region)
+        if count and (found.computed or region != found.region):
+            out.append(memory_of(process, region, count=count, seq=call.seq))
+    return out
+
+
+def _finding(same: Same, found: Dependent, coarse: Dependent, printed: bool) -> Finding:
+    process: Process = found.process
+    seqs = _writers(found)
+    call = call_of(process, seqs[0]) if seqs else None
+    memory = memory_of(process, found.region, found.first, found.count, _calls(found)[1])
+    sources = _sources(same, found, call) if call is not None else []
+    kind = UNINITIALIZED if found.computed or printed else COPY
+    certainty = POSSIBLE if kind == COPY else CONFIRMED
+    by = call_text(call) if call is not None else "The program"
+    if len(seqs) > 1:
+        by = f"One of {len(seqs)} calls, most likely {by},"
+    what = "uses" if found.computed else "copies"
+    read = " or ".join(memory_text(one) for one in sources[:3]) or "memory that is not known"
+    summary = f"{by} {what} uninitialised bytes of {read}; {memory_text(memory)} depends on them."
+    if printed:
+        summary += " The program prints something else if new memory is not zero."
+    command = ["ttanalyze", "diff", *(str(one.path.parent) for one in same.processes[:2])]
+    step = f"epoch {coarse.epoch} of {coarse.process.path.parent}"
+    details = {"sources": [dataclasses.asdict(one) for one in sources], "calls": len(seqs)}
+    return Finding(NAME, kind, certainty, summary, call, memory, step, command, details)
