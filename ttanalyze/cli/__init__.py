@@ -10,42 +10,32 @@ import contextlib
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from ttanalyze import __version__
-from ttanalyze.cli import (
-    blame,
-    check,
-    diff,
-    doctor,
-    events,
-    export,
-    graph,
-    info,
-    manifest,
-    memory,
-    prove,
-    query,
-    race,
-    record,
-    reduce,
-    replay,
-    report,
-    rewind,
-    sass,
-    shim,
-    trace,
-    tui,
-    tune,
-    validate,
-    verify,
-)
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
 
+VERBS = (  # in the order of the help; each is a file of this folder
+    *(
+        "record",
+        "shim",
+        "doctor",
+        "info",
+        "verify",
+        "manifest",
+        "validate",
+        "diff",
+        "query",
+        "events",
+    ),
+    *("memory", "tui", "report", "graph", "trace", "rewind", "blame", "replay", "prove"),
+    *("export", "tune", "sass", "reduce", "race", "check"),
+)
 app = typer.Typer(
     name="ttanalyze",
     help="Time travel for GPU memory: record an unmodified CUDA program and examine the run.",
@@ -55,34 +45,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (  # in the order of the help
-    record,
-    shim,
-    doctor,
-    info,
-    verify,
-    manifest,
-    validate,
-    diff,
-    query,
-    events,
-    memory,
-    tui,
-    report,
-    graph,
-    trace,
-    rewind,
-    blame,
-    replay,
-    prove,
-    export,
-    tune,
-    sass,
-    reduce,
-    race,
-    check,
-):
-    app.registered_commands += verb.verbs.registered_commands
+for verb in VERBS:
+    app.registered_commands += import_module(f"{__name__}.{verb}").verbs.registered_commands
 
 
 def _version(wanted: bool) -> None:
