@@ -103,11 +103,11 @@ class Cubin(Elf):
             first = self._text(name)
             if first is None:
                 return None
-            own = self._own_digest(first)
+            digest = self._own_digest(first)
             called = sorted(self._own_digest(section) for section in self._reached(first))
         except UnreadableError:
             return None
-        return f"{xxhash.xxh3_64_intdigest(b''.join([own, *called])):016x}"
+        return f"{xxhash.xxh3_64_intdigest(b''.join([digest, *called])):016x}"
 
     def uses(self, name: str) -> tuple[set[str], set[str]] | None:
         first = self._text(name)

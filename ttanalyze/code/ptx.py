@@ -141,8 +141,8 @@ def _tokens(name: str, definition: str) -> list[str]:
     """Returns the tokens of a function without its own name, with labels numbered as they
     appear.
     """
-    own = re.compile("^" + re.escape(name) + r"(?=$|_param_)")
-    found = [own.sub("$", token) for token in TOKEN.findall(definition)]
+    name_pattern = re.compile("^" + re.escape(name) + r"(?=$|_param_)")
+    found = [name_pattern.sub("$", token) for token in TOKEN.findall(definition)]
     labels = {token for token, after in itertools.pairwise(found) if after == ":"}
     times = collections.Counter(token for token in found if token in labels)
     numbers: dict[str, str] = {}

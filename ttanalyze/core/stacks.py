@@ -38,9 +38,11 @@ def _calling(frames: Sequence[Frame]) -> Frame:
     a known line.
     """
     known = [frame for frame in frames if frame[2] and not _passes_on(frame)]
-    own = [f for f in _behind_stubs(known) if not any(part in f[1] for part in LIBRARIES)]
-    sources = [frame for frame in own if not frame[1].endswith(HEADERS)]
-    return next(iter([*sources, *own, *known]), frames[0])
+    program_frames = [
+        f for f in _behind_stubs(known) if not any(part in f[1] for part in LIBRARIES)
+    ]
+    sources = [frame for frame in program_frames if not frame[1].endswith(HEADERS)]
+    return next(iter([*sources, *program_frames, *known]), frames[0])
 
 
 def _behind_stubs(frames: Sequence[Frame]) -> Sequence[Frame]:

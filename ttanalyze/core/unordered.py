@@ -221,12 +221,12 @@ class _Search:
 
     def _waited(self, call: Call) -> set[int]:
         """Addresses of which it waits for values, itself or by what is before it."""
-        own = {call.lane: call.number}
+        numbers = {call.lane: call.number}
         return {
             address
             for address, lanes in self.order.waits.items()
             for lane, number in lanes.items()
-            if own.get(lane, call.clock.get(lane, 0)) >= number
+            if numbers.get(lane, call.clock.get(lane, 0)) >= number
         }
 
     def _written(self, write: Call) -> None:

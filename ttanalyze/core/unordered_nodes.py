@@ -69,8 +69,8 @@ class _Before:
 
     def excluded(self, one: int, other: int, branches: Sequence[int]) -> bool:
         """Whether they are in different bodies of a conditional node, of which one runs."""
-        own = dict(self._ways(one, branches))
-        return any(own.get(parent, way) != way for parent, way in self._ways(other, branches))
+        bodies = dict(self._ways(one, branches))
+        return any(bodies.get(parent, way) != way for parent, way in self._ways(other, branches))
 
     def _ways(self, node: int, branches: Sequence[int]) -> list[tuple[int, int]]:
         out = []

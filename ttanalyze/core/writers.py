@@ -171,9 +171,11 @@ class _Nodes:
         stores[stores] = _within(nodes["dst"], nodes["reach"], self._base, self._size)[stores]
         how[stores] = WRITES
         kernels = nodes["kind"] == graphs.KERNEL
-        own = kernels & ((nodes["data_size"] == 0) | np.isin(nodes["function"], self._of_module))
+        of_module = kernels & (
+            (nodes["data_size"] == 0) | np.isin(nodes["function"], self._of_module)
+        )
         how[kernels] = INDIRECT
-        how[own | maybe] = POSSIBLE
+        how[of_module | maybe] = POSSIBLE
         given = kernels | (nodes["kind"] == graphs.KIND["mem-op"])
         for i in np.flatnonzero(given & (nodes["data_size"] != 0)).tolist():
             data = self._graphs.data(nodes[i])

@@ -98,9 +98,9 @@ def of_codes(
             texts, by = _disassembled([text for _, _, text in batch], cubin.architecture)
             by = f"{made_by}, {by}" if made_by else by
             for (name, section, text), said in zip(batch, texts, strict=True):
-                own = cubin.checksum(name) or ""
+                checksum = cubin.checksum(name) or ""
                 rows = _instructions(text, said, sources.get(section))
-                yield Table(name, known[name] or own, own, cubin.architecture, by, rows)
+                yield Table(name, known[name] or checksum, checksum, cubin.architecture, by, rows)
             tell(progress, names.index(batch[-1][0]) + 1, len(names))
 
 

@@ -82,9 +82,9 @@ class Annotations:
             return None
         if number not in self._texts:
             around, message = self._paths[number]
-            own = self._strings.get(message) or "?"
+            text = self._strings.get(message) or "?"
             outer = self.path(around)
-            self._texts[number] = own if outer is None else f"{outer}/{own}"
+            self._texts[number] = text if outer is None else f"{outer}/{text}"
         return self._texts[number]
 
     def paths_at(self, threads: Array, seqs: Array) -> Array:

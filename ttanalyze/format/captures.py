@@ -74,13 +74,15 @@ class Captures:
     def _time_apart(self, begins: Array, ends: Array) -> None:
         """Fills in the times of epochs that are not inside graphs."""
         epochs = self._epochs
-        own = self._kernels(self._activities.between(-1, 0))
+        all_kernels = self._kernels(self._activities.between(-1, 0))
         meant = (epochs["trigger"] != INSIDE) & (epochs["flags"] & layout.REFUSED == 0)
-        for context in layout.distinct(own["context"]).tolist():
+        for context in layout.distinct(all_kernels["context"]).tolist():
             rows = np.flatnonzero(meant & (epochs["context"] == context))
             if len(rows):
                 until = self._seen[rows[-1]] + self._slack
-                kernels = own[(own["context"] == context) & (own["begin_ns"] <= until)]
+                kernels = all_kernels[
+                    (all_kernels["context"] == context) & (all_kernels["begin_ns"] <= until)
+                ]
                 self._pair(rows, kernels, begins, ends)
 
     def _time_inside(self, begins: Array, ends: Array) -> None:
@@ -90,12 +92,12 @@ class Captures:
             return
         launches = self._epochs["seq"][rows]
         rows = rows[np.argsort(launches, kind="stable")]
-        own, which = self._activities.of_calls(layout.distinct(launches))
-        kept = own["flags"] & OWN != 0
-        own, which = own[kept], which[kept]
+        activities, which = self._activities.of_calls(layout.distinct(launches))
+        kept = activities["flags"] & OWN != 0
+        activities, which = activities[kept], which[kept]
         first = np.searchsorted(self._epochs["seq"][rows], layout.distinct(launches))
         for launch, of_launch in enumerate(np.split(rows, first[1:])):
-            self._pair(of_launch, self._kernels(own[which == launch]), begins, ends)
+            self._pair(of_launch, self._kernels(activities[which == launch]), begins, ends)
 
     @staticmethod
     def _kernels(records: Array) -> Array:
@@ -154,9 +156,9 @@ class Captures:
         over |= at < 0
         follows = np.minimum(at + 1, len(rows) - 1)
         at = np.where(over & (seqs[follows] < events["seq"]), follows, at)
-        own = np.flatnonzero(self._epochs["trigger"][rows] == BEFORE)
-        if len(own):
-            order = own[np.argsort(seqs[own], kind="stable")]
+        before_launch = np.flatnonzero(self._epochs["trigger"][rows] == BEFORE)
+        if len(before_launch):
+            order = before_launch[np.argsort(seqs[before_launch], kind="stable")]
             place = np.minimum(np.searchsorted(seqs[order], events["seq"]), len(order) - 1)
             at = np.where(seqs[order[place]] == events["seq"], order[place], at)
         return np.asarray(at)

@@ -71,13 +71,13 @@ class Texts:
 
     def _codes(self, process: Process, values: Array) -> Array:
         which, different = pd.factorize(values)
-        own = np.empty(len(different), "i4")
+        codes = np.empty(len(different), "i4")
         for i, value in enumerate(different.tolist()):
             text = self._text_of(process, value)
-            own[i] = (
+            codes[i] = (
                 -1 if text is None else self._categories.setdefault(text, len(self._categories))
             )
-        return own[which]
+        return codes[which]
 
 
 def texts_of(

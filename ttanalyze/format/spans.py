@@ -180,8 +180,8 @@ class Spans(ProcessInfo):
         """
         offsets, lengths = records["offset"], records["length"].astype("u8")
         # Below its base a file's number wraps around.
-        own = records["segment"] - bases < layout.DATA_LANES
-        require(file, own, "segment", "not of the epoch's segment", begin)
+        in_segment = records["segment"] - bases < layout.DATA_LANES
+        require(file, in_segment, "segment", "not of the epoch's segment", begin)
         names = layout.distinct(records["segment"])
         which = np.searchsorted(names, records["segment"])
         known = [self.segments.get(segment) for segment in names.tolist()]

@@ -93,8 +93,11 @@ def find_unread(
     of_context: dict[int, tuple[Array, Array]] = {}
     for number, born, died, owner in zip(*(column.tolist() for column in regions), strict=True):
         if owner not in of_context:
-            own = usable & (context == owner)
-            of_context[owner] = np.flatnonzero(own & partial), np.flatnonzero(own & ~partial)
+            in_context = usable & (context == owner)
+            of_context[owner] = (
+                np.flatnonzero(in_context & partial),
+                np.flatnonzero(in_context & ~partial),
+            )
         some, whole = of_context[owner]
         some = some[np.searchsorted(some, born) : np.searchsorted(some, died)]
         if not len(some):

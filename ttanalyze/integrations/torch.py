@@ -265,8 +265,12 @@ class _Hooks:
         moved = self._hook(self._moved)
         self._keep(model.register_forward_pre_hook, moved)
         for path, module in model.named_modules() if activations else ():
-            own = self._path(path, wrapped)
-            name = (f"{own}:output" if path and own != self._prefix else f"{own}output").encode()
+            module_path = self._path(path, wrapped)
+            name = (
+                f"{module_path}:output"
+                if path and module_path != self._prefix
+                else f"{module_path}output"
+            ).encode()
             hook = self._hook(self._output, name, gradients)
             self._keep(module.register_forward_hook, hook)
         if optimizer is not None:
@@ -296,17 +300,17 @@ class _Hooks:
                 self._memory.name(_local(tensor), name, True)
         optimizer = self._optimizer()
         for tensor, state in optimizer.state.items() if optimizer else ():
-            ref, own = self._names.get(id(tensor), (bool, b""))
+            ref, tensor_name = self._names.get(id(tensor), (bool, b""))
             if ref() is not tensor or not isinstance(state, Mapping):
                 continue
             for key, value in state.items():
                 if hasattr(value, "untyped_storage"):
-                    self._memory.name(_local(value), self._state(own, key), True)
+                    self._memory.name(_local(value), self._state(tensor_name, key), True)
 
-    def _state(self, own: bytes, key: str) -> bytes:
-        name = self._states.get((own, key))
+    def _state(self, tensor_name: bytes, key: str) -> bytes:
+        name = self._states.get((tensor_name, key))
         if name is None:
-            name = self._states[own, key] = own + f".{key}".encode()
+            name = self._states[tensor_name, key] = tensor_name + f".{key}".encode()
         return name
 
     def _gradient(self, name: bytes, tensor: Any) -> None:

@@ -53,9 +53,9 @@ def compiled(schema: Schema) -> Check:
         raise ValueError(f"unknown keywords: {', '.join(sorted(unknown))}")
     if "$ref" in schema:  # what it says itself goes beyond that schema
         base = load(schema["$ref"].removesuffix(".json"))
-        own = {name: of for name, of in schema.items() if name != "$ref"}
-        members = {**base.get("properties", {}), **own.get("properties", {})}
-        return compiled({**base, **own, "properties": members})
+        additions = {name: of for name, of in schema.items() if name != "$ref"}
+        members = {**base.get("properties", {}), **additions.get("properties", {})}
+        return compiled({**base, **additions, "properties": members})
     named = schema.get("type", [])
     types = [TYPES[name] for name in ([named] if isinstance(named, str) else named)]
     kinds = {kind for kind, _ in types}

@@ -68,7 +68,7 @@ class Epochs(Rows):
         lost = "R" in row.flags or "D" in row.flags
         size = brief(row.changed) if row.changed else "·"
         return [
-            (f"{_mark(row.own)} ", "changed"),
+            (f"{_mark(row.region_changed)} ", "changed"),
             (f"{row.number:>6} ", ""),
             (fit(what, width - 21), "faint" if lost else ""),
             (f" {size:>7} ", "" if row.changed else "faint"),

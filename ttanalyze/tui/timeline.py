@@ -44,8 +44,8 @@ SORTS = ("id", "changed", "size")
 class EpochRow:
     """A row of the list of epochs.
 
-    changed: the changed bytes of all regions. own: whether the selected region changed, None if
-    unreadable.
+    changed: the changed bytes of all regions. region_changed: whether the selected
+    region changed, None if unreadable.
     """
 
     number: int
@@ -53,7 +53,7 @@ class EpochRow:
     label: str
     changed: int
     flags: str
-    own: bool | None
+    region_changed: bool | None
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Timeline:
     def epoch_rows(self, first: int, last: int, region: int | None) -> list[EpochRow]:
         """Returns epochs first to last - 1. region: the one whose changes are marked."""
         records = self.process.epochs[first:last]
-        own = self._own(first, last, region)
+        changed = self._region_changed(first, last, region)
         texts = [self.process.strings.get(label) for label in records["label"].tolist()]
         names = {t: short(d) for t, d in zip(texts, demangle(t or "" for t in texts), strict=True)}
         out = []
@@ -180,12 +180,12 @@ class Timeline:
                     text.printable(names[texts[i]]),
                     int(record["bytes_changed"]),
                     letters,
-                    own[i],
+                    changed[i],
                 )
             )
         return out
 
-    def _own(self, first: int, last: int, region: int | None) -> list[bool | None]:
+    def _region_changed(self, first: int, last: int, region: int | None) -> list[bool | None]:
         """Returns whether a region changed in each of epochs first to last - 1."""
         if region is None:
             return [False] * (last - first)
@@ -196,7 +196,9 @@ class Timeline:
             if last - first == 1:
                 return [None]
             return [
-                own for epoch in range(first, last) for own in self._own(epoch, epoch + 1, region)
+                changed
+                for epoch in range(first, last)
+                for changed in self._region_changed(epoch, epoch + 1, region)
             ]
 
     def changes(self, first: int, last: int, region: int) -> Array:
@@ -401,8 +403,8 @@ class Timeline:
     def _gpu_times(self, seqs: Array) -> dict[int, int]:
         """Returns the duration of the GPU work of calls in nanoseconds, by seq, if it is known."""
         records, _ = self.process.activities.of_calls(seqs)
-        own = records["flags"] & activities.OWN != 0
-        records = records[(records["kind"] != activities.SYNC) & ~own]
+        by_recorder = records["flags"] & activities.OWN != 0
+        records = records[(records["kind"] != activities.SYNC) & ~by_recorder]
         different, first = np.unique(records["seq"], return_index=True)
         if not len(first):
             return {}

@@ -46,9 +46,9 @@ class MatchedCalls:
         that cannot change memory.
         """
         calls = (self.a, self.b)[side]
-        own = (self.alignment.a, self.alignment.b)[side]
-        counted = np.ones(len(own), bool) if all_calls else calls.work[own]
-        seqs, lane = calls.seq[own[counted]], self.lane[counted]
+        matched = (self.alignment.a, self.alignment.b)[side]
+        counted = np.ones(len(matched), bool) if all_calls else calls.work[matched]
+        seqs, lane = calls.seq[matched[counted]], self.lane[counted]
         out = np.zeros(len(cuts), "u8")
         for number in range(self.lanes):
             out = mixed(out, np.searchsorted(seqs[lane == number], cuts))
@@ -70,9 +70,9 @@ def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]
     cuts, times, exact = side.cut[epochs].copy(), side.time[epochs], side.exact[epochs]
     sure = np.ones(len(epochs), bool)
     before = np.zeros(len(epochs), "i8")
-    for own in _members(calls.thread).values():
-        last = np.searchsorted(np.maximum.accumulate(calls.time[own]), times, "right") - 1
-        call = own[np.maximum(last, 0)]
+    for rows in _members(calls.thread).values():
+        last = np.searchsorted(np.maximum.accumulate(calls.time[rows]), times, "right") - 1
+        call = rows[np.maximum(last, 0)]
         meanwhile = ~exact & (last >= 0) & (calls.seq[call] >= cuts)
         meanwhile &= calls.seq[call] != side.seq[epochs]  # itself, before which the cut is
         sure &= ~(meanwhile & calls.work[call])
@@ -157,8 +157,8 @@ def _in_common(a: Array, in_a: Groups, b: Array, in_b: Groups) -> Array:
     numbers = np.unique(np.concatenate([a, b]), return_inverse=True)[1]
     most = int(numbers.max()) + 1 if len(numbers) else 0
     of_a, of_b = numbers[: len(a)], numbers[len(a) :]
-    counts_a = [np.bincount(of_a[own], minlength=most) for own in in_a.values()]
-    counts_b = [np.bincount(of_b[own], minlength=most) for own in in_b.values()]
+    counts_a = [np.bincount(of_a[rows], minlength=most) for rows in in_a.values()]
+    counts_b = [np.bincount(of_b[rows], minlength=most) for rows in in_b.values()]
     found = [[int(np.minimum(x, y).sum()) for y in counts_b] for x in counts_a]
     return np.array(found, "i8").reshape(len(counts_a), len(counts_b))
 

@@ -77,8 +77,8 @@ class Calls:
 
     def of_context(self, context: int) -> Calls:
         """Returns the calls of one context, without a copy if it is the only one."""
-        own = self.context == context
-        return self if own.all() else self.where(own)
+        in_context = self.context == context
+        return self if in_context.all() else self.where(in_context)
 
 
 @dataclass(frozen=True)

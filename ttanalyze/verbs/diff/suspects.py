@@ -221,10 +221,10 @@ def _writers(window: Window | None) -> writing.Writers:
 def _counterparts(calls: MatchedCalls, side: int, seqs: Array) -> Array:
     """Returns the seqs of the corresponding calls of the other side, or NONE."""
     sides: tuple[Calls, Calls] = (calls.a, calls.b)
-    own, other = calls.alignment.a, calls.alignment.b
-    own, other = (own, other) if side == 0 else (other, own)
-    order = np.argsort(own, kind="stable")
-    mine, theirs = sides[side].seq[own[order]], sides[1 - side].seq[other[order]]
+    this, other = calls.alignment.a, calls.alignment.b
+    this, other = (this, other) if side == 0 else (other, this)
+    order = np.argsort(this, kind="stable")
+    mine, theirs = sides[side].seq[this[order]], sides[1 - side].seq[other[order]]
     out = np.zeros(len(seqs), "u8")
     if len(mine):
         at = np.minimum(np.searchsorted(mine, seqs), len(mine) - 1)

@@ -24,8 +24,8 @@ def used_alike(a: Process, b: Process, calls: MatchedCalls) -> tuple[Pair, Array
     events = _events(a, seqs[0]), _events(b, seqs[1])
     words, at = _pointers((a, b), events)
     pointees = [
-        _pointees(process, own, side["seq"][at])
-        for process, own, side in zip((a, b), words, events, strict=True)
+        _pointees(process, values, side["seq"][at])
+        for process, values, side in zip((a, b), words, events, strict=True)
     ]
     both = (pointees[0][0] >= 0) & (pointees[1][0] >= 0) & (pointees[0][1] == pointees[1][1])
     pairs = np.stack([region[both] for region, _ in pointees], axis=1)
@@ -58,8 +58,8 @@ def _pointers(processes: tuple[Process, Process], events: Pair) -> tuple[Pair, A
             for p, side in zip(processes, events, strict=True)
         ]
         count = min(len(one) for one in raw) // 8
-        for own, one in zip(words, raw, strict=True):
-            own.append(one[: count * 8].view("<u8"))
+        for values, one in zip(words, raw, strict=True):
+            values.append(one[: count * 8].view("<u8"))
         at.append(np.full(count, row))
     return (np.concatenate(words[0]), np.concatenate(words[1])), np.concatenate(at)
 

@@ -180,8 +180,8 @@ class _Reader:
         return Needs(of, image, kind, memory, self._pointers(at), **self._settings(module))
 
     def _captured(self, row: int) -> bool:
-        own = int(self._birth["context"][row]) == self._context
-        return own and bool(self._process.regions.flags[row] & layout.CAPTURED)
+        same_context = int(self._birth["context"][row]) == self._context
+        return same_context and bool(self._process.regions.flags[row] & layout.CAPTURED)
 
     def _is_here(self, row: int, module: int) -> bool:
         """Returns whether a region is an allocation, or a variable of the launch's own module."""

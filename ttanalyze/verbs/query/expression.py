@@ -173,8 +173,8 @@ class Expression:
             return found | (right.codes < 0) if op is ast.NotEq else found
         if isinstance(left, Texts) and isinstance(right, Texts) and op in (ast.Eq, ast.NotEq):
             numbers = {text: i for i, text in enumerate(left.texts)}
-            own = np.array([numbers.get(text, -2) for text in right.texts] + [-3])
-            return np.asarray(compare(left.codes, own[right.codes]))
+            codes = np.array([numbers.get(text, -2) for text in right.texts] + [-3])
+            return np.asarray(compare(left.codes, codes[right.codes]))
         if any(isinstance(side, (Texts, str)) for side in (left, right)):
             kinds = [isinstance(side, (Texts, str)) for side in (left, right)]
             if not all(kinds):

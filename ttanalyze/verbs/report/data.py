@@ -122,8 +122,8 @@ class Texts:
     def numbers(self, values: Array, text_of: Callable[[int], str | None]) -> Array:
         """Returns the number of the text of each value."""
         different, which = np.unique(values, return_inverse=True)
-        own = [self._number(text_of(value)) for value in different.tolist()]
-        return np.array(own, "u4")[which] if len(own) else np.empty(0, "u4")
+        codes = [self._number(text_of(value)) for value in different.tolist()]
+        return np.array(codes, "u4")[which] if len(codes) else np.empty(0, "u4")
 
     def _number(self, value: str | None) -> int:
         value = None if value is None else text.printable(value)
@@ -270,9 +270,9 @@ def _kernels(
     listed = []
     for function in marks.kernels[:KERNELS]:
         i = int(np.searchsorted(ids, function))
-        own = order[starts[i] : starts[i] + counts[i]]
-        gpu_time = float(took[own].sum()) if known[own].any() else None
-        told = _kernel(process, function, names, events[own], times[own])
+        rows = order[starts[i] : starts[i] + counts[i]]
+        gpu_time = float(took[rows].sum()) if known[rows].any() else None
+        told = _kernel(process, function, names, events[rows], times[rows])
         listed.append({**told, "gpu_time": gpu_time})
     return {"count": len(ids), "launches": int(launch.sum()), "listed": listed}
 

@@ -69,14 +69,14 @@ def _sides(found: Divergence) -> list[tuple[str, list[Line]]]:
     return [("A", _lines(a, b, window["offset"])), ("B", _lines(b, a, window["offset"]))]
 
 
-def _lines(own: bytes, other: bytes, offset: int) -> list[Line]:
+def _lines(shown: bytes, other: bytes, offset: int) -> list[Line]:
     return [
         Line(
             f"{offset + start:#010x}",
             [
                 (f"{byte:02x}", other[start + i : start + i + 1] != bytes([byte]))
-                for i, byte in enumerate(own[start : start + ROW])
+                for i, byte in enumerate(shown[start : start + ROW])
             ],
         )
-        for start in range(0, len(own), ROW)
+        for start in range(0, len(shown), ROW)
     ]

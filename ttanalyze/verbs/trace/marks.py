@@ -143,16 +143,16 @@ def write_marks(
     A mark of an epoch that the run lacks is at its last one.
     """
     first, last = epochs
-    own = [mark for mark in marks if mark.process == process.index]
+    process_marks = [mark for mark in marks if mark.process == process.index]
     placed: list[tuple[int, Mark]] = []
     known = len(process.epochs)
-    for mark in own:
+    for mark in process_marks:
         if mark.epoch is not None and known:
             at = min(max(mark.epoch, 0), known - 1)
             if first <= at < last:
                 placed.append((int(process.captures.cuts[at]), mark))
     after, until = bounds
-    calls = [m for m in own if m.seq is not None and after < m.seq <= until]
+    calls = [m for m in process_marks if m.seq is not None and after < m.seq <= until]
     times = times_of(process, np.array([m.seq for m in calls], "u8"))
     placed += [(time, m) for time, m in zip(times.tolist(), calls, strict=True) if time]
     placed.sort(key=lambda pair: pair[0])

@@ -213,8 +213,8 @@ class Work:
 
     def _whose(self, records: Array, others: int) -> Array:
         """Returns OF_RECORDER or others."""
-        own = records["flags"] & OWN != 0
-        return np.asarray(np.where(own, OF_RECORDER, others), "u1")
+        by_recorder = records["flags"] & OWN != 0
+        return np.asarray(np.where(by_recorder, OF_RECORDER, others), "u1")
 
     def _layers(self, lanes: Array, begins: Array, ends: Array, inside: Array) -> Array:
         """Returns a layer for each item, so that items in a layer of a lane are nested or do not

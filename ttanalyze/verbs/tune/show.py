@@ -109,8 +109,8 @@ def chart_page(of: Tuned) -> str:
         raise Error("--chart needs plotly: pip install 'ttanalyze[report]'") from None
     varied = _varied(of)
     good = _good(of)
-    best, own = of.best.configuration, of.recorded.configuration
-    special = {own: "#e9c46a", best: "#2a9d8f"}
+    best, recorded = of.best.configuration, of.recorded.configuration
+    special = {recorded: "#e9c46a", best: "#2a9d8f"}
     colours = [special.get(row.configuration, "#8d99ae") for row in good]
     bars = plotly.Bar(
         x=[row.median_ms for row in good],

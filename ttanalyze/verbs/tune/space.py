@@ -168,14 +168,14 @@ def space(launch: Launch, code: Sequence[str] = (), **axes: Sequence[Any] | None
         code: Codes to try besides the recorded one.
         axes: Values of block, grid, shared, maxregs, opt_level and cache.
     """
-    own = recorded(launch)
+    as_recorded = recorded(launch)
     given = {name: list(dict.fromkeys(values)) for name, values in axes.items() if values}
     if not given and not code:
-        given["block"] = list(dict.fromkeys([*DEFAULT_BLOCKS, own.block]))
-    made: dict[str, Any] = {name: given.get(name, [getattr(own, name)]) for name in NAMES}
+        given["block"] = list(dict.fromkeys([*DEFAULT_BLOCKS, as_recorded.block]))
+    made: dict[str, Any] = {name: given.get(name, [getattr(as_recorded, name)]) for name in NAMES}
     made["grid"] = given.get("grid", [TOTAL if "block" in given else RECORDED])
     made["code"] = [RECORDED, *code]
-    return Space(own, **made)
+    return Space(as_recorded, **made)
 
 
 # ---- texts ----

@@ -114,9 +114,9 @@ def _expected(
     if given is not None:
         return load(given), os.fspath(given)
     source = run if against is None else against
-    own = source.path / "manifest.json"
-    if own.exists():
-        return load(own), str(own)
+    recorded = source.path / "manifest.json"
+    if recorded.exists():
+        return load(recorded), str(recorded)
     return parse(source.manifest(), source.path), f"the digests recorded in {source.path}"
 
 
