@@ -56,9 +56,9 @@ JOIN = 4  # steps that all others come after, from which on one stands for them
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
-    """Returns the steps from epoch first to epoch last, ordered by streams and events, or "serial".
+    """Returns the steps from epoch first to last; raises Error if one cannot be repeated.
 
-    Raises Error with the reason if some work cannot be repeated.
+    order: "streams" or "serial".
     """
     if order not in ORDERS:
         raise Error(f"order {order!r}: must be one of {', '.join(ORDERS)}")
@@ -68,10 +68,7 @@ def span(process: Process, first: int, last: int, order: str = "streams") -> Spa
 
 
 def span_to(process: Process, first: int, seq: int) -> Span:
-    """Returns the steps from an epoch up to a call, one after the other as submitted.
-
-    Raises Error with the reason if some work cannot be repeated.
-    """
+    """Returns the serial steps from an epoch to a call; raises Error if one cannot be repeated."""
     check_first(process, first)
     check_recorded(process)
     return _Reader(process, first, seq, None, "serial").read()
@@ -162,10 +159,7 @@ class _Reader:
         return self._joined([self._floor, *self._tails.values()])
 
     def _joined(self, parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """Returns the steps of all parts without those that another of them follows directly.
-
-        More than JOIN steps become one empty step.
-        """
+        """Returns the steps that no other one follows directly, as one step if more than JOIN."""
         steps = {step for part in parts for step in part}
         for step in list(steps):
             steps -= set(self._steps[step].after)
@@ -195,9 +189,7 @@ class _Reader:
         self._follows(event, (step,))
 
     def _follows(self, event: Any, steps: tuple[int, ...]) -> None:
-        """Makes later calls of the stream depend on steps; for the default stream, other
-        streams too.
-        """
+        """Makes later calls of the stream (of all streams for the default one) depend on steps."""
         if self._serial or self._stream(event) == LEGACY:
             self._tails.clear()
             self._floor = steps
@@ -276,9 +268,7 @@ class _Reader:
     def _copied(
         self, event: Any, dst: int, src: int, size: int, rows: Rows | None, alone: bool
     ) -> Move | Upload | None:
-        """Returns what a copy does to memory of the context, None if nothing. alone: the call did
-        nothing else.
-        """
+        """Returns what a copy does to the context's memory. alone: the call did nothing else."""
         to, source = self._alive.find(dst), self._alive.find(src)
         if not dst or not src:
             raise self._refuse(event, "it copies from or to an array, or a list of places")
@@ -362,7 +352,7 @@ class _Reader:
             self._waited(self._tail(event))
 
     def _possible(self, event: Any, fill: Fill) -> Fill:
-        """Returns a set. Raises Error for one that no driver accepts, as in a damaged record."""
+        """Returns a set. Raises Error for one that no driver accepts."""
         if fill.item not in (1, 2, 4) or fill.size % fill.item or fill.value >> 8 * fill.item:
             raise self._refuse(event, "it sets what can't be set: its record is damaged")
         if fill.rows > 1 and fill.pitch < fill.size:
@@ -385,7 +375,7 @@ class _Reader:
             self._left_out["wait for a value", "waits for values"] += 1
 
     def _write_value(self, event: Any) -> None:
-        """Notes a write of a value by a stream. A wait for the value depends on the last write."""
+        """Notes a write of a value. A wait for a value depends on the last write."""
         dst, size = int(event["dst"]), int(event["shared"])
         words = int(event["src"]).to_bytes(8, "little")
         if self._is_ours(self._alive.find(dst)):

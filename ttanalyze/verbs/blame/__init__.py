@@ -2,7 +2,8 @@
 
 from ttanalyze.verbs.blame.changes import Blame, Change, blame
 from ttanalyze.verbs.blame.condition import Condition
-from ttanalyze.verbs.blame.search import Sighting, Watched, watch
+from ttanalyze.verbs.blame.search import watch
+from ttanalyze.verbs.blame.sighting import Sighting, Watched
 from ttanalyze.verbs.blame.target import Target, find_target
 
 __all__ = [

@@ -5,14 +5,13 @@ It reads only contents that changed, and each once. The first change is found fr
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ttanalyze.core.selection import label_of
-from ttanalyze.core.tensors import TensorByte, tensor_at, type_of
-from ttanalyze.core.values import Type
+from ttanalyze.core.tensors import tensor_at, type_of
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import contents, layout
 from ttanalyze.format.history import MOST_BYTES, batches, byte_history, region_history
@@ -20,88 +19,14 @@ from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.verbs.blame.changes import described
 from ttanalyze.verbs.blame.condition import Condition
 from ttanalyze.verbs.blame.plausible import looks_like
-from ttanalyze.verbs.blame.suspects import Suspects, suspects
+from ttanalyze.verbs.blame.sighting import Hit, Sighting, Watched
+from ttanalyze.verbs.blame.suspects import suspects
 from ttanalyze.verbs.blame.target import Target
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
 FIRST = 8  # items of a region that are told
-
-
-@dataclass
-class Hit:
-    """A region with items that fulfil the condition.
-
-    Attributes:
-        region: The id of the region.
-        label: The label of the region.
-        items: The number of these items, None if unknown.
-        first: The indices of the first of them, counted from the beginning of the target.
-        data: The bytes of these.
-        suspects: The calls that may have written.
-        tensor: The position of the first one in its tensor, None if it has no name.
-    """
-
-    region: int
-    label: str | None
-    items: int | None
-    first: list[int]
-    data: bytes
-    suspects: Suspects = field(default_factory=lambda: Suspects([], 0, 0))
-    tensor: TensorByte | None = None
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """The first epoch in which a condition holds.
-
-    Attributes:
-        epoch: The epoch.
-        since: The epoch before, in which it did not hold, None if there is none.
-        hits: The first regions with items that fulfil the condition.
-        hit_count: The number of these regions.
-        unseen: The number of changed blocks whose contents are gone.
-    """
-
-    epoch: int
-    since: int | None
-    hits: list[Hit]
-    hit_count: int
-    unseen: int
-
-    def as_dict(self, process: Process, kind: Type) -> dict[str, Any]:
-        """Returns an object for JSON.
-
-        Args:
-            process: The process.
-            kind: The type of the values.
-        """
-        out = asdict(self) | described(process, process.epochs[self.epoch])
-        for hit, found in zip(out["hits"], self.hits, strict=True):
-            hit["values"] = kind.listed(hit.pop("data"))
-            hit.pop("tensor")
-            hit |= {"tensor": None} if found.tensor is None else found.tensor.as_dict()
-        return out
-
-
-class Watched(NamedTuple):
-    """The result of `watch`.
-
-    Attributes:
-        sighting: Where the condition first holds, None if it never does.
-        unseen: The number of blocks whose contents are gone.
-        unlike: The ids of regions that were skipped because their memory does not look like the
-            type.
-        early: The ids of regions that were skipped because the items fulfilled the condition from
-            the beginning.
-    """
-
-    sighting: Sighting | None
-    unseen: int
-    unlike: list[int]
-    early: list[int]
 
 
 def watch(

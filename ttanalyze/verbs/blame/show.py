@@ -16,7 +16,7 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.verbs.blame.changes import Blame, Change, described
 from ttanalyze.verbs.blame.condition import Condition
-from ttanalyze.verbs.blame.search import Watched
+from ttanalyze.verbs.blame.sighting import Watched
 from ttanalyze.verbs.blame.suspects import Suspect, Suspects, calls_recorded
 from ttanalyze.verbs.blame.target import Target
 
