@@ -69,6 +69,14 @@ def test_first_differing_call_is_named(mode: str, check: Check, tmp_path: Path) 
 
 
 @pytest.mark.native
+def test_a_finding_stays_if_a_closer_look_fails(check: Check) -> None:
+    outcome = check("seed-then-crash")
+    assert outcome["status"] == "found" and "ended with signal 6" in outcome["reason"]
+    (finding,) = outcome["findings"]
+    assert finding["certainty"] == "possible" and finding["call"]["kernel"] == "add"
+
+
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("mode", "said"),
     [("allocation", "1 allocation of only one run"), ("set", "1 copy or set of only one run")],

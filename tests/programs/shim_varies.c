@@ -72,10 +72,12 @@ int main(int argc, char **argv)
 	OK(cuMemsetD32(z, 0, N));
 	for (unsigned step = 0; step < steps; step++) {
 		bool here = step == steps / 2;
-		unsigned seed = step >= steps / 2 && !strcmp(mode, "seed") ? 100 + turn : 100;
+		unsigned seed = step >= steps / 2 && !strncmp(mode, "seed", 4) ? 100 + turn : 100;
 
 		input[7] = here && !strcmp(mode, "input") ? turn : step;
 		if (here && turn && !strcmp(mode, "crash"))
+			abort();
+		if (here && turn > 1 && !strcmp(mode, "seed-then-crash"))
 			abort();
 		if (here && turn && !strcmp(mode, "hang"))
 			pause();
