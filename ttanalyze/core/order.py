@@ -1,8 +1,8 @@
-"""Which calls come after which on the device: by streams, events, graphs and waits of the host.
+"""The order of calls on the device: by streams, events, graphs and waits of the host.
 
-Invariant: of two calls that are said to have no order, no call in between orders them. What the
-host knows it knows in all threads, as how threads tell each other is not recorded; a stream whose
-making was not recorded waits for the legacy default stream.
+Invariant: if two calls are reported as unordered, no recorded call orders them. What the host knows
+is taken to be known in all its threads, because communication between threads is not recorded. A
+stream whose creation was not recorded waits for the legacy default stream.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Point = tuple[Clock, int, int]  # what comes before a call, its lane and its num
 
 
 class Event(NamedTuple):
-    """What counts of a tt_event, in plain numbers."""
+    """The members of a tt_event that matter here, as Python numbers."""
 
     seq: int
     kind: int
@@ -58,15 +58,17 @@ class Event(NamedTuple):
 
 
 def plain(records: Array) -> Iterator[Event]:
-    """tt_event records as plain numbers."""
+    """Returns tt_event records as Event objects."""
     columns = (records[name].tolist() for name in Event._fields)
     return map(Event._make, zip(*columns, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A piece of work. number: of it in its lane, from 1. clock: what comes before it. period: of
-    the times between which everything was over.
+    """A piece of work.
+
+    number: its position in its lane, from 1. clock: what comes before it. period: the number of
+    moments before it at which all work was complete.
     """
 
     event: Event
@@ -76,7 +78,7 @@ class Call:
     period: int
 
     def after(self, other: Call) -> bool:
-        """Whether this one runs when the other is over."""
+        """Returns whether this call runs after the other has ended."""
         if self.period != other.period:
             return self.period > other.period
         if self.lane == other.lane:
@@ -85,13 +87,14 @@ class Call:
 
 
 def unordered(a: Call, b: Call) -> bool:
-    """Whether nothing says which of two calls comes first."""
+    """Returns whether nothing orders two calls."""
     return a is not b and not a.after(b) and not b.after(a)
 
 
 def calls_between(process: Process, after: int, until: int) -> list[Call]:
-    """The work with seq in (after, until], in the order of calls; of more than MOST calls the last.
-    What orders two of them was called between them, so nothing before matters.
+    """Returns the work with seq in (after, until], in the order of calls, at most the last MOST.
+
+    Two of these calls can be ordered only by calls between them, so earlier ones do not matter.
     """
     order, calls = Order(process), []
     for event in plain(process.events_between(after, until)):
@@ -103,7 +106,7 @@ def calls_between(process: Process, after: int, until: int) -> list[Call]:
 
 @dataclass(slots=True)
 class _Lane:
-    """Work in the order of a stream. host: which of what the host knew it has taken in."""
+    """The work of a stream in order. host: the part of the host's knowledge that it has."""
 
     index: int
     context: int
@@ -119,11 +122,12 @@ class _Lane:
 
 
 class Order:
-    """Takes the events of a process by seq, and says of each piece of work what comes before it.
+    """Takes the events of a process by seq, and returns for each piece of work what comes before
+    it.
 
-    period: how often everything was over so far. host: what the host knows to be over. rumour: what
-    it may know besides, from functions that it was called with. waits: by address, of each lane the
-    first wait for a value there. written: addresses that streams wrote values to.
+    period: how often all work was complete so far. host: the work that the host knows to be
+    complete. rumour: work that it may know besides, from its host functions. waits: by address, the
+    first wait of each lane for a value there. written: the addresses that streams wrote values to.
     """
 
     def __init__(self, process: Process) -> None:
@@ -168,7 +172,7 @@ class Order:
         return lane
 
     def _next(self, event: Event, points: Iterable[Point] = ()) -> _Lane:
-        """The lane of an event, after this comes to be in it, and what it waits for."""
+        """Adds an event to its lane. Returns the lane, and what the event waits for."""
         lane = self._lane(event)
         clock = lane.clock
         if lane.host != self._version:
@@ -199,9 +203,7 @@ class Order:
             self._version += 1
 
     def _wait_for_all(self, context: int) -> None:
-        """The host waits for a context; where nothing is left anywhere, what was does not matter
-        any more.
-        """
+        """The host waits for a context. If all work is complete, earlier work no longer matters."""
         self._learn(lane.point for lane in self._of_context.get(context, ()))
         if all(self.host.get(lane.index, 0) >= lane.number for lane in self._lanes.values()):
             self.period += 1
@@ -210,14 +212,14 @@ class Order:
     # ---- calls ----
 
     def take(self, event: Event) -> Call | None:
-        """The call, where it is work, or memory that comes or goes in the order of a stream."""
+        """Returns the call if the event is work, or a stream-ordered allocation or free."""
         if event.result or event.flags & CAPTURING:
             return None
         handler = _HANDLERS.get(event.kind)
         return None if handler is None else handler(self, event)
 
     def name(self, event: Event) -> str:
-        """Of the driver's call; "" where it is not known."""
+        """Returns the name of the driver call, "" if it is unknown."""
         if event.call not in self._calls:
             self._calls[event.call] = self._process.call(event.call) or ""
         return self._calls[event.call]
@@ -243,7 +245,7 @@ class Order:
             self._wait_for_all(event.context)
 
     def _free_memory(self, event: Event) -> Call | None:
-        """A free waits for the device, unless it is one in a stream."""
+        """A free waits for the device, unless it is stream-ordered."""
         if "Async" not in (self.name(event) or "Async"):
             self._wait_for_all(event.context)
             return None
@@ -256,7 +258,7 @@ class Order:
         return self._submit(event)
 
     def _host_function(self, event: Event) -> Call:
-        """What it tells other threads of the host is not recorded."""
+        """A host function. What it tells other threads is not recorded."""
         call = self._submit(event)
         self.rumour = _after(self.rumour, (call.clock, call.lane, call.number))
         return call
@@ -268,9 +270,10 @@ class Order:
         return call
 
     def _mem_op(self, event: Event) -> Call | None:
-        """Streams tell each other by values, too: a wait comes after all that wrote there, and what
-        comes behind it in its stream also after what does later. What a batch does is not recorded:
-        it has address 0, and comes after all.
+        """A write of a value, or a wait for one, by a stream.
+
+        A wait comes after all earlier writes to the address, and later work of its stream also
+        after later writes. What a batch does is not recorded: it has address 0 and comes after all.
         """
         values, batch = self._values, not event.dst and not event.src
         if batch:
@@ -293,7 +296,7 @@ class Order:
         return call
 
     def _graph(self, event: Event) -> Call:
-        """Launches of one executable graph do not overlap."""
+        """A graph launch. Launches of one executable graph do not overlap."""
         waited, recorded = self._links_of(event)
         points = [self._events[handle] for handle in waited if handle in self._events]
         if event.id in self._graphs:
@@ -306,7 +309,7 @@ class Order:
         return call
 
     def _links_of(self, event: Event) -> tuple[list[int], list[int]]:
-        """The events that a graph waits for, and those that it records."""
+        """Returns the events that a graph waits for, and those that it records."""
         known = self._process.graphs
         if event.id >= len(known) or not known.known(event.id, event.seq):
             return [], []
@@ -345,7 +348,7 @@ def _streams_that_do_not_wait(process: Process) -> set[int]:
 
 
 def _after(clock: Clock, point: Point) -> Clock:
-    """Who knows a call knows what came before it."""
+    """Returns the clock with a call and everything before it."""
     known, lane, number = point
     if clock.get(lane, 0) >= number:
         return clock
