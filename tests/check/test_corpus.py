@@ -8,7 +8,7 @@ import pytest
 
 from tests.check import corpus
 
-CHECKS = ("bounds", "determinism", "order", "values")
+CHECKS = ("bounds", "determinism", "order", "uninitialized", "values")
 # Of a graph its launch is named, half precision is seen in named tensors only, and what the host
 # does to its memory is not recorded.
 MISSED = corpus.GPU_ONLY | {"graph_end_4", "graph_nan", "half_overflow", "host_buffer_reused"}

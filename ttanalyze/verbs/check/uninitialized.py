@@ -14,9 +14,10 @@ from ttanalyze.core.order import plain
 from ttanalyze.core.reach import Reach, uses_of
 from ttanalyze.core.writers import INDIRECT, writers
 from ttanalyze.format import open_run
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.check import determinism, difference, fills, zoom
-from ttanalyze.verbs.check.difference import call_text
+from ttanalyze.verbs.check.difference import HOST_SRC, call_text
 from ttanalyze.verbs.check.fills import Dependent, Same
 from ttanalyze.verbs.check.findings import (
     CLEAN,
@@ -244,27 +245,42 @@ def _calls(found: Dependent) -> tuple[int, int]:
 
 
 def _writers(found: Dependent) -> list[int]:
-    """The calls that may have made the bytes, the surest first."""
+    """The calls that may have made the bytes, the surest first. A fill depends on no memory, and a
+    copy from the host only if the program computed there.
+    """
     known = writers(found.process, found.region, *_calls(found))
-    direct = np.flatnonzero(known.how < INDIRECT)
-    order = [i for i in known.surest().tolist() if i in direct] or known.surest().tolist()
-    return [int(known.events["seq"][i]) for i in order]
+    surest = [i for i in known.surest().tolist() if known.events["kind"][i] != KIND["set"]]
+    from_host = known.events["flags"] & HOST_SRC != 0
+    ranked = (
+        [i for i in surest if known.how[i] < INDIRECT and not from_host[i]],
+        [i for i in surest if from_host[i]],
+        surest,
+    )
+    return [int(known.events["seq"][i]) for i in next(filter(None, ranked), [])]
 
 
 def _sources(same: Same, found: Dependent, call: Call) -> list[Memory]:
     """The memory with uninitialised bytes that the call may read."""
-    if found.before is None:
-        return []
     process = found.process
     (event,) = plain(process.events_between(call.seq - 1, call.seq))
     rows = {access.row for access in Reach(process, uses_of(process)).of(event)}
     out = []
     for row in sorted(rows):
         region = int(process.regions.id[row])
-        count = fills.uninitialized(same, found.before, region)
+        count = _held(same, found, region)
         if count and (found.computed or region != found.region):
             out.append(memory_of(process, region, count=count, seq=call.seq))
     return out
+
+
+def _held(same: Same, found: Dependent, region: int) -> int:
+    """How many uninitialised bytes a region had before the call. What the call did not write has
+    them afterwards, too.
+    """
+    epochs = [] if found.before is None else [found.before]
+    epochs += [] if region == found.region else [found.epoch]
+    counts = (fills.uninitialized(same, epoch, region) for epoch in epochs)
+    return next(filter(None, counts), 0)
 
 
 def _finding(same: Same, found: Dependent, coarse: Dependent, printed: bool) -> Finding:
@@ -279,8 +295,9 @@ def _finding(same: Same, found: Dependent, coarse: Dependent, printed: bool) -> 
     if len(seqs) > 1:
         by = f"One of {len(seqs)} calls, most likely {by},"
     what = "uses" if found.computed else "copies"
-    read = " or ".join(memory_text(one) for one in sources[:3]) or "memory that is not known"
-    summary = f"{by} {what} uninitialised bytes of {read}; {memory_text(memory)} depends on them."
+    read = " or ".join(memory_text(one) for one in sources[:3])
+    read = f" of {read}" if read else ""
+    summary = f"{by} {what} uninitialised bytes{read}; {memory_text(memory)} depends on them."
     if printed:
         summary += " The program prints something else if new memory is not zero."
     command = ["ttanalyze", "diff", *(str(one.path.parent) for one in same.processes[:2])]
