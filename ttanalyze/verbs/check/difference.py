@@ -229,7 +229,7 @@ def kind_of(found: Difference, suspect: Suspect) -> str:
         return PARAMETERS
     if suspect.kind == "graph-launch" and parameters.of_graph(*found.sides, *_seqs(suspect)):
         return PARAMETERS
-    if suspect.kind in ("copy", "set"):
+    if event_kinds.KIND.get(suspect.kind) in event_kinds.MOVE:
         a, b = (
             found.side(side).events_between(seq - 1, seq)[0]
             for side, seq in enumerate(_seqs(suspect))

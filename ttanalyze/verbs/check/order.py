@@ -42,7 +42,7 @@ LISTED = 50  # findings
 TRIED = 3  # of these, with a delay
 DELAY_NS = 100_000_000
 # Kinds of events that the recorder may delay: what numbers in delays.json count.
-DELAYABLE = tuple(KIND[name] for name in ("launch", "launch-host", "graph-launch", "copy", "set"))
+DELAYABLE = tuple(kind for kind in event_kinds.WORK if kind != KIND["mem-op"])
 LAUNCH = KIND["launch"]
 NAMES = {READS: "read", WRITES: "write", ATOMIC: "atomic", MAY_WRITE: "access"}
 VERBS = {READS: "reads", WRITES: "writes", ATOMIC: "atomically updates", MAY_WRITE: "accesses"}

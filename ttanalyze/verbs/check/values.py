@@ -10,7 +10,7 @@ import numpy as np
 
 from ttanalyze.core.values import Type, parse
 from ttanalyze.errors import Error
-from ttanalyze.format import layout, open_run
+from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.verbs.blame import Condition, Sighting, watch
@@ -157,7 +157,7 @@ def _finding(one: _Seen, sighting: Sighting) -> Finding:
 
 
 def _cause(call: Call | None, value: str, sure: bool) -> tuple[str, str]:
-    if call is not None and call.kind in ("copy", "set"):
+    if call is not None and event_kinds.KIND.get(call.kind) in event_kinds.MOVE:
         return "loaded", f"{'brings' if sure else 'may have brought'} the first {value}"
     verb = "computes" if sure else "may have computed"
     return ("computed" if call else "unknown"), f"{verb} the first {value}"
