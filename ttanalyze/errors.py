@@ -27,8 +27,8 @@ class FormatError(Error):
     """
 
     def __init__(self, path: str | os.PathLike[str], where: int | str, reason: str) -> None:
-        place = f"offset {where}" if isinstance(where, int) else where
-        super().__init__(f"{os.fspath(path)}: {place}: {reason}")
+        location = f"offset {where}" if isinstance(where, int) else where
+        super().__init__(f"{os.fspath(path)}: {location}: {reason}")
         self.path = os.fspath(path)
         self.where = where
         self.reason = reason

@@ -161,15 +161,15 @@ def _sources(path: str, addresses: list[int]) -> dict[int, Frames]:
     functions = {function for pairs in out.values() for function, _ in pairs}
     names = dict(zip(functions, _demangled(list(functions)), strict=True))
     return {
-        address: [_source(names[function], place) for function, place in pairs]
+        address: [_source(names[function], location) for function, location in pairs]
         for address, pairs in out.items()
         if not pairs[-1:] or _source(None, pairs[-1][1]).line
     }
 
 
-def _source(function: str | None, place: str) -> Frame:
-    """Returns a frame. place: FILE:LINE, FILE:? or ??:0, perhaps followed by a remark."""
-    file, _, number = place.partition(" (")[0].rpartition(":")
+def _source(function: str | None, location: str) -> Frame:
+    """Returns a frame. location: FILE:LINE, FILE:? or ??:0, perhaps followed by a remark."""
+    file, _, number = location.partition(" (")[0].rpartition(":")
     known = number.isdecimal() and number.isascii() and int(number) and not file.startswith("?")
     name = None if function == "??" else function
     return Frame(name, file, int(number)) if known else Frame(name, None, 0)

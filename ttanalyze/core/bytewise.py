@@ -180,13 +180,13 @@ def window_lines(window: dict[str, Any], names: tuple[str, str], colour: bool) -
     out = []
     for start in range(0, max(len(expected), len(actual)), ROW):
         theirs, ours = expected[start : start + ROW], actual[start : start + ROW]
-        place = f"  {window['offset'] + start:#010x}  "
+        margin = f"  {window['offset'] + start:#010x}  "
         if theirs == ours:
-            out.append(f"{place}{' ' * width}{theirs.hex(' ')}")
+            out.append(f"{margin}{' ' * width}{theirs.hex(' ')}")
         else:
             rows = (_marked(theirs, ours, "green", colour), _marked(ours, theirs, "red", colour))
-            out.append(f"{place}{names[0].ljust(width)}{rows[0]}")
-            out.append(f"{' ' * len(place)}{names[1].ljust(width)}{rows[1]}")
+            out.append(f"{margin}{names[0].ljust(width)}{rows[0]}")
+            out.append(f"{' ' * len(margin)}{names[1].ljust(width)}{rows[1]}")
     return out
 
 

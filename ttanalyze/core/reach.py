@@ -209,8 +209,8 @@ class Reach:
     # ---- kernels ----
 
     def _launch(self, event: Event) -> list[Access]:
-        place = {"seq": event.seq, "params": event.params, "params_size": event.params_size}
-        key = event.id, self._process.params(place)
+        parameters = {"seq": event.seq, "params": event.params, "params_size": event.params_size}
+        key = event.id, self._process.params(parameters)
         if key not in self._known:
             self._known[key] = list(self._given(event.id, key[1], -1, event.seq))
         return self._known[key]

@@ -62,8 +62,12 @@ def frame_text(frame: Frame) -> str:
     """Returns "step (train.py:12)", or "libx.so+0x12" if only an offset in an object file is
     known.
     """
-    place = _location(frame)
-    return f"{frame[0]} ({place})" if place and not frame[0].startswith(f"{place}+") else frame[0]
+    location = _location(frame)
+    return (
+        f"{frame[0]} ({location})"
+        if location and not frame[0].startswith(f"{location}+")
+        else frame[0]
+    )
 
 
 def site(frames: Sequence[Frame]) -> str:
@@ -84,13 +88,13 @@ def lines(frames: Sequence[Frame]) -> list[str]:
 
 def parse(line: str) -> Frame:
     """Parses a line of `lines`. Any other text becomes a function without a file."""
-    place, found, function = line.rpartition(" in ")
-    file, _, number = place.rpartition(":")
+    location, found, function = line.rpartition(" in ")
+    file, _, number = location.rpartition(":")
     if not found:
         return line, "", 0
     if file and number.isdecimal() and number.isascii() and len(number) < 10:
         return function, file, int(number)
-    return function, place, 0
+    return function, location, 0
 
 
 def source(process: Process, stack: int) -> str:

@@ -20,7 +20,7 @@ def unordered_nodes(
     branches = nodes["branch"].tolist()
     by_row: dict[int, list[Access]] = {}
     out: dict[tuple[int, int], tuple[Access, Access]] = {}
-    for access in sorted(set(accesses), key=lambda a: (before.place[a.node], a.low)):
+    for access in sorted(set(accesses), key=lambda a: (before.position[a.node], a.low)):
         others = by_row.setdefault(access.row, [])
         for other in others:
             pair = other.node, access.node
@@ -43,11 +43,11 @@ def _covers(access: Access, other: Access, before: _Before) -> bool:
 
 
 class _Before:
-    """What comes before nodes, as bits by their numbers. place: in the order."""
+    """What comes before nodes, as bits by their numbers. position: in the order."""
 
     def __init__(self, parents: list[int], edges: Array, order: list[int]) -> None:
         self._parents = parents
-        self.place = {node: at for at, node in enumerate(order)}
+        self.position = {node: at for at, node in enumerate(order)}
         inside = [1 << node for node in range(len(parents))]  # it and the nodes in it
         for node in range(len(parents) - 1, -1, -1):
             if parents[node] != layout.NO_ID:

@@ -109,12 +109,14 @@ class _Kernel:
 
     def _effect(self, opcode: str, mnemonic: str, operands: Sequence[str], state: State) -> None:
         places = [operand for operand in operands if "[" in operand]
-        place = places[-1] if opcode == "LDGSTS" else places[0] if places else ""
+        operand = places[-1] if opcode == "LDGSTS" else places[0] if places else ""
         if opcode.startswith("UBLK"):
-            place = " ".join(places)
+            operand = " ".join(places)
         what = EFFECTS[opcode]
-        inside = place[place.find("desc[") :].partition("][")[2] if "desc[" in place else place
-        for word in _named(inside, state) | self._constants([place], mnemonic, opcode):
+        inside = (
+            operand[operand.find("desc[") :].partition("][")[2] if "desc[" in operand else operand
+        )
+        for word in _named(inside, state) | self._constants([operand], mnemonic, opcode):
             self._found[word] = self._found.get(word, 0) | what
         if what in (WRITE, ANYTHING):  # a pointer that is stored
             data = " ".join(operand for operand in operands if operand not in places)

@@ -179,7 +179,7 @@ def _instructions(
         zip(said, pairs, *control.values(), strict=True)
     ):
         text = decode.parsed(line)
-        place = known.line(i * decode.SIZE) if known else None
+        source_line = known.line(i * decode.SIZE) if known else None
         rows.append(
             {
                 "opcode_id": i,
@@ -194,9 +194,9 @@ def _instructions(
                 "binary": f"{high:016x}{low:016x}",
                 **text.registers._asdict(),
                 "target": text.target,
-                "file": place.file if place else None,
-                "line": place.line if place else None,
-                "inlined_at": list(place.inlined_at) if place else [],
+                "file": source_line.file if source_line else None,
+                "line": source_line.line if source_line else None,
+                "inlined_at": list(source_line.inlined_at) if source_line else [],
                 **dict(zip(control, bits, strict=True)),
             }
         )

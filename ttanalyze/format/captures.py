@@ -159,8 +159,8 @@ class Captures:
         before_launch = np.flatnonzero(self._epochs["trigger"][rows] == BEFORE)
         if len(before_launch):
             order = before_launch[np.argsort(seqs[before_launch], kind="stable")]
-            place = np.minimum(np.searchsorted(seqs[order], events["seq"]), len(order) - 1)
-            at = np.where(seqs[order[place]] == events["seq"], order[place], at)
+            position = np.minimum(np.searchsorted(seqs[order], events["seq"]), len(order) - 1)
+            at = np.where(seqs[order[position]] == events["seq"], order[position], at)
         return np.asarray(at)
 
     def regions_of(self, events: Array) -> Array:

@@ -195,7 +195,7 @@ class _Search:
     def _look(self, begin: int, end: int) -> None:
         """Takes records of epochs begin to end - 1 for blocks that later epochs do not have.
 
-        If a place gets several values, numpy keeps the last, which is the newest.
+        If a slot gets several values, numpy keeps the last, which is the newest.
         """
         digests = self.process.digests(begin, end)
         at, which = self._ours(digests)
@@ -209,11 +209,11 @@ class _Search:
         at, which = self._ours(blocks)
         inside = (blocks["block"][at] >= self._first) & (blocks["block"][at] < self._lasts[which])
         at, which = at[inside], which[inside]
-        place = self._starts[which] + blocks["block"][at] - self._first
-        new = self._epochs[place] < 0
-        at, place = at[new], place[new]
-        layout.whole(self._records)[place] = layout.whole(blocks)[at]
-        self._epochs[place] = self.process.epoch_of("blocks", begin, end)[at]
+        slot = self._starts[which] + blocks["block"][at] - self._first
+        new = self._epochs[slot] < 0
+        at, slot = at[new], slot[new]
+        layout.whole(self._records)[slot] = layout.whole(blocks)[at]
+        self._epochs[slot] = self.process.epoch_of("blocks", begin, end)[at]
 
     def _ours(self, records: Array) -> tuple[Array, Array]:
         """Returns which records belong to our regions, and the index of the region of each."""

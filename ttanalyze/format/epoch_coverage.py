@@ -53,8 +53,8 @@ class EpochCoverage:
             first.setdefault((int(epochs["context"][row]), int(epochs["seq"][row])), row)
         out = np.zeros(len(epochs), bool)
         for row in np.flatnonzero(epochs["trigger"] == GRAPH).tolist() if first else ():
-            place = int(epochs["context"][row]), int(epochs["seq"][row])
-            out[row] = row < first.get(place, 0)
+            call = int(epochs["context"][row]), int(epochs["seq"][row])
+            out[row] = row < first.get(call, 0)
         return out
 
     def before(self, epoch: int, region: int | None = None) -> int | None:

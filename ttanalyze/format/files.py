@@ -148,10 +148,10 @@ class RecordFile:
             header = file.bytes(0, min(self.size, HEADER_SIZE))
         self.encoding = self._check_header(bytes(header), kind, index)
         if ending and self.size != ending.size:
-            place = min(self.size, ending.size)
+            offset = min(self.size, ending.size)
             there, written = (self._amount(size) for size in (self.size, ending.size))
             what = "cut short: " if self.size < ending.size else "too long: "
-            raise FormatError(path, place, f"{what}{there} where the process wrote {written}")
+            raise FormatError(path, offset, f"{what}{there} where the process wrote {written}")
 
     def _amount(self, size: int) -> str:
         count, rest = divmod(size - HEADER_SIZE, self.dtype.itemsize)

@@ -265,16 +265,16 @@ class _Bytes:
     def _read(self, files: DataFiles, record: Any) -> bytes | None:
         if int(record["segment"]) not in self._process.segments:
             return None
-        place = int(record["block"]), int(record["segment"]), int(record["offset"])
-        if place not in self._seen:
+        location = int(record["block"]), int(record["segment"]), int(record["offset"])
+        if location not in self._seen:
             if len(self._seen) * (self._stop - self._start) > MOST_BYTES:
                 self._seen.clear()
             block = np.empty(int(record["length"]), np.uint8)
             files.read(np.array([record]), block.data)
             begin = int(record["block"]) * BLOCK_SIZE
             part = block[max(0, self._start - begin) : max(0, self._stop - begin)]
-            self._seen[place] = part.tobytes()
-        return self._seen[place]
+            self._seen[location] = part.tobytes()
+        return self._seen[location]
 
     def finish(self) -> None:
         """Ends the current epoch."""

@@ -27,15 +27,15 @@ class Params:
     def _bytes(self) -> Array:
         return self._file.map() if self._file else np.empty(0, "u1")
 
-    def piece(self, place: int, size: int, what: str) -> bytes:
-        """Returns `size` bytes at a place, b"" if the place is 0.
+    def piece(self, position: int, size: int, what: str) -> bytes:
+        """Returns `size` bytes at a position, b"" if the position is 0.
 
         Raises FormatError if they are not in the file or do not match their check. what: their name
         in errors.
         """
-        if not place:
+        if not position:
             return b""
-        check = place * UNIT - HEADER_SIZE
+        check = position * UNIT - HEADER_SIZE
         begin, end = check + HEAD, check + HEAD + size
         if not 0 <= check <= end <= len(self._bytes):
             raise FormatError(self.path, check + HEADER_SIZE, f"{what} do not lie in it")

@@ -180,10 +180,10 @@ class Recompute:
             of = rows[a:b]
             known = self._contents.setdefault(segment, Contents())
             # An offset is below 2**47: no file is larger.
-            place = (blocks["offset"][of] << np.uint64(17)) | blocks["length"][of].astype("u8")
-            places, which = place, np.arange(len(place))
-            if (place[1:] <= place[:-1]).any():
-                places, which = np.unique(place, return_inverse=True)
+            location = (blocks["offset"][of] << np.uint64(17)) | blocks["length"][of].astype("u8")
+            places, which = location, np.arange(len(location))
+            if (location[1:] <= location[:-1]).any():
+                places, which = np.unique(location, return_inverse=True)
             digests, old = known.find(places)
             new = places[~old]
             if len(new):
@@ -194,18 +194,18 @@ class Recompute:
 
     def _read(self, segment: int, places: Array) -> Array:
         """Returns the digests of contents at ascending places. Neighbours are read together."""
-        place = places.astype("i8")
-        offsets = place >> 17
-        ends = np.maximum.accumulate(offsets + (place & 0x1FFFF))
-        gaps = np.append(np.flatnonzero(offsets[1:] - ends[:-1] >= 4096) + 1, len(place))
+        location = places.astype("i8")
+        offsets = location >> 17
+        ends = np.maximum.accumulate(offsets + (location & 0x1FFFF))
+        gaps = np.append(np.flatnonzero(offsets[1:] - ends[:-1] >= 4096) + 1, len(location))
         digest = xxhash.xxh3_64_intdigest
-        out = np.empty(len(place), "u8")
+        out = np.empty(len(location), "u8")
         first = 0
         with self.process.data(segment) as file:
-            while first < len(place):
+            while first < len(location):
                 start = int(offsets[first])
                 if not file.plain:
-                    length = int(place[first] & 0x1FFFF)
+                    length = int(location[first] & 0x1FFFF)
                     out[first] = digest(file.contents(start, length))
                     self.bytes_read += length
                     self.blocks_read += 1
@@ -216,7 +216,7 @@ class Recompute:
                 last = max(first + 1, min(fit, gap))
                 view = memoryview(file.bytes(start, int(ends[last - 1]) - start))
                 begins = offsets[first:last] - start
-                lengths = place[first:last] & 0x1FFFF
+                lengths = location[first:last] & 0x1FFFF
                 spans = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
                 out[first:last] = [digest(view[a:b]) for a, b in spans]
                 self.bytes_read += int(lengths.sum())
@@ -239,18 +239,22 @@ class Recompute:
         """Returns the rows at which digests of regions may have changed."""
         regions = self.process.regions
         rows = regions.rows(blocks["region"])
-        place = (block_epochs - np.uint32(begin)).astype("u8") * np.uint64(len(regions))
-        place += rows.astype("u8")
-        order = np.lexsort((blocks["block"], place))
-        place, rows, blocks = place[order], rows[order], blocks[order]
+        location = (block_epochs - np.uint32(begin)).astype("u8") * np.uint64(len(regions))
+        location += rows.astype("u8")
+        order = np.lexsort((blocks["block"], location))
+        location, rows, blocks = location[order], rows[order], blocks[order]
         found, there = found[order], there[order]
-        starts = np.flatnonzero(np.append(True, place[1:] != place[:-1])) if len(place) else order
+        starts = (
+            np.flatnonzero(np.append(True, location[1:] != location[:-1]))
+            if len(location)
+            else order
+        )
         stops = np.append(starts[1:], len(order))
         row = rows[starts]
         dropped = self.process.epochs["flags"][digest_epochs] & layout.DROPPED != 0
         changed = np.ones(len(starts), bool)
         if len(starts) and there.all() and not dropped.any():
-            new = ~_repeated(rows, blocks["block"], place, found)
+            new = ~_repeated(rows, blocks["block"], location, found)
             changed = np.logical_or.reduceat(new, starts)
         lost = ~np.logical_and.reduceat(there, starts)  # contents that are not stored
         # Where every change of a region lists all of its blocks or is lost, none needs the others.
@@ -341,11 +345,11 @@ def _digests_of(found: Array, starts: Array, stops: Array) -> Array:
     return words
 
 
-def _repeated(row: Array, block: Array, place: Array, digest: Array) -> Array:
-    """Returns the records whose block had the same digest in its previous record. place: ascends by
+def _repeated(row: Array, block: Array, position: Array, digest: Array) -> Array:
+    """Returns the records whose block had the same digest in its previous record. position: ascends by
     epoch.
     """
-    order = np.lexsort((place, block, row))
+    order = np.lexsort((position, block, row))
     same = np.zeros(len(order), bool)
     now, before = order[1:], order[:-1]
     same[now] = (row[now] == row[before]) & (block[now] == block[before])

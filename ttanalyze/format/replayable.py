@@ -50,22 +50,24 @@ class ParamRecords:
 
     def attributes(self, record: Any) -> Array:
         """Returns the attributes of a launch: tt_launch_attribute records."""
-        place, count = record["attributes"], record["attribute_count"]
-        return self._records(place, count, layout.LAUNCH_ATTRIBUTE)
+        position, count = record["attributes"], record["attribute_count"]
+        return self._records(position, count, layout.LAUNCH_ATTRIBUTE)
 
     def views(self, record: Any) -> Array:
         """Returns the textures and surfaces that a launch may use: tt_view records."""
         out = self._records(record["views"], record["view_count"], layout.VIEW)
         return self._known(record["views"], out, "kind", "view_kind")
 
-    def _records(self, place: Any, count: Any, kind: np.dtype[Any]) -> Array:
+    def _records(self, position: Any, count: Any, kind: np.dtype[Any]) -> Array:
         what = "records that launches.bin or modules.bin refer to"
-        return np.frombuffer(self._params.piece(int(place), int(count) * kind.itemsize, what), kind)
+        return np.frombuffer(
+            self._params.piece(int(position), int(count) * kind.itemsize, what), kind
+        )
 
-    def _known(self, place: Any, records: Array, member: str, name: str) -> Array:
+    def _known(self, position: Any, records: Array, member: str, name: str) -> Array:
         unknown = ~np.isin(records[member], list(layout.enum(name).values()))
         if unknown.any():
             value = int(records[member][unknown][0])
-            at = int(place) * UNIT + HEAD + int(unknown.argmax()) * records.dtype.itemsize
+            at = int(position) * UNIT + HEAD + int(unknown.argmax()) * records.dtype.itemsize
             raise FormatError(self._params.path, at, f"unknown {member} {value} of a {name[:-5]}")
         return records

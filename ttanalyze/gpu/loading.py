@@ -210,25 +210,25 @@ class Loader:
                 return None if stopped else next(numbers, None)
 
         def load(_: int) -> None:
-            place = np.empty(PIECE * BLOCK_SIZE, "u1")
+            buffer = np.empty(PIECE * BLOCK_SIZE, "u1")
             with self._device.use() as driver, contents.DataFiles(self._process) as files:
                 while (piece := following()) is not None:
-                    self._fill(pieces, piece, files, place)
+                    self._fill(pieces, piece, files, buffer)
                     for copy in pieces.of(piece, "copy", pieces.copies):
-                        source = ffi.cast("void *", place.ctypes.data + int(copy["begin"]))
+                        source = ffi.cast("void *", buffer.ctypes.data + int(copy["begin"]))
                         driver.call("cuMemcpyHtoD_v2", int(copy["to"]), source, int(copy["size"]))
 
         return load, lambda: stopped.append(True)
 
-    def _fill(self, pieces: _Pieces, piece: int, files: contents.DataFiles, place: Array) -> None:
-        """Reads a piece into a place (uint8)."""
+    def _fill(self, pieces: _Pieces, piece: int, files: contents.DataFiles, buffer: Array) -> None:
+        """Reads a piece into a buffer (uint8)."""
         records = pieces.records[piece * PIECE : (piece + 1) * PIECE]
         for read in pieces.of(piece, "read", pieces.reads):
             begin, end = int(read["begin"]), int(read["begin"] + read["size"])
             segment = int(records["segment"][begin // BLOCK_SIZE])
-            files.get(segment).fill(int(read["offset"]), place[begin:end].data)
+            files.get(segment).fill(int(read["offset"]), buffer[begin:end].data)
         if self._check:
-            files.compare(records, place)
+            files.compare(records, buffer)
 
     # ---- on the device ----
 
@@ -346,7 +346,7 @@ def _starts(on: Array) -> Array:
 
 
 def _runs(dtype: np.dtype[Any], starts: Array, length: Array) -> Array:
-    """Returns where runs of blocks begin in a place, and their sizes."""
+    """Returns where runs of blocks begin in a buffer, and their sizes."""
     last = np.append(starts[1:], len(length)) - 1
     out = np.zeros(len(starts), dtype)
     out["begin"] = starts % PIECE * BLOCK_SIZE

@@ -125,8 +125,8 @@ class DeviceBuffer:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The buffer as an array of bytes, for CuPy, PyTorch and Numba."""
-        place = (self.address, False)
-        return {"shape": (self.size,), "typestr": "|u1", "data": place, "version": 3}
+        data = (self.address, False)
+        return {"shape": (self.size,), "typestr": "|u1", "data": data, "version": 3}
 
 
 class Pinned:

@@ -248,10 +248,10 @@ class Copy(_Node):
             raise Error(f"direction {direction!r}: must be one of {', '.join(DIRECTIONS)}")
         size = whole(size, "size", 1)
         of_src, of_dst = DIRECTIONS[known]
-        to = place(dst, of_dst, size, "dst", known, True)
+        to = checked_address(dst, of_dst, size, "dst", known, True)
         return cls(
             to,
-            place(src, of_src, size, "src", known),
+            checked_address(src, of_src, size, "src", known),
             size,
             of_dst == HOST,
             of_src == HOST,
@@ -341,7 +341,7 @@ class Set(_Node):
         bits = 8 * item
         if not -(1 << (bits - 1)) <= value < 1 << bits:
             raise Error(f"value {value} does not fit into {text.count(item, 'byte')}")
-        to = place(dst, DEVICE, size, "dst", "memset")
+        to = checked_address(dst, DEVICE, size, "dst", "memset")
         return cls(to, size, value & ((1 << bits) - 1), item, (kept(dst),))
 
     def changed(
@@ -393,7 +393,9 @@ def kept(value: Any) -> Any:
     return value.keeps if isinstance(value, CheckedAddress) else value
 
 
-def place(value: Any, kind: int, size: int, which: str, what: str, written: bool = False) -> int:
+def checked_address(
+    value: Any, kind: int, size: int, which: str, what: str, written: bool = False
+) -> int:
     """Returns the address of one side of a copy. Raises Error if it is of another kind or too
     small.
     """

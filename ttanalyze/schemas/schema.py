@@ -88,13 +88,13 @@ def _object(schema: Schema) -> Check:
             if name not in value:
                 yield at, f"no {name}, which is required"
         for name, member in value.items():
-            place = f"{at}.{name}" if at else name
+            location = f"{at}.{name}" if at else name
             if name in members:
-                yield from members[name](member, place)
+                yield from members[name](member, location)
             elif named and not named.search(name):
                 yield at, f"expected a name that matches {names}, not {_shown(name)}"
             elif others:
-                yield from others(member, place)
+                yield from others(member, location)
             elif more is False:
                 yield at, f"{_shown(name)} is not a member that it has"
 

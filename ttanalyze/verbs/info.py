@@ -251,9 +251,9 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("options", text.printable(" ".join(options))))
     ring = process["ring"]
     if ring:
-        place = text.printable(ring.get("place", "unknown"))
-        size = f"{text.size(ring.get('bytes', 0))} in {place} memory"
-        pairs.append(("ring", "none" if place == "none" else size))
+        location = text.printable(ring.get("place", "unknown"))
+        size = f"{text.size(ring.get('bytes', 0))} in {location} memory"
+        pairs.append(("ring", "none" if location == "none" else size))
     pairs.append(("epochs", _epochs(process)))
     if process["unread"]:
         pairs.append(("unread", f"{text.count(process['unread'], 'region-epoch')}: {UNREAD}"))

@@ -194,9 +194,9 @@ class Details:
         found, first = tally.result(), parts[0]
         out.tensors, out.tensor_count = found[:LISTED_TENSORS], len(found)
         if first.offset <= out.bytes.first < first.offset + first.bytes:
-            place = place_of(first, out.bytes.first)
-            out.tensor, out.tensor_type = place.name, place.type
-            out.tensor_offset, out.tensor_element = place.offset, place.element
+            tensor = place_of(first, out.bytes.first)
+            out.tensor, out.tensor_type = tensor.name, tensor.type
+            out.tensor_offset, out.tensor_element = tensor.offset, tensor.element
         one = type_of(first)
         if one is None or out.values is not None:
             return

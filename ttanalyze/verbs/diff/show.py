@@ -321,8 +321,8 @@ def _region(found: Divergence) -> str:
         where += f" at byte {found.bytes.first}"
     if found.tensor is None or found.tensor_offset is None:
         return where
-    place = TensorByte(found.tensor, found.tensor_type, found.tensor_offset, found.tensor_element)
-    return f"{place} ({where})"
+    tensor = TensorByte(found.tensor, found.tensor_type, found.tensor_offset, found.tensor_element)
+    return f"{tensor} ({where})"
 
 
 def _after(found: Divergence) -> str:
@@ -364,12 +364,12 @@ def _tensors(found: Divergence) -> str:
 
 
 def _tensor(found: TensorDifference) -> str:
-    place = TensorByte(found.name, found.type, found.first, found.first_element)
+    tensor = TensorByte(found.name, found.type, found.first, found.first_element)
     kind = f", {text.printable(found.type)}" if found.type else ""
     differ = "differs" if found.differing == 1 else "differ"
     return (
         f"{text.printable(found.name)}{kind}: {found.differing:,} of {found.bytes:,} bytes "
-        f"{differ}, the first at {place.where}"
+        f"{differ}, the first at {tensor.where}"
     )
 
 

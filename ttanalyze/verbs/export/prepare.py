@@ -78,8 +78,8 @@ class Prepared:
     def _fill(self, what: Fill) -> None:
         item = np.frombuffer(what.value.to_bytes(what.item, "little"), "u1")
         for row in range(what.rows):
-            place = self._memory_at(what.dst + row * what.pitch, what.size)
-            place[:] = np.tile(item, what.size // what.item)
+            target = self._memory_at(what.dst + row * what.pitch, what.size)
+            target[:] = np.tile(item, what.size // what.item)
 
     def _move(self, what: Move) -> None:
         for to, source in _rows(what.rows):

@@ -229,8 +229,8 @@ def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | 
     known = keys.values[present]
     if len(known) < top:  # what is missing comes last, but it comes
         return rows
-    place = len(known) - top if by.startswith("-") else top - 1
-    border = np.partition(known, place)[place]
+    position = len(known) - top if by.startswith("-") else top - 1
+    border = np.partition(known, position)[position]
     kept = present & (keys.values >= border if by.startswith("-") else keys.values <= border)
     return np.flatnonzero(kept) if rows is None else rows[kept]
 

@@ -45,7 +45,7 @@ class ReduceReport:
             "confidence": self.confidence,
             "status": found.status,
             "points": found.total,
-            "essential": [place.to_object() for place in self.places],
+            "essential": [delayed.to_object() for delayed in self.places],
             "tests": found.tests,
             "runs": found.runs,
             "failures": {"failed": found.failures.failed, "runs": found.failures.runs},
@@ -75,18 +75,18 @@ def reduce_text(report: ReduceReport, colours: bool = False) -> str:
 def places_text(places: Sequence[DelayedInstruction]) -> list[str]:
     """Returns one or two lines per delay."""
     lines = []
-    for place in places:
-        member = place.member
+    for delayed in places:
+        member = delayed.member
         late = f"{text.duration(member['delay'])} before"
-        if place.point.kernel is None:
+        if delayed.point.kernel is None:
             what = f"call {member['number']} of stream {member['stream']}"
             name = member.get("call")
             what += f" ({name})" if name else ""
-            lines.append(f"  {late} {text.printable(what)} {_of_kernel(place)}".rstrip())
+            lines.append(f"  {late} {text.printable(what)} {_of_kernel(delayed)}".rstrip())
             continue
-        row = place.instruction or {}
+        row = delayed.instruction or {}
         lines.append(f"  {late} {text.printable(row.get('sass') or member['sass'])}")
-        where = f"{member['pc']:#x} {_of_kernel(place)}"
+        where = f"{member['pc']:#x} {_of_kernel(delayed)}"
         if row.get("line"):
             chain = [f"{row['file']}:{row['line']}", *row["inlined_at"]]
             short = [f"{Path(part).name}" for part in chain]
@@ -95,5 +95,5 @@ def places_text(places: Sequence[DelayedInstruction]) -> list[str]:
     return lines
 
 
-def _of_kernel(place: DelayedInstruction) -> str:
-    return f"of {text.printable(place.kernel)}" if place.kernel else ""
+def _of_kernel(delayed: DelayedInstruction) -> str:
+    return f"of {text.printable(delayed.kernel)}" if delayed.kernel else ""

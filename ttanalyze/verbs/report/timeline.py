@@ -97,9 +97,9 @@ def _kernels(ids: Array) -> tuple[list[int], Array]:
     """
     different, which, counts = np.unique(ids, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    place = np.empty(len(order), "u4")
-    place[order] = np.minimum(np.arange(len(order)), NAMES)
-    return different[order[:NAMES]].tolist(), place[which]
+    rank = np.empty(len(order), "u4")
+    rank[order] = np.minimum(np.arange(len(order)), NAMES)
+    return different[order[:NAMES]].tolist(), rank[which]
 
 
 def _streams(events: Array, shown: Array) -> tuple[Array, list[str], int]:

@@ -118,9 +118,9 @@ def table_text(table: Table, delay_points: str | None = None) -> str:
     width = min(SASS_WIDTH, max((len(row["sass"]) for row in shown), default=0))
     lines, last = [head], None
     for row in shown:
-        place = (row["file"], row["line"], *row["inlined_at"][-1:])
-        source = _source(*place) if place != last and row["line"] else ""
-        last = place
+        location = (row["file"], row["line"], *row["inlined_at"][-1:])
+        source = _source(*location) if location != last and row["line"] else ""
+        last = location
         line = (
             f"{row['opcode_id']:6} {row['pc']:#07x} {'*' if row['delay_point'] else ' '} "
             f"{_control(row)}  {texts.printable(row['sass']).ljust(width)}  {source}"

@@ -53,10 +53,10 @@ class ChromeWriter:
     def lane(self, lane: Lane) -> None:
         if lane.counter:
             return
-        place = {"ph": "M", "pid": lane.group.pid, "tid": _thread(lane)}
-        self._write(_json({**place, "name": "thread_name", "args": {"name": lane.name}}))
+        track = {"ph": "M", "pid": lane.group.pid, "tid": _thread(lane)}
+        self._write(_json({**track, "name": "thread_name", "args": {"name": lane.name}}))
         sort = {"sort_index": lane.rank}
-        self._write(_json({**place, "name": "thread_sort_index", "args": sort}))
+        self._write(_json({**track, "name": "thread_sort_index", "args": sort}))
 
     def template(self, parts: Sequence[Part]) -> Template:
         texts: list[str] = []
@@ -96,8 +96,8 @@ def _events(part: Part) -> Iterator[tuple[str, list[int]]]:
         head = _open({"ph": "C", "pid": lane.group.pid, "name": lane.name})
         yield head + ',"ts":%s,"args":{"bytes":%d}}', [begin, FIRST + VALUE]
         return
-    place = {"pid": lane.group.pid, "tid": _thread(lane)}
-    what = {**place, "name": part.name, "cat": part.category}
+    track = {"pid": lane.group.pid, "tid": _thread(lane)}
+    what = {**track, "name": part.name, "cat": part.category}
     args, numbers = _args(part)
     if part.kind == MARK:
         yield _open({"ph": "i", "s": "t", **what}) + f',"ts":%s,{args}}}', [begin, *numbers]
@@ -106,7 +106,7 @@ def _events(part: Part) -> Iterator[tuple[str, list[int]]]:
     yield _open({"ph": "X", **what}) + f",{times},{args}}}", [begin, length, *numbers]
     if part.flow:
         ends = {"ph": "s"} if part.flow == "out" else {"ph": "f", "bp": "e"}
-        arrow = {**ends, **place, "name": part.category, "cat": "arrow"}
+        arrow = {**ends, **track, "name": part.category, "cat": "arrow"}
         yield _open(arrow) + ',"id":%d,"ts":%s}', [FLOW, begin]
 
 

@@ -27,7 +27,7 @@ class Lanes:
         self._writer = writer
         self._numbers = numbers
         self._lanes: dict[tuple[int, int, int, int], Lane] = {}
-        self._places: dict[tuple[int, int, int], int] = {}  # in order of first use
+        self._lane_numbers: dict[tuple[int, int, int], int] = {}  # in order of first use
         self._devices = _devices(process)
         self._said = process.annotations
         self._domains: dict[int, int] = {}
@@ -117,8 +117,8 @@ class Lanes:
     ) -> Lane:
         key = (kind, first, second, sub)
         if key not in self._lanes:
-            place = self._places.setdefault(key[:3], len(self._places))
-            rank = (kind * 10_000 + min(place, 9_999)) * 1000 + sub
+            number = self._lane_numbers.setdefault(key[:3], len(self._lane_numbers))
+            rank = (kind * 10_000 + min(number, 9_999)) * 1000 + sub
             made = Lane(self._group, next(self._numbers), name, rank, thread, counter)
             self._writer.lane(made)
             self._lanes[key] = made

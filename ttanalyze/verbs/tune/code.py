@@ -99,8 +99,8 @@ def _candidates() -> Iterator[str]:
     yield from (f"libnvrtc.so.{version}" for version in VERSIONS)
     folders = [home / "lib64" for home in _toolkits()]
     package = importlib.util.find_spec("nvidia")
-    for place in (package and package.submodule_search_locations) or ():
-        folders += sorted(Path(place).glob("*/lib"))
+    for site in (package and package.submodule_search_locations) or ():
+        folders += sorted(Path(site).glob("*/lib"))
     for folder in folders:
         for path in sorted(folder.glob("libnvrtc.so*")):
             yield str(path)

@@ -294,8 +294,8 @@ class _Check:
             for row in np.flatnonzero(alone).tolist():
                 region = int(table.id[row])
                 message = f"region {region} is not in the {where}"
-                place: dict[str, Any] = {"epoch": int(table.born[row]), "region": region}
-                only.add(Difference("region", message, process.index, **place))
+                location: dict[str, Any] = {"epoch": int(table.born[row]), "region": region}
+                only.add(Difference("region", message, process.index, **location))
             found.take(only)
         ids = sides[0].id[np.isin(sides[0].id, sides[1].id)]
         theirs, ours = (table.rows(ids) for table in sides)
@@ -313,8 +313,8 @@ class _Check:
                 if what == "died":
                     a, b = (None if epoch == layout.NO_EPOCH else epoch for epoch in (a, b))
                 message = f"region {ids[row]}: {_both(what, a, b)}"
-                place = {"epoch": int(begin[row]), "region": int(ids[row])}
-                common.add(Difference("region", message, process.index, **place))
+                location = {"epoch": int(begin[row]), "region": int(ids[row])}
+                common.add(Difference("region", message, process.index, **location))
         found.take(common)
         self.region_count += int(np.count_nonzero(both))
         return found, Lives(ids[both], np.maximum(theirs.born, ours.born)[both], end[both])

@@ -139,10 +139,10 @@ class Localiser:
         if difference.first_byte is None:
             return
         for process in (self.process, self.other):
-            place = tensor_at(process, region, difference.first_byte, epoch=epoch)
-            if place is not None:
-                difference.tensor, difference.tensor_type = place.name, place.type
-                difference.tensor_offset, difference.tensor_element = place.offset, place.element
+            tensor = tensor_at(process, region, difference.first_byte, epoch=epoch)
+            if tensor is not None:
+                difference.tensor, difference.tensor_type = tensor.name, tensor.type
+                difference.tensor_offset, difference.tensor_element = tensor.offset, tensor.element
                 return
 
     def _recorded(self, epoch: int, region: int) -> str | None:

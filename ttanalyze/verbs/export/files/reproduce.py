@@ -183,8 +183,8 @@ class Launcher:
 
     def run(self):
         """Restores memory, launches and waits; gives the milliseconds that it took."""
-        for place, image in zip(self.places, self.images, strict=True):
-            call("cuMemcpyHtoD", place, address_of(image), len(image))
+        for address, image in zip(self.places, self.images, strict=True):
+            call("cuMemcpyHtoD", address, address_of(image), len(image))
         begin, end = self.events
         call("cuEventRecord", begin, 0)
         extra = ctypes.addressof(self.extra) if len(self.params) else 0
@@ -194,10 +194,10 @@ class Launcher:
         return call("cuEventElapsedTime", begin, end)
 
 
-def compare(place, name, expected):
+def compare(address, name, expected):
     """How many bytes of a region are not as recorded; prints the first of them."""
     found = bytearray(len(expected))
-    call("cuMemcpyDtoH", address_of(found), place, len(found))
+    call("cuMemcpyDtoH", address_of(found), address, len(found))
     if found == expected:
         return 0
     size = sum(a != b for a, b in zip(found, expected, strict=True))
