@@ -346,7 +346,9 @@ def _digests_of(found: Array, starts: Array, stops: Array) -> Array:
 
 
 def _repeated(row: Array, block: Array, position: Array, digest: Array) -> Array:
-    """Returns the records whose block had the same digest in its previous record. position: ascends by
+    """Returns the records whose block had the same digest in its previous record.
+
+    position: ascends by
     epoch.
     """
     order = np.lexsort((position, block, row))

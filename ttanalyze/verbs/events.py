@@ -119,10 +119,10 @@ def written(
         return _ndjson(_records(pieces))
     if form == "json":
         return _json(_records(pieces))
-    frames = map(_frame, pieces)
+    tables = map(_frame, pieces)
     if form == "csv":
-        return (part.encode() for part in show.written(frames, "csv"))
-    return iter([f"{show.table_text(map(_screen, frames), show.SHOWN, width)}\n".encode()])
+        return (part.encode() for part in show.written(tables, "csv"))
+    return iter([f"{show.table_text(map(_screen, tables), show.SHOWN, width)}\n".encode()])
 
 
 def _ndjson(made: Iterator[dict[str, Any]]) -> Iterator[bytes]:
@@ -416,8 +416,8 @@ class _Stack:
     caller: str
 
     def definition(self) -> dict[str, Any]:
-        frames = {"frames": self.lines, "source": self.source}
-        return {"type": "callstack_def", "callstack_id": self.id, **frames}
+        stack = {"frames": self.lines, "source": self.source}
+        return {"type": "callstack_def", "callstack_id": self.id, **stack}
 
 
 def _describe(process: Process | None, number: int) -> _Stack | None:

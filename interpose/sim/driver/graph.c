@@ -222,7 +222,7 @@ CUgraphNode *graph_order(CUgraph graph)
 CUresult graph_copy(CUgraph graph, CUgraph *out)
 {
 	CUgraph copy = graph_make();
-	CUgraphNode node, twin;
+	CUgraphNode node, clone;
 
 	copy->origin = graph;
 	TAILQ_FOREACH(node, &graph->nodes, all)
@@ -239,10 +239,10 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 			graph_delete(copy);
 			return result;
 		}
-		graph_add(copy, node->type, node->work ? work_ref(node->work) : NULL, child, NULL, 0, &twin);
-		twin->origin = node;
-		/* Twins find each other through the mark of the original. */
-		node->mark = (size_t)twin;
+		graph_add(copy, node->type, node->work ? work_ref(node->work) : NULL, child, NULL, 0, &clone);
+		clone->origin = node;
+		/* The mark of the original leads to its clone. */
+		node->mark = (size_t)clone;
 	}
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
@@ -250,20 +250,20 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 			connect((CUgraphNode)node->before.items[i].node->mark, (CUgraphNode)node->mark,
 				node->before.items[i].data);
 	}
-	/* All orders are as in the original, too. */
+	/* Edges and last nodes keep the order of the original. */
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
-		twin = (CUgraphNode)node->mark;
+		clone = (CUgraphNode)node->mark;
 		for (size_t i = 0; i < node->after.count; i++) {
-			twin->after.items[i] = node->after.items[i];
-			twin->after.items[i].node = (CUgraphNode)node->after.items[i].node->mark;
+			clone->after.items[i] = node->after.items[i];
+			clone->after.items[i].node = (CUgraphNode)node->after.items[i].node->mark;
 		}
 	}
 	TAILQ_FOREACH(node, &graph->last, end)
 	{
-		twin = (CUgraphNode)node->mark;
-		TAILQ_REMOVE(&copy->last, twin, end);
-		TAILQ_INSERT_TAIL(&copy->last, twin, end);
+		clone = (CUgraphNode)node->mark;
+		TAILQ_REMOVE(&copy->last, clone, end);
+		TAILQ_INSERT_TAIL(&copy->last, clone, end);
 	}
 	copy->object_count = graph->object_count;
 	copy->objects = sim_copy(graph->objects, graph->object_count * sizeof *graph->objects);

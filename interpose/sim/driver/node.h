@@ -16,7 +16,7 @@ CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, con
 		  CUgraphNodeParams *params);
 /* For the kind in params; INVALID_VALUE unless wanted. */
 CUresult node_get(CUgraphNode node, CUgraphNodeParams *params, bool wanted);
-/* In the graph's node, or with exec in the twin that it has there. */
+/* Sets the parameters of the graph's node, or with exec those of its clone there. */
 CUresult node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params);
 
 #endif
