@@ -13,6 +13,7 @@ from tests import support
 from tests.check import corpus
 from tests.recordings import check_run, compare
 from ttanalyze.core import zones
+from ttanalyze.verbs.info import info, info_text
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -83,11 +84,60 @@ def test_digests_alone_show_a_changed_zone(faults: Path, tmp_path: Path) -> None
     assert (zone.side, zone.first, zone.count) == (zones.END, None, None)
 
 
+def test_info_says_in_a_line_that_zones_changed(faults: Path, tmp_path: Path) -> None:
+    (zone,) = changed(faults, "end_4", tmp_path / "bad")
+    told = info_text(info(tt.open(tmp_path / "bad")))
+    assert f"1 zone written to (epoch {zone.epoch}); `ttanalyze check --only bounds`" in told
+    good = support.recording(SIM, tmp_path / "good", zones="256")
+    assert support.run([faults, "end_4", "--fixed"], good).status == 0
+    summary = info(tt.open(tmp_path / "good"))
+    assert "zones    none changed; around " in info_text(summary)
+    (process,) = summary["processes"]
+    assert process["zones"]["allocations"] == process["zones"]["of_allocations"] > 0
+
+
+def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:
+    plain = support.recording(SIM, tmp_path / "run")
+    assert support.run([faults, "end_4", "--fixed"], plain).status == 0
+    assert info(tt.open(tmp_path / "run"))["processes"][0]["zones"] is None
+
+
 def test_the_pattern_is_the_same_at_any_offset() -> None:
     whole = zones.pattern(0x2000_0020_0000, 4096)
     for offset, size in ((0, 1), (1, 7), (3, 8), (8, 16), (13, 1000), (4095, 1)):
         part = zones.pattern(0x2000_0020_0000 + offset, size)
         assert np.array_equal(part, whole[offset : offset + size])
+
+
+@pytest.mark.long
+def test_nearly_all_seeded_writes_of_a_program_are_found(built: Path, tmp_path: Path) -> None:
+    """A word is written before or behind an allocation, or into a freed one, of random sizes."""
+    rng, steps, wanted = random.Random(3), [], []
+    sizes = [rng.randrange(4, 5000) for _ in range(400)]
+    steps += [f"a:{size}" for size in sizes]
+    freed = range(0, len(sizes), 4)
+    steps += [*(f"f:{slot}" for slot in freed), "s"]
+    for slot, size in enumerate(sizes):
+        if slot in freed:
+            at = rng.randrange(size - 3)
+        else:
+            at = rng.choice([-rng.randrange(4, 257), size + rng.randrange(253)])
+        steps.append(f"m:{slot}:{at}:4:{rng.randrange(256)}")
+        wanted.append((slot, at))
+    program = support.build_program("shim_bounds", built)
+    done = support.run([program, *steps], support.recording(SIM, tmp_path / "run", zones="256"))
+    assert done.status == 0, done.stderr
+    process = tt.open(tmp_path / "run").process(0)
+    arena = process.regions.id[process.regions.birth["kind"] == zones.ARENA].tolist()
+    ids, bases = process.regions.id.tolist(), process.regions.birth["base"].tolist()
+    base = dict(zip(ids, bases, strict=True))
+    found = {}
+    for zone in zones.changed_zones(process):
+        if zone.allocation is not None and zone.first is not None:
+            at = base[zone.region] + zone.first - base[zone.allocation]
+            found[arena.index(zone.allocation)] = at
+    hits = [slot in found and at <= found[slot] < at + 4 for slot, at in wanted]
+    assert sum(hits) >= 0.99 * len(wanted)
 
 
 @pytest.mark.long

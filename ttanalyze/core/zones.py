@@ -6,6 +6,8 @@ bytes, something was written out of bounds.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,28 +70,41 @@ def changed_zones(process: Process) -> list[ChangedZone]:
     Raises:
         FormatError: A file does not follow the format.
     """
+    out = []
+    for row, epoch in first_changes(process):
+        before = process.coverage.before(epoch, int(process.regions.id[row]))
+        before = before if before is not None and before >= process.regions.born[row] else None
+        out.append(_changed(process, row, epoch, before))
+    return sorted(out, key=lambda zone: (zone.epoch, zone.region))
+
+
+def exist(process: Process) -> bool:
+    """Returns whether there are zones."""
+    return bool((process.regions.birth["kind"] == ZONE).any())
+
+
+def first_changes(process: Process) -> Iterator[tuple[int, int]]:
+    """Yields the rows of the zones that were written to in the table of regions, each with the
+    first epoch that shows it. Reads digests alone.
+    """
     regions = process.regions
     rows = np.flatnonzero(regions.birth["kind"] == ZONE)
     if not len(rows):
-        return []
+        return
     digests = process.digests(0, len(process.epochs))
     epochs = process.epoch_of("digests", 0, len(process.epochs))
     order = np.lexsort((epochs, digests["region"]))
     digests, epochs = digests[order], epochs[order]
-    out = []
     for row in rows.tolist():
         region = int(regions.id[row])
         begin, end = np.searchsorted(digests["region"], [region, region + 1])
         expected = _digest(int(regions.birth["base"][row]), int(regions.size[row]))
         other = np.flatnonzero(digests["digest"][begin:end] != expected)
         if len(other):
-            epoch = int(epochs[begin + other[0]])
-            before = process.coverage.before(epoch, region)
-            before = before if before is not None and before >= regions.born[row] else None
-            out.append(_changed(process, row, epoch, before))
-    return sorted(out, key=lambda zone: (zone.epoch, zone.region))
+            yield row, int(epochs[begin + other[0]])
 
 
+@functools.lru_cache(4096)  # freed memory is allocated again in the same place
 def _digest(base: int, size: int) -> int:
     expected = pattern(base, size)
     digest = xxhash.xxh3_64_intdigest

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.core import delays
+from ttanalyze.core import delays, zones
 from ttanalyze.core.crash_report import crash_report_text, crash_reports, last_epoch
 from ttanalyze.core.waits import Waits
 from ttanalyze.format import event_kinds, layout, statuses
@@ -96,6 +96,7 @@ def _process(process: Process) -> dict[str, Any]:
         "timeline": _timeline(process),
         "capture_waits": _capture_waits(process),
         "late": _late(process),
+        "zones": _zones(process),
         "unknown_calls": told.get("unknown_calls", []),
         "incidents": crash_reports(process),
         "last_epoch": last_epoch(process),
@@ -160,6 +161,24 @@ def _late(process: Process) -> dict[str, int] | None:
         return None
     points, calls = delays.read(process.path / delays.NAME).count_on()
     return {"calls": calls, "instructions": points}
+
+
+def _zones(process: Process) -> dict[str, Any] | None:
+    """How many zones changed, and in which epochs this shows first; how many allocations and bytes
+    have zones, of how many. None if there are no zones.
+    """
+    if not process.info.get("options", {}).get("TT_ZONES") and not zones.exist(process):
+        return None
+    epochs = sorted(epoch for _, epoch in zones.first_changes(process))
+    served, allocations, inside, size = zones.coverage(process)
+    return {
+        "changed": len(epochs),
+        "epochs": sorted(set(epochs)),
+        "allocations": served,
+        "of_allocations": allocations,
+        "bytes": inside,
+        "of_bytes": size,
+    }
 
 
 def _held_up(process: Process) -> int:
@@ -272,6 +291,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         calls, instructions = process["late"]["calls"], process["late"]["instructions"]
         what = f"{text.count(calls, 'call')}, {text.count(instructions, 'instruction')} in kernels"
         pairs.append(("delayed", what))
+    if process["zones"]:
+        pairs.append(("zones", _zones_text(process["zones"])))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     for report in process["incidents"]:
@@ -361,6 +382,17 @@ def _gpu_times(timeline: dict[str, Any]) -> str:
     out += f" ({text.printable(reason)})" if reason else ""
     missed = timeline.get("missed", 0)
     return out + (f"; {missed:,} missed" if missed else "")
+
+
+def _zones_text(zones: dict[str, Any]) -> str:
+    out = "none changed"
+    if zones["changed"]:
+        epochs = ", ".join(map(str, zones["epochs"][:6])) + (", …" if zones["epochs"][6:] else "")
+        noun = "epoch" if len(zones["epochs"]) == 1 else "epochs"
+        out = f"{text.count(zones['changed'], 'zone')} written to ({noun} {epochs}); "
+        out += "`ttanalyze check --only bounds` names the call"
+    have = f"{zones['allocations']:,} of {text.count(zones['of_allocations'], 'allocation')}"
+    return f"{out}; around {have}, {text.size(zones['bytes'])} of {text.size(zones['of_bytes'])}"
 
 
 def _waits_text(waits: dict[str, Any]) -> str:
