@@ -63,7 +63,7 @@ enum { TEXT_LENGTH = 2, TEXT_ASCII };
 static const struct tabled {
 	int minor;
 	uint16_t current, frame, code, object, bytes, text;
-	bool copies; /* of instructions are told of */
+	bool copies; /* the tables give the copies of bytecode */
 } tabled[] = {
 	{13, 23, 28, 34, 44, 64, 67, false},
 	{14, 26, 31, 39, 50, 74, 77, true},

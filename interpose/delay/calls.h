@@ -20,13 +20,13 @@
 
 /*
  * Counts a call, and lets the thread sleep if it was chosen for that. Holding nothing that another
- * thread may wait for. Gives which of `may` it was chosen for, by how much it is late, and its number.
+ * thread may wait for. Returns for which of `may` it was chosen, its delay and its number.
  */
 uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns, uint64_t *number);
 /* The stream stands still for a while when it gets here. False: it does not. */
 bool delay_stream(struct stream *s, uint32_t ns);
 
-/* A kernel has them by its launch, or always: where one block of each is to be late it is told if there are none. */
+/* A kernel has clusters by its launch or by its code; a delay of one block in each cluster must know if there are none. */
 void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t cluster[3]);
 
 /* Before the context goes. */

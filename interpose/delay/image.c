@@ -45,7 +45,7 @@ static struct delay delay_of(const struct delay_choice *c)
 	return (struct delay){modes[c->mode], c->max_ns, c->min_ns, c->seed};
 }
 
-/* Fills in what is to be late in a kernel; NULL, or why nothing can be. */
+/* Selects the delay points of a kernel. Returns NULL, or why there are none. */
 static const char *plan(const struct cubin *c, const struct cubin_kernel *k, struct delay_kernel *to, struct patch *patch)
 {
 	struct patch_point *points = malloc(k->size / SASS_INSTRUCTION * sizeof(*points) + 1);

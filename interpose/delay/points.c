@@ -185,7 +185,7 @@ static struct point choose(const struct delay_kernel *k, uint64_t pc, const char
 static void add_point(struct delay_kernel *k, struct point p)
 {
 	if (make_room(&k->points, &k->room, k->count, 1, sizeof(*k->points)))
-		k->points[k->count++] = p; /* else it is late, and not in the list */
+		k->points[k->count++] = p; /* else it is delayed without being in the list */
 }
 
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice)

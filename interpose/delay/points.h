@@ -22,7 +22,7 @@ struct delay_choice {
 
 /* When recording begins: reads TT_DELAY_LOAD's file, if that was not done before. */
 void delays_open(void);
-/* Whether kernels have points that may be late; reads TT_DELAY_LOAD's file when it is first asked. */
+/* Whether kernels have delay points. The first call reads the file of TT_DELAY_LOAD. */
 bool delays_in_kernels(void);
 /* Instead of delays there are ways around every instruction, which show that these change nothing. */
 bool delays_are_empty(void);
@@ -36,16 +36,16 @@ void delays_not_loaded(void);
 struct delay_kernel *delay_kernel(const char *name, uint64_t checksum);
 /* built_in: it synchronises, moves memory or waits for that. The mnemonic stays where it is. */
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice);
-/* Nothing can be put in at the point that was asked for last. */
+/* The point of the last delay_point cannot be patched. */
 void delay_point_left(struct delay_kernel *k);
-/* Whether in a kernel one block of each cluster is late. */
+/* Whether one block of each cluster of a kernel is delayed. */
 bool delays_by_cluster(const char *name);
-/* All of its points were asked for; why: NULL, or why none of them is late after all. */
+/* Ends the points of a kernel. why: NULL, or why none of them is delayed. */
 void delay_kernel_done(struct delay_kernel *k, const char *why);
 
-/* Whether a call that may be late is to be, TT_EVENTF_DELAYED…, and by how much. */
+/* Which delays a call gets (TT_EVENTF_DELAYED…), and how long they are. */
 uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns);
-/* What came of that; flags 0: nothing. */
+/* Lists the delays that a call got; flags 0: none. */
 void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns);
 
 /* The list into the run, at its end; says what a file asked for that there was not. */

@@ -122,7 +122,7 @@ static void take_addresses(void *handle)
 	}
 	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
 		*used[i].member = driver_dlsym(handle, used[i].symbol);
-	dlerror(); /* what this driver lacks is no error of the program's */
+	dlerror(); /* the program must not see our error of a missing call */
 	__atomic_store_n(&known.resolved, true, __ATOMIC_RELEASE);
 }
 

@@ -143,7 +143,7 @@ static void index_names(void)
 	names.indexed = true;
 }
 
-/* The driver gave something that is none of ours for it. */
+/* The driver returned an address that is not a wrapper. */
 static void note_unknown(const char *name, int version, uint64_t flags)
 {
 	char text[96];

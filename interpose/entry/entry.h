@@ -9,7 +9,7 @@
 
 #include "driver/driver.h"
 
-/* Called before a program is given one of CUPTI's calls that take it over; NULL: nobody minds. */
+/* Called before a program is given one of CUPTI's calls that take it over; NULL: no callback. */
 extern void (*_Atomic entry_cupti_taken)(void);
 /*
  * Instead of the function by which a module that uses NVTX gives itself to another tool. nvtx/ defines it:

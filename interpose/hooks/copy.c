@@ -138,7 +138,7 @@ static inline bool writes(struct span s)
 	return !(s.flags & TT_EVENTF_HOST_DST) || atomic_load_explicit(&regions_managed, memory_order_relaxed);
 }
 
-/* The host waits for a copy at once: it is late where the call is. */
+/* The host waits for the copy, so the delay comes before the call. */
 #define DELAYS_OF(waits, kind) ((waits) && (kind) == TT_EVENT_COPY ? TT_EVENTF_DELAYED : DELAYS)
 
 /* A pitched destination touches more than the bytes it moves. */

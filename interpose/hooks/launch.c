@@ -97,7 +97,7 @@ HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 	return f;
 }
 
-/* A graph launch counts like a kernel's. Gives its number, 0 where nobody counts. */
+/* A graph launch counts as a kernel launch. Returns its number, 0 if launches are not counted. */
 static inline uint64_t count_launch(void)
 {
 	return unlikely(options.epoch.launch || options.epoch.window) ? capture_count_launch() : 0;

@@ -18,7 +18,7 @@ struct shape {
 
 /*
  * Cuts the epoch before a launch, unless the last one has the same. True: from here on until
- * replayable_end nobody else submits work, and the launch has op->held. Out of the gate.
+ * replayable_end no other thread submits work, and the launch has op->held. Out of the gate.
  */
 bool replayable_begin(struct op *op, struct function *f, const struct shape *s);
 /* Cuts the epoch after it and writes its record; params: those of its event, NULL where it has none. */

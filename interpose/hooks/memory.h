@@ -25,7 +25,7 @@ bool memory_fill_created(const struct op *op, CUresult r, CUmemGenericAllocation
 bool memory_managed_fills(const struct op *op, unsigned flags);
 /* Bytes from p to the end of its allocation. */
 uint64_t memory_range_size(CUdeviceptr p);
-/* The program ran short of device memory: whether it was given some of ours, and is to try again. */
+/* The program is out of device memory. Returns whether the recorder freed some of its own, so that the program tries again. */
 bool memory_given_back(struct op *op, CUresult r);
 
 #endif

@@ -53,7 +53,7 @@ static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, voi
 	return n;
 }
 
-/* Another image where kernels in it are to be late. */
+/* Returns a patched image if its kernels have delays. */
 static void *substitute(const struct loading *l)
 {
 	void *image = NULL;

@@ -28,7 +28,7 @@ struct op {
 	bool writes;
 	bool capturing; /* it goes into a graph and does not run now */
 	bool waited;    /* its stream waits for a capture first */
-	bool held;      /* nobody else submits work */
+	bool held;      /* no other thread submits work */
 	uint32_t before; /* the epoch before it, where it is held */
 	uint64_t waited_for; /* the region that this is about, 0: any */
 	struct timing *timing; /* events around what it submits, or NULL */
@@ -41,7 +41,7 @@ struct op {
 	uint32_t stack; /* where that was taken before the call, else 0 */
 	uint32_t delays; /* TT_EVENTF_DELAYED… that it was chosen for */
 	uint32_t delay_ns;
-	uint64_t delay_number; /* of the stream's calls that may be late */
+	uint64_t delay_number; /* among the calls of the stream that may be delayed */
 };
 
 /*
@@ -123,7 +123,7 @@ static inline bool op_started(struct op *op)
 	return op->on = true;
 }
 
-/* Right before a driver's call that submits what may be late. */
+/* Right before a driver call that submits work that may be delayed. */
 static inline void op_delay(struct op *op)
 {
 	if (likely(!op->delays))

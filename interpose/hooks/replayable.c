@@ -1,7 +1,7 @@
 /*
  * Records replayable launches: memory before and after, and the settings that apply.
  *
- * Invariant: between the two epochs of such a launch nobody else submits work, unless one of them
+ * Invariant: between the two epochs of such a launch no other thread submits work, unless one of them
  * is loose. A launch is recorded as replayable only if both epochs were cut, or if it may have
  * crashed.
  */

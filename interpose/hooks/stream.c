@@ -109,7 +109,7 @@ static void freed_is_free(const struct op *op, CUresult r, CUstream handle, bool
 		arena_stream_waited_for(s, mark);
 }
 
-/* The program ran short of device memory: whether it was given some of ours, and is to try again. */
+/* The program is out of device memory. Returns whether the recorder freed some of its own, so that the program tries again. */
 static bool given_back(struct op *op, CUresult r)
 {
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || !op->on || op->capturing)
@@ -148,7 +148,7 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 		return r; \
 	}
 
-/* While its stream is captured a free is a node of a graph, and none for memory of ours. */
+/* While its stream is captured, a free is a graph node; the arena's memory cannot be freed so. */
 static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
 			      bool per_thread)
 {

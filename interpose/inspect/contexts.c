@@ -41,7 +41,7 @@ HOT struct context *context_current(struct thread *t)
 	CUresult r = real.cuCtxGetCurrent(&handle);
 	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) { /* it is that when the process ends */
 		session_fail(CONTEXT_UNKNOWN);
-		if (generation == t->context_generation) /* what the program was given of ours it may still free */
+		if (generation == t->context_generation) /* the program may still free its arena memory */
 			handle = t->context_handle;
 	}
 	if (!handle)

@@ -34,7 +34,7 @@ static void finish(void)
 		recorder_finish("complete", NULL);
 }
 
-/* number: 0 where the time limit is over. */
+/* number: 0 if the time limit has passed. */
 static void finish_by_signal(int number)
 {
 	const char *name = number ? sigabbrev_np(number) : NULL;

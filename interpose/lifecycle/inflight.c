@@ -55,7 +55,7 @@ struct wait {
 	uint64_t event, seq, recorded;
 };
 
-/* What was found, by whoever holds `looking`. */
+/* The findings; the thread that holds `looking` writes them. */
 static struct {
 	struct lane lanes[LANES];
 	struct mark marks[MARKS];
@@ -274,7 +274,7 @@ static bool may_ask(void)
 	return !atomic_load(&captures_active) && clock_ns() < atomic_load(&driver_asker.ask_until);
 }
 
-/* What comes late belongs to a question that is over. */
+/* A late answer belongs to an earlier query. */
 static bool heard(const struct context *c, CUresult r)
 {
 	if (clock_ns() > atomic_load(&driver_asker.ask_until))

@@ -16,7 +16,7 @@
 #include "format.h"
 #include "track/streams.h"
 
-#define INFLIGHT_STREAMS 64 /* that are told of */
+#define INFLIGHT_STREAMS 64 /* that are reported */
 #define INFLIGHT_CALLS 8    /* of each */
 
 struct inflight_stream {
@@ -34,7 +34,7 @@ struct inflight {
 	bool answered; /* by the driver, in time; else it may be that less is in flight */
 	CUresult lost; /* what the driver said of a context that is lost, and whose */
 	uint32_t lost_context;
-	uint32_t count; /* streams with work in flight; the first INFLIGHT_STREAMS are told of */
+	uint32_t count; /* streams with work in flight; the first INFLIGHT_STREAMS are reported */
 	const struct inflight_stream
 		*streams[INFLIGHT_STREAMS]; /* those first that are there and wait for no other, by their first call */
 };

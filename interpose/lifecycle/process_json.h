@@ -6,7 +6,7 @@
 
 /* The recording begins now. */
 void process_json_begin(void);
-/* Writes it anew. reason: NULL where there is none; ended: nothing more comes. */
+/* Rewrites the file. reason: NULL if there is none; ended: this is the last write. */
 void process_json_write(const char *status, const char *reason, bool ended);
 
 #endif

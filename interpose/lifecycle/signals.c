@@ -31,7 +31,7 @@ static struct {
 	struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
 	void (*finish)(int), (*give_up)(void);
 	struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
-	_Atomic bool too_late;      /* it is over, and that is what ends the process */
+	_Atomic bool too_late;      /* the time limit has passed and ends the process */
 	sem_t wake_finisher, wake_watchdog;
 	_Atomic int caught;
 	_Atomic bool finished;
@@ -153,7 +153,7 @@ UNWATCHED static bool is_fatal(int number)
 	return false;
 }
 
-/* Puts ours where the disposition is SIG_DFL. */
+/* Installs the handler where the disposition is SIG_DFL. */
 static void take(int number)
 {
 	struct sigaction now, ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};

@@ -32,7 +32,7 @@ struct text texts_registered(nvtx_handle handle);
 /* Of one that was registered before recording began, else NULL. */
 const char *texts_registered_early(nvtx_handle handle);
 
-/* Another tool gave `theirs` for what is `ours`; either is ours from then on. */
+/* Another tool returned the handle `theirs` for `ours`; both name the text from then on. */
 void texts_also(nvtx_handle theirs, nvtx_handle ours);
 
 /* UTF-8, cut off where it is too long. NULL for NULL. */

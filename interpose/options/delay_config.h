@@ -29,7 +29,7 @@ struct config_kernel {
 	bool used;
 };
 
-/* A call that is late: the number-th of its stream among those that may be. */
+/* A delayed call: its number among the calls of its stream that may be delayed. */
 struct config_launch {
 	uint64_t stream, number;
 	uint32_t delay;

@@ -19,7 +19,7 @@ enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS
 enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOSTACK, KERNEL_EVENTS_OFF };
 /* What says when the GPU did what calls asked for. */
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
-/* What TT_LAUNCH_DELAY makes late: streams, calls, or both. */
+/* What TT_LAUNCH_DELAY delays: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 enum stored_contents { CONTENTS_NONE, CONTENTS_CHANGED, CONTENTS_ALL };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
@@ -56,7 +56,7 @@ struct options {
 extern struct options options; /* all 0 where the environment has no TT_OUT: nothing is recorded */
 
 #define UNKNOWN_VARIABLES 8
-/* What to say of the first variables named as ours that do not exist; the list ends with an empty line. */
+/* Warnings about unknown variables that start with TT_; the list ends with an empty line. */
 extern char options_unknown[UNKNOWN_VARIABLES + 1][160];
 
 /* Fills `options` and options_unknown. False with a one-line reason when a variable can't be understood. */

@@ -18,7 +18,7 @@ enum delay_mode {
 	DELAY_NONE, /* there and back */
 	DELAY_FIXED,
 	DELAY_RANDOM, /* for each warp another, each time */
-	DELAY_CLUSTER, /* of the blocks of a cluster one is late */
+	DELAY_CLUSTER, /* one block of each cluster is delayed */
 };
 
 struct delay {

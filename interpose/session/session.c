@@ -44,7 +44,7 @@ void session_take_stderr(void)
 		session.error_output.st_ino = 0;
 }
 
-/* A file of the program's own that came to have the number is none of ours to write to. */
+/* The program may have closed the descriptor and opened its own file under the number. */
 static bool has_error_output(void)
 {
 	struct stat now;
@@ -73,7 +73,7 @@ static void warn(bool lost, const char *format, va_list args)
 	bool fresh = true;
 
 	if (session_hurried())
-		return; /* what is cut short now has one reason, which is told */
+		return; /* the first failure explains those that follow */
 	vsnprintf(text, sizeof(text), format, args);
 	pthread_mutex_lock(&session.lock);
 	for (unsigned i = 0; i < session.warning_count; i++)
@@ -106,7 +106,7 @@ void session_lost(const char *format, ...)
 	va_end(args);
 }
 
-/* The first reason is the one that the run and the user are told. */
+/* The run and the user get the first reason. */
 void session_stopped(const char *reason)
 {
 	char line[300];

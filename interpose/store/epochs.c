@@ -10,7 +10,7 @@
 #include "store/disk.h"
 #include "store/internal.h"
 
-#define AHEAD 8 /* look-ups under way at once: each is a cache miss */
+#define AHEAD 8 /* concurrent look-ups: each is a cache miss */
 
 bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 {

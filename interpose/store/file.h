@@ -55,7 +55,7 @@ bool file_flush(struct file *f);
 void file_rollback(struct file *f, uint64_t size);
 /* What was appended. */
 struct file_end file_end(const struct file *f);
-/* The first `size` bytes, which nobody changes any more; unchecked where reading them takes too long. */
+/* The first `size` bytes, which no longer change; unchecked if reading them takes too long. */
 struct file_end file_end_read(struct file *f, uint64_t size);
 /* From this time of clock_ns on, files are not read any more for their checks. */
 void file_set_patience(uint64_t until_ns);

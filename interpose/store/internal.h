@@ -94,7 +94,7 @@ bool store_fail_write(store *s, const struct file *f); /* with errno */
 /* Appends a whole record or nothing. */
 bool store_append(store *s, struct file *f, const void *record, size_t size);
 
-/* The caller holds `records`, or nobody else has the store. False: with errno. */
+/* The caller holds `records`, or is the store's only user. False: with errno. */
 bool store_begin_records(store *s, enum records which);
 
 /* The caller holds `capture`. */

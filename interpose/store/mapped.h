@@ -7,7 +7,7 @@
  * makes the pages present. Far behind, it maps again, which frees the pages from this process; a
  * thread that kept a piece for long can still write to it.
  *
- * If the helper is late, a claim waits for a bounded time. After that, claims fail until the helper
+ * If the helper is behind, a claim waits for a bounded time. After that, claims fail until the helper
  * has moved on. The helper is up to 32 MiB ahead, so this happens only if the disk hangs.
  *
  * Invariant: a piece stays writable until the process ends.
@@ -30,7 +30,7 @@ struct mapped {
 	_Atomic uint64_t mapped;   /* bytes of the file that are there to be claimed */
 	_Atomic uint64_t claimed;  /* of them, the header included */
 	_Atomic bool open;
-	_Atomic bool stalled;      /* a claim waited in vain, and the helper has not moved since */
+	_Atomic bool stalled;      /* a claim timed out, and the helper has made no progress since */
 	_Atomic int failure;       /* 0, 1 while the reason is being written, 2 from then on */
 	char reason[512];
 	struct file file;

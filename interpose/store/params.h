@@ -3,7 +3,7 @@
  * each thread.
  *
  * Invariant: storing parameters allocates nothing, takes no lock and makes no system call, except a
- * wake-up of the helper now and then, and a wait if the disk is late.
+ * wake-up of the helper now and then, and a wait if the disk is slow.
  */
 #ifndef TT_STORE_PARAMS_H
 #define TT_STORE_PARAMS_H

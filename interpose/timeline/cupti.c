@@ -140,7 +140,7 @@ static void take(struct tt_activity *a, uint32_t correlation)
 		a->flags |= TT_ACTIVITYF_OWN;
 		k.seq = 0;
 	}
-	if (waits && !k.seq) /* nobody's, or one of our own */
+	if (waits && !k.seq) /* unattributed, or the recorder's */
 		return;
 	if (before > ABSURD_NS || a->end_ns < a->begin_ns) {
 		timeline_missed(1);
@@ -263,7 +263,7 @@ static uint64_t now(void)
 	return clock_ns();
 }
 
-/* What CUPTI takes if it is told nothing; for whoever uses it after us. */
+/* CUPTI's defaults, for the next user of CUPTI. */
 static uint64_t system_now(void)
 {
 	struct timespec t;

@@ -12,13 +12,13 @@ void *cupti_find_library(void);
 /* Finds the library and turns records on. NULL, or why there are none. */
 const char *cupti_open(void);
 struct context;
-/* Work of ours, by which its clock is compared with the recorder's. The context is the current one. */
+/* Submits work in the current context, by which CUPTI's clock is compared with the recorder's. */
 void cupti_probe(const struct context *c);
 /* The same for the last time in it. */
 void cupti_context_ends(const struct context *c);
 /* Hands over what is complete. */
 void cupti_flush(void);
-/* Its clock is related to ours anew, from here on. */
+/* Relates CUPTI's clock to the recorder's again, for later records. */
 void cupti_set_clock(void);
 /* No more records, once those that there are were handed over. */
 void cupti_close(void);

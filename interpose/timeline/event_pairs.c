@@ -18,7 +18,7 @@
 #include "inspect/contexts.h"
 #include "timeline/timeline.h"
 
-#define PAIRS 8192 /* as many may be under way in a context */
+#define PAIRS 8192 /* unfinished pairs of one context */
 #define CONTEXTS 64
 #define BASE_NS 1000000000ull
 #define BASE_TRIES 8
@@ -135,7 +135,7 @@ struct timing *timing_begin(struct stream *s, uint64_t seq)
 		return NULL;
 	}
 	struct timing *t = &p->pairs[atomic_fetch_add(&p->head, 1) % PAIRS];
-	/* Nothing of ours may go to a stream while one is captured: it could end the capture. */
+	/* The recorder submits nothing while a stream is captured: it could invalidate the capture. */
 	if (atomic_load_explicit(&captures_active, memory_order_relaxed) ||
 	    !atomic_compare_exchange_strong(&t->state, &state, TAKEN)) {
 		timeline_missed(1);

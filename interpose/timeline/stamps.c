@@ -168,7 +168,7 @@ struct poll {
 	uint64_t tunes;             /* contexts, by index, whose clocks are asked for, and those that are known */
 	uint64_t known;
 	unsigned found;
-	uint64_t left; /* launches that are not through */
+	uint64_t left; /* unfinished launches */
 	bool give_up;
 };
 

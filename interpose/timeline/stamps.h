@@ -11,7 +11,7 @@ struct context;
 
 /* A graph of the context, which is the current one, is about to have stamps: what needs memory is done now. */
 void stamps_prepare(const struct context *c);
-/* Without waiting: writes the times of launches that are through, and says how many there were. */
+/* Writes the times of finished launches without waiting. Returns their number. */
 unsigned stamps_poll(void);
 /* The context is the current one, and about to go. */
 void stamps_context_gone(const struct context *c);

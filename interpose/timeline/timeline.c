@@ -56,7 +56,7 @@ void timeline_clock_error(uint64_t ns)
 
 /* ---- the thread ---- */
 
-/* Work of ours in some context, by which clocks are compared. */
+/* Work of the recorder in some context, by which clocks are compared. */
 static void probe(void)
 {
 	struct context *c = context_first();

@@ -19,7 +19,7 @@
 #define CLOSE_WAIT_MS 1000
 
 struct exec {
-	void *_Atomic handle; /* a CUgraphExec, which a late reader of the table may see change */
+	void *_Atomic handle; /* a CUgraphExec, which a slow reader of the table may see change */
 	uint32_t number, label;
 	struct context *context;
 	bool unread; /* what it consists of is not known */

@@ -31,7 +31,7 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *user)
 	return s->object != NULL;
 }
 
-/* The object file that an address is a part of which nobody writes to; NULL where it is of none. */
+/* The object file whose read-only mapping holds an address; NULL if there is none. */
 static const void *object_of(const void *address)
 {
 	struct search s = {(uintptr_t)address, NULL};
@@ -58,7 +58,7 @@ static char *read_file(const char *path, size_t most, size_t *size, uint32_t *mi
 
 	*missing = TT_MISSING_UNREADABLE;
 	*size = 0;
-	/* whoever writes to a pipe would notice that it is opened */
+	/* the writer of a pipe would notice the open */
 	int fd = !stat(path, &st) && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd >= 0) {
 		*missing = (size_t)st.st_size > most ? TT_MISSING_LARGE : TT_MISSING_UNREADABLE;

@@ -30,7 +30,7 @@ extern struct regions {
 	_Atomic uint64_t version; /* changes with every birth, death and access change */
 	uint32_t next_id;
 	pthread_mutex_t lock __attribute__((aligned(64))); /* not in the line that launches read */
-	struct region *spare; /* regions are never freed, so that a late mark is harmless */
+	struct region *spare; /* regions are never freed, so a delayed mark is harmless */
 	pthread_mutex_t spare_lock;
 } regions;
 

@@ -32,7 +32,7 @@ struct stream {
 	_Atomic bool alive;
 	_Atomic bool host_bound; /* may hold work that ends only by an action of the host */
 	_Atomic bool captured; /* a stream capture of the program began in it, and did not end so far */
-	_Atomic uint64_t given_up; /* `submitted` when an epoch last waited in vain for it */
+	_Atomic uint64_t given_up; /* `submitted` when an epoch last timed out waiting for it */
 	struct stream *next_of_context, *next_of_thread;
 };
 
@@ -60,7 +60,7 @@ struct context {
 	uint64_t work_captured; /* context_work at the last epoch */
 	struct stream legacy;
 	struct stream *_Atomic streams;
-	struct capture *_Atomic capture; /* ends behind the closed gate: whoever is inside may use it */
+	struct capture *_Atomic capture; /* ends behind the closed gate: threads inside may use it */
 	struct delays *_Atomic delays; /* NULL: none so far */
 	uint32_t retains; /* of a primary context */
 	struct context *_Atomic next;
@@ -111,6 +111,6 @@ void streams_thread_ended(struct thread *t);
 /* Handles of destroyed streams and contexts come back: what threads cached is void. */
 extern _Atomic uint32_t streams_generation;
 
-extern _Atomic int captures_active; /* stream captures the program has under way */
+extern _Atomic int captures_active; /* unfinished stream captures of the program */
 
 #endif

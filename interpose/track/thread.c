@@ -52,8 +52,7 @@ void thread_register(struct thread *t)
 	pthread_once(&threads.once, make_key);
 	t->tid = (uint32_t)syscall(SYS_gettid);
 	if (t->endings == ENDINGS || pthread_setspecific(threads.at_exit, t)) {
-		t->registered =
-			true; /* nobody could take it off the list: its calls go on, and the gate knows nothing of them */
+		t->registered = true; /* it could not be removed from the list: its calls continue outside the gate */
 		return;
 	}
 	pthread_mutex_lock(&threads.lock);

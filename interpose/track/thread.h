@@ -52,7 +52,7 @@ static inline struct thread *thread_current(void)
 	return t;
 }
 
-/* Around a call; nobody else writes what this does. */
+/* Around a call; only this thread writes these members. */
 static inline void thread_calls(struct thread *t, int more)
 {
 	atomic_store_explicit(&t->calls, atomic_load_explicit(&t->calls, memory_order_relaxed) + more, memory_order_relaxed);
@@ -99,7 +99,7 @@ extern _Atomic int gate_ahead;
 bool gate_close(unsigned timeout_ms);
 void gate_open(void);
 
-/* The threads that are in the middle of a driver call; gives up where the list is not to be had in a moment. */
+/* The threads inside driver calls; gives up if the list stays locked. */
 void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to);
 
 void thread_forget_all(void); /* in a fork's child */

@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct tt_event) == 128 && offsetof(struct tt_event, kind)
 		       offsetof(struct tt_event, check) == 20,
 	       "the words are these");
 
-/* named: kind and call as they lie, with 0 for the check, whatever is there now. */
+/* named: the bytes of kind and call; the check counts as 0. */
 static inline uint32_t event_check(const struct tt_event *e, uint64_t named)
 {
 	static const uint64_t words[] = {XXH3_SECRET_WORDS};

@@ -317,7 +317,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 		capture_invalidate(c);
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	}
-	/* Whatever is wrong, the capture is over. */
+	/* The capture ends even if it fails. */
 	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != sim_thread()->number)
 		result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	else if (c->invalid)

@@ -56,7 +56,7 @@ static CUresult check_end(CUcontext ctx, const struct copy *c, struct copy_end *
 			      c->height <= a->rows - end->y && end->z <= a->layers && c->depth <= a->layers - end->z;
 		return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	}
-	/* Strides nobody needs may be left at zero. */
+	/* Unused strides may be zero. */
 	if (c->height == 1 && c->depth == 1 && !end->y && !end->z)
 		end->pitch = end->pitch ? end->pitch : c->width;
 	if (c->depth == 1 && !end->z && !end->height)
@@ -173,10 +173,10 @@ struct sim_work *copy_work(CUcontext ctx, const struct copy *c)
 enum manner {
 	WAITS,     /* the call returns when host memory may be used again */
 	DEFERS,    /* pageable memory apart, everything happens in stream order */
-	READS_NOW, /* the source is read during the call, whatever it is */
+	READS_NOW, /* the source is read during the call */
 };
 
-/* Registered and pinned memory too, by whatever name it goes; not what moves by itself. */
+/* Registered and pinned memory too, by host or device address; not managed memory. */
 static bool on_host(const struct copy_end *end)
 {
 	const struct region *r = end->type == CU_MEMORYTYPE_DEVICE ? region_find(end->device) : NULL;
@@ -213,7 +213,7 @@ static CUresult submit(struct copy c, CUstream handle, enum manner manner)
 	struct sim_work *work = copy_work(ctx, &c);
 	if (!stream->capture && (pageable_src || manner == READS_NOW))
 		work->copy.staged = stage(ctx, &c);
-	/* From host to host nothing is deferred, whatever the call is named. */
+	/* Copies from host to host are always synchronous. */
 	bool source = on_host(&c.src), destination = on_host(&c.dst);
 	bool now = manner == WAITS ? source || destination : source && destination;
 	result = stream_submit(stream, work, &op);

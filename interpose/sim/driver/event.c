@@ -141,7 +141,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 	return sim_leave(result);
 }
 
-/* An event of a capture cannot be waited for: the attempt breaks the capture. Of one that is over it is none. */
+/* Waiting for an event of a stream capture invalidates the capture. After the capture it is an ordinary event. */
 static CUresult check_observable(CUevent event)
 {
 	struct capture *capture = capture_by_id(event->capture_id);

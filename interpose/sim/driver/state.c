@@ -2,7 +2,7 @@
  * The life of the driver, its one lock, and the set of handles that are alive.
  *
  * Invariant: no call gets past here before cuInit, in a forked child, after the library's
- * destructor or inside a host function; whoever gets past holds the lock until sim_leave.
+ * destructor or inside a host function; the thread then holds the lock until sim_leave.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -25,7 +25,7 @@ struct trace_client {
 	void (*ran)(const struct trace_work *w);
 };
 
-/* NULL: nobody. */
+/* NULL: none. */
 void sim_trace(const struct trace_client *client);
 
 #endif

@@ -2,7 +2,7 @@
  * One item of work: what a stream operation and a graph node have in common.
  *
  * Invariant: a work item never changes once it is shared, so a stream, a graph and any number
- * of instantiated graphs may hold the same one; whoever changes a node's parameters puts a
+ * of instantiated graphs may hold the same one; a change of a node's parameters puts a
  * new item in its place.
  */
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  * Invariant: a group waits in state PTX_AT_BARRIER or PTX_AT_COLLECTIVE with its pc still on
  * the instruction; whoever completes the set writes the results of all and moves them on.
- * Threads that have ended are waited for by nobody.
+ * A barrier does not wait for ended threads.
  */
 #include "sim/ptx/internal.h"
 

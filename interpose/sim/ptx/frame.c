@@ -87,7 +87,7 @@ static bool make_room(struct ptx_warp *w, const struct ptx_frame *f)
 {
 	const struct ptx_function *function = f->function;
 
-	/* One row more: operands that an operation lacks are read as row 0. */
+	/* One more row: missing operands are read as row 0. */
 	return grow_rows(&w->rows32, &w->rows32_bytes, f->row32 + (function->rows32 + (size_t)1) * ROW32) &&
 	       grow_rows(&w->rows64, &w->rows64_bytes, f->row64 + (function->rows64 + (size_t)1) * ROW64) &&
 	       grow_predicates(w, f->predicate + function->predicates) &&

@@ -516,7 +516,7 @@ struct ptx_run {
 	size_t static_shared, shared_bytes, parameter_bytes;
 	struct ptx_page pages[2][PTX_PAGES]; /* readable, writable */
 	_Alignas(64) uint8_t workspace[PTX_WORKSPACE_BYTES]; /* where cooperative grids meet */
-	uint64_t blocks, started, end; /* end: how many have begun when this launch is through */
+	uint64_t blocks, started, end; /* end: the number of started blocks at the end of this launch */
 	struct ptx_cta **slots; /* CTAs that are resident, or have been and can be again */
 	size_t slot_count, slot_limit;
 };

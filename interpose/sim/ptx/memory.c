@@ -26,7 +26,7 @@ static bool deny(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uin
 	return false;
 }
 
-/* Numbers say little, and change from run to run: whoever started the launch may know better. */
+/* Addresses change from run to run; the launcher may describe the allocation better. */
 static const char *place_name(const struct ptx_run *run, uint64_t address, char *text, size_t size)
 {
 	if (run->config->describe)
