@@ -70,6 +70,16 @@ def test_a_program_behaves_as_without_us(
 
 
 @pytest.mark.native
+def test_memory_that_a_stream_may_not_reach_is_left_alone(built: Path, tmp_path: Path) -> None:
+    command, two = support.command("shim_fill", built), SIM | {"TT_SIM_DEVICES": "2"}
+    assert support.run(command, two).status == 0
+    for fill in ("off", "pattern:1"):
+        outcome = support.run(command, support.recording(two, tmp_path / fill, fill=fill))
+        assert (outcome.status, outcome.stderr) == (0, "")
+        assert outcome.stdout.splitlines()[-1] == "far 0 00"
+
+
+@pytest.mark.native
 @pytest.mark.parametrize("value", ["some", "pattern", "pattern:", "pattern:-1", "pattern:1x", "1"])
 def test_a_bad_value_is_refused(value: str) -> None:
     with pytest.raises(Error) as refused:

@@ -110,7 +110,7 @@
 	X(cuMemHostGetDevicePointer_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \
-	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) X(cuDeviceCanAccessPeer) \
+	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) X(cuMemPoolGetAccess) X(cuDeviceCanAccessPeer) \
 	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) \
 	X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroy) \
 	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \
@@ -198,7 +198,7 @@
 	X(cuFuncIsLoaded) X(cuGetErrorString) X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) \
 	X(cuLibraryGetKernelCount) X(cuLibraryGetUnifiedFunction) \
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetDefaultMemPool) X(cuMemGetMemPool) \
-	X(cuMemHostGetFlags) X(cuMemPoolGetAccess) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) \
+	X(cuMemHostGetFlags) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) \
 	X(cuMipmappedArrayGetLevel) X(cuMipmappedArrayGetMemoryRequirements) \
 	X(cuMipmappedArrayGetSparseProperties) X(cuModuleEnumerateFunctions) X(cuModuleGetFunctionCount) \
 	X(cuModuleGetLoadingMode) X(cuMulticastGetGranularity) X(cuOccupancyAvailableDynamicSMemPerBlock) \

@@ -12,7 +12,7 @@ static bool fills(const struct op *op, CUresult r, uint64_t size)
 static void not_filled(enum fill_result result)
 {
 	if (result == FILL_NONE)
-		session_warn("the driver refused to fill an allocation: it holds what the driver left there");
+		session_warn("an allocation could not be filled: it holds what the driver left there");
 }
 
 /* Late memory is given to nobody: what fills it comes to its end at some time. */

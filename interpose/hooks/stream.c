@@ -134,6 +134,20 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 	return result == ARENA_SERVED;
 }
 
+/*
+ * The stream's device may not reach every pool: the kernels of an epoch, or one that fills, would end the
+ * context. The memory is no region then.
+ */
+static bool reaches(const struct op *op, CUmemoryPool pool)
+{
+	CUmemAccess_flags flags = 0;
+
+	return !pool || !op->on || !real.cuMemPoolGetAccess ||
+	       (real.cuMemPoolGetAccess(&flags, pool, &(CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, op->context->device}) ==
+			CUDA_SUCCESS &&
+		flags);
+}
+
 #define ALLOCATES_ASYNC(symbol, per_thread, any, pool_, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -142,9 +156,10 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 		CUresult r = ours ? CUDA_SUCCESS : real.symbol args; \
 		while (given_back(&op, r)) \
 			r = real.symbol args; \
-		if (fill_asked() && !ours) \
+		bool near = ours || reaches(&op, pool_); \
+		if (fill_asked() && !ours && near) \
 			memory_fill_async(&op, r, r == CUDA_SUCCESS && p ? *p : 0, n); \
-		memory_born(&op, r, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, n); \
+		memory_born(&op, r, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, near ? n : 0); \
 		return r; \
 	}
 

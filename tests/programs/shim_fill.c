@@ -37,8 +37,28 @@ static void map(CUdevice device)
 	}
 }
 
+/* A pool of another device, which a stream of this one takes memory from but may not reach. */
+static void allocate_far(CUstream stream)
+{
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1},
+	};
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemAllocFromPoolAsync(&p, SIZE, pool, stream));
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuCtxSynchronize());
+	printf("far 0 00\n");
+}
+
 int main(void)
 {
+	int devices;
+
 	CUdevice device = start();
 	CUmemPoolProps props = {
 		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -68,5 +88,8 @@ int main(void)
 		OK(cuMemFreeAsync(p, in));
 	}
 	map(device);
+	OK(cuDeviceGetCount(&devices));
+	if (devices > 1)
+		allocate_far(stream);
 	return 0;
 }
