@@ -39,3 +39,15 @@ def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_pat
     assert answer.call
     fixed = corpus.check(case, True, program, tmp_path / "fixed", "--sim")
     assert fixed.status == "clean", fixed.reason
+
+
+def test_quick_check_of_values_is_not_clean_before_the_first_epoch(
+    program: Path, tmp_path: Path
+) -> None:
+    """The first epoch comes after the culprit, and no second recording looks closer."""
+    case = next(case for case in corpus.cases() if case.name == "zero_by_zero")
+    answer = corpus.check(case, False, program, tmp_path / "faulty", "--sim", "--quick")
+    assert answer.status == "not covered"
+    assert "NaN is in the first epoch already" in answer.reason
+    fixed = corpus.check(case, True, program, tmp_path / "fixed", "--sim", "--quick")
+    assert fixed.status == "clean", fixed.reason

@@ -63,6 +63,8 @@ def examine(session: Session) -> Outcome:
         for process in processes:
             seen = _first(outcome, recording.run, process, word)
             closer = _closer(session, outcome, seen, number) if seen else None
+            if seen is not None and seen.sighting is None and closer is None:
+                _unexplained(outcome, seen)
             seen = closer if closer is not None and closer.sighting is not None else seen
             if seen is not None and seen.sighting is not None:
                 outcome.findings.append(_finding(seen, seen.sighting))
@@ -70,6 +72,14 @@ def examine(session: Session) -> Outcome:
                 session.partial = outcome
                 break
     return outcome
+
+
+def _unexplained(outcome: Outcome, seen: _Seen) -> None:
+    """Says that the first epoch has such values already, and that nobody looked closer."""
+    what = f"{WORDS[seen.word]} is in the first epoch already: calls before it were not searched"
+    if what not in outcome.reason:
+        outcome.reason = "; ".join(filter(None, [outcome.reason, what]))
+    outcome.status = FOUND if outcome.findings else NOT_COVERED
 
 
 def _types(process: Process) -> list[Type]:
