@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,16 @@ def test_info_says_in_a_line_that_zones_changed(faults: Path, tmp_path: Path) ->
     assert "zones    none changed; around " in info_text(summary)
     (process,) = summary["processes"]
     assert process["zones"]["allocations"] == process["zones"]["of_allocations"] > 0
+
+
+def test_check_names_the_allocations_on_both_sides(faults: Path, tmp_path: Path) -> None:
+    options = ["--sim", "--quick", "--quiet", "--only", "bounds", "-o", str(tmp_path / "out")]
+    done = support.ttanalyze("check", *options, "--", faults, "end_4", environment=SIM)
+    assert done.status == 1, done.stderr
+    assert re.search(
+        r"past the end of region \d+ \(.*, allocated at faults\.c:\d+ in raw\)", done.stdout
+    )
+    assert re.search(r"next to +region \d+ \(.*, allocated at faults\.c:\d+ in raw\)", done.stdout)
 
 
 def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def _finding(number: int, found: Finding) -> list[str]:
     if found.memory is not None and found.memory.count is not None:
         of = text.count(found.memory.count, "byte")
         rows.append(("bytes", f"{of} from byte {found.memory.first} of {found.memory.name}"))
+    if "neighbour" in found.details:
+        rows.append(("next to", found.details["neighbour"]))
     if found.step:
         rows.append(("step", found.step))
     if found.command:
