@@ -135,7 +135,7 @@ def build_examples(where: Path) -> Path:
 
 
 def build_runtime_examples(where: Path) -> Path:
-    """Builds the runtime-API twins with nvcc into where/runtime, and returns that."""
+    """Builds the runtime-API versions with nvcc into where/runtime, and returns that."""
     _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", "runtime"])
     return where / "runtime"
 

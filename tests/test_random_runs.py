@@ -257,10 +257,10 @@ def _diffs(
         return
     last = models[-1]
     twist = asked.choice([None, asked.randrange(len(last.epochs))])
-    twins = [RandomProcess(path / "twin", seed, m.writer.index) for m in models[:-1]]
-    twins.append(RandomProcess(path / "twin", seed, last.writer.index, twist))
-    apart = _first_difference(last, twins[-1])
-    report, reason = _answer(partial(diff, run, tt.open(path / "twin")))
+    others = [RandomProcess(path / "other", seed, m.writer.index) for m in models[:-1]]
+    others.append(RandomProcess(path / "other", seed, last.writer.index, twist))
+    apart = _first_difference(last, others[-1])
+    report, reason = _answer(partial(diff, run, tt.open(path / "other")))
     if report is None:
         assert not any(e.digests for m in models for e in m.epochs), reason
         return

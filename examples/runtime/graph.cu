@@ -1,4 +1,4 @@
-/* The runtime-API twin of ../graph.c: the same work, the same output. */
+/* The runtime-API version of ../graph.c: the same work, the same output. */
 #include "common.h"
 #include "../graph.cu"
 

@@ -1,4 +1,4 @@
-/* The runtime-API twin of ../pipeline.c: the same work, the same output. */
+/* The runtime-API version of ../pipeline.c: the same work, the same output. */
 #include "common.h"
 #include "../pipeline.cu"
 

@@ -1,4 +1,4 @@
-/* The runtime-API twin of ../race.c: the same work; the racy sums may differ, as there. */
+/* The runtime-API version of ../race.c: the same work; the racy sums may differ, as there. */
 #include "common.h"
 #include "../race.cu"
 

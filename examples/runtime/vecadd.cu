@@ -1,4 +1,4 @@
-/* The runtime-API twin of ../vecadd.c: the same work, the same output. */
+/* The runtime-API version of ../vecadd.c: the same work, the same output. */
 #include "common.h"
 #include "../vecadd.cu"
 

@@ -155,8 +155,8 @@ def test_runtime_example(name: str, linkage: str, runtime: Path, built: Path, ru
     arguments = support.EXAMPLE_ARGUMENTS[name]
     command = [str(runtime / f"{name}-{linkage}"), *arguments]
     opened = check_recording(command, run)
-    twin = support.run(support.command(f"example-{name}", built), BARE)
-    assert support.run(command, BARE).stdout == twin.stdout
+    driver_api = support.run(support.command(f"example-{name}", built), BARE)
+    assert support.run(command, BARE).stdout == driver_api.stdout
     launches = opened.events[opened.events["kind"] == "launch"]
     assert launches["kernel"].notna().all()
 

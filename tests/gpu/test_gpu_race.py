@@ -1,4 +1,4 @@
-"""On a GPU: planted races are found within 20 seeds, and named; their correct twins are right."""
+"""On a GPU: planted races are found within 20 seeds, and named; their fixed versions are clean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [
 ]
 # Whether handoff goes wrong depends on what else the device does.
 NAMES = [pytest.param("handoff", marks=pytest.mark.exclusive), "barrier", "bulk", "cluster"]
-TWIN_RUNS = 6  # of 20 that they would bear: a recording takes about a second
+FIXED_RUNS = 6  # of 20 that they would bear: a recording takes about a second
 # Within a kernel: what was late, or is unordered with it, is one of these.
 RACING = {
     "barrier": {"STS", "LDS"},
@@ -72,8 +72,8 @@ def test_race_finds_a_planted_race(name: str, programs: Path, tmp_path: Path) ->
 def test_race_finds_nothing_in_the_synchronised_program(
     name: str, programs: Path, tmp_path: Path
 ) -> None:
-    options = ("--runs", str(TWIN_RUNS), "--fixed")
+    options = ("--runs", str(FIXED_RUNS), "--fixed")
     status, report, shown = race(programs, tmp_path / "search", name, *options)
     print(shown)
     assert status == 0, shown
-    assert report["runs"] == TWIN_RUNS
+    assert report["runs"] == FIXED_RUNS

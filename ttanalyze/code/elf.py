@@ -1,6 +1,6 @@
 """64-bit little-endian ELF files: sections, segments and symbols.
 
-The layout follows the System V ABI. Files may come from strangers: whatever points outside of one
+The layout follows the System V ABI. Files may be hostile: an offset that points outside of one
 raises UnreadableError.
 """
 

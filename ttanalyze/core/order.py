@@ -29,7 +29,7 @@ MOST = 20_000  # calls that are looked at
 ALLOC, FREE, COPY, MEM_OP = (KIND[name] for name in ("alloc", "free", "copy", "mem-op"))
 GRAPH_LAUNCH, LAUNCH_HOST = KIND["graph-launch"], KIND["launch-host"]
 
-Clock = dict[int, int]  # how many calls of each lane are over; never changed, as calls share it
+Clock = dict[int, int]  # the number of finished calls of each lane; immutable, as calls share it
 Point = tuple[Clock, int, int]  # what comes before a call, its lane and its number there
 
 

@@ -32,7 +32,7 @@ LAUNCH, SET = KIND["launch"], KIND["set"]
 NODE_COPY, NODE_SET, NODE_MEM_OP = (graphs.KIND[name] for name in ("copy", "set", "mem-op"))
 HOST_KINDS = tuple(layout.REGION_KINDS.index(name) for name in ("host", "host-registered"))
 ARRAY = layout.REGION_KINDS.index("array")
-ROWS = 256  # of a copy that are told apart
+ROWS = 256  # rows of a copy with separate ranges
 WORD = 8
 KEPT = 4096  # launches and graphs whose memory is remembered
 

@@ -23,7 +23,7 @@ EFFECTS = {
     **dict.fromkeys(("ATOMG", "ATOM", "RED", "REDG"), ATOMIC),
     **dict.fromkeys(("UBLKCP", "UBLKRED"), ANYTHING),
 }
-# What gives values that are no pointers, or that nobody can follow.
+# Opcodes whose results are no pointers, or can not be followed.
 DATA = {"LDG", "LD", "LDS", "LDSM", "ATOMG", "ATOM", "ATOMS", "S2R", "S2UR", "CS2R", "I2F", "F2I"}
 TENSORS = ("UTMA", "TEX", "TLD", "SULD", "SUST")  # memory by a descriptor
 ENDS, JUMPS = ("EXIT", "RET"), ("BRA", "CALL", "BRX", "JMP", "BSYNC", "BREAK", "BRXU", "JMX")

@@ -148,10 +148,10 @@ class Captures:
         seqs, cut, seen = self._epochs["seq"][rows], self._cut[rows], self._seen[rows]
         made = np.minimum(events["time_ns"], LATEST).astype("i8")
         by_seq = np.searchsorted(np.maximum.accumulate(seqs), events["seq"]) - 1
-        # A call that waited may have made an epoch that is cut when later calls of others are over.
+        # The epoch of a waiting call may be cut after later calls of other threads returned.
         by_time = np.searchsorted(np.maximum.accumulate(cut), made, "right") - 1
         at = np.where((made > 0) & cut.all(), by_time, by_seq)
-        # Nobody waits for what is over: it was the next one, which was cut while the call began.
+        # A finished epoch makes no call wait: it was the next one, cut while the call began.
         over = (at >= 0) & (seen[at] > 0) & (seen[at] < made) & (at + 1 < len(rows))
         over |= at < 0
         follows = np.minimum(at + 1, len(rows) - 1)

@@ -1,6 +1,6 @@
 """Host arrays that running graph launches read or write.
 
-Invariant: they live until the driver reports these launches complete. Nobody waits for that.
+Invariant: they live until the driver reports these launches complete. No call waits for that.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Launches:
         _let_go()
 
 
-# Changed by single operations only: whatever thread collects garbage may come in between.
+# Changed by single operations only: garbage collection in any thread may interrupt.
 _kept: collections.deque[tuple[int, Launches, object]] = collections.deque()
 
 

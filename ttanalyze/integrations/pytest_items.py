@@ -126,6 +126,6 @@ class RecordedItem(pytest.Item):
 def _can_be_sent(value: Any) -> bool:
     try:
         pickle.dumps(value)
-    except Exception:  # whatever a plugin keeps in its options
+    except Exception:  # options of a plugin may hold any object
         return False
     return True

@@ -11,7 +11,7 @@ from ttanalyze.core.values.types import PIECE, Number, Type
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 
-FIRST = 8  # indices of differing items that are told
+FIRST = 8  # indices of differing items that are listed
 LEAST = 5e-324  # float64 above 0
 
 

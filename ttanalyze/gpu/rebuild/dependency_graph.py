@@ -429,7 +429,7 @@ class _Reader:
             if not record["flags"] & model.DISABLED:
                 what = self._node(event, record, after)
             ends[node] = after if what is None else (self._step(seq, what, after),)
-            holder = parent  # whatever comes after a graph comes after all that is in it
+            holder = parent  # work after a graph comes after all its nodes
             while holder != layout.NO_ID:
                 ends[holder] = tuple({*ends[holder], *ends[node]})
                 holder = int(nodes["parent"][holder])

@@ -99,7 +99,7 @@ class WorkBuilder:
         self._staging = Pinned(size, replay_context.device) if size else None
         self._used = 0
         self._alive = LiveRegions(self._process, cut(self._process, span.first) + 1)
-        for what in whats:  # before anything is said of where variables are
+        for what in whats:  # before addresses of variables are used
             if isinstance(what, Launch):
                 replay_context.function(what.function)
 

@@ -25,7 +25,7 @@ from ttanalyze.verbs.diff.states import Common, Stretches
 
 LISTED_BLOCKS = 16
 LISTED_TENSORS = 16
-EXAMPLES = 4  # values that are told
+EXAMPLES = 4  # values that are shown
 LOOKED_AT = 1 << 14  # blocks of one region whose bytes are compared
 Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all others
 

@@ -51,7 +51,7 @@ class TimeLimit:
         return max(0.0, self.due - time.monotonic())
 
     def look(self) -> None:
-        """Ends what is over its limit."""
+        """Ends the processes past their time limit."""
         now = time.monotonic()
         if now < self.due:
             return

@@ -23,7 +23,7 @@ FORMATS = ("text", "json", "csv", "ndjson")
 OF_KERNEL = ("kernel_name", "kernel_checksum", "architecture")
 LISTS = ("operands", "reads", "writes", "uniform_reads", "uniform_writes", "inlined_at", "wait")
 NUMBERS = ("target", "line", "write_barrier", "read_barrier")
-SASS_WIDTH = 60  # letters, before what is said of an instruction
+SASS_WIDTH = 60  # letters, before the remark on an instruction
 SOURCE_WIDTH = 72
 LARGEST_SOURCE = 1 << 24  # bytes
 

@@ -37,7 +37,7 @@ SEQUENCE = 1
 
 PACKET = 1  # of Trace; of TracePacket:
 TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
-CLEARED, NEEDED = 1, 2  # FLAGS: interned texts begin anew; are used
+CLEARED, NEEDED = 1, 2  # FLAGS: interned texts are cleared; are used
 UUID, TRACK_NAME, PROCESS, THREAD, PARENT, COUNTS, ORDERING, RANK = 1, 2, 3, 4, 5, 8, 11, 12
 EXPLICIT = 3  # ORDERING: by RANK
 PID, PROCESS_NAME, LABELS, SORT_INDEX = 1, 6, 8, 3  # of ProcessDescriptor

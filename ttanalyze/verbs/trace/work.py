@@ -29,7 +29,7 @@ from ttanalyze.verbs.trace.rows import LATEST, Part, Rows, Template, Templates, 
 PIECE = 1 << 15  # activities
 NO_WAITS = FoundWaits(*(np.empty(0, "i8") for _ in range(3)))
 LAYERS = 128  # of a lane; what more there is at a time is cut short
-UNKNOWN, TIMED, INEXACT = 1, 2, 3  # what is known of when a call's work was done; 0: nobody asked
+UNKNOWN, TIMED, INEXACT = 1, 2, 3  # how well the time of a call's work is known; 0: not needed
 LAUNCH, GRAPH, COPY = KIND["launch"], KIND["graph-launch"], KIND["copy"]
 OF_CALLS, OF_NONE, OF_RECORDER = range(3)  # whose work it is, which says in which lanes
 
