@@ -218,3 +218,17 @@ def test_invalid_arguments_are_errors(
     monkeypatch.chdir(tmp_path)
     outcome = cli("check", "--sim", *options)
     assert outcome.status == 2 and why in outcome.stderr and outcome.stderr.count("\n") == 1
+
+
+@pytest.mark.native
+def test_values_are_not_clean_if_contents_were_not_stored(built: Path, tmp_path: Path) -> None:
+    command = support.command("example-vecadd", built)
+    command += ["--size", "300000", "--steps", "2"]
+    options = ["--sim", "--json", "-q", "--only", "values", "-o", tmp_path / "out"]
+    environment = support.bare_environment(**support.sanitizer_runtimes(), TT_MAX_DISK="8M")
+    outcome = support.ttanalyze("check", *options, "--", *command, environment=environment)
+    (values,) = report(outcome)["outcomes"]
+    assert outcome.status == 2
+    assert values["status"] == "not covered"
+    assert "--max-disk allows 8.0 MiB" in values["reason"]
+    assert values["launches"] < 1

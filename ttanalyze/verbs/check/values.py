@@ -110,15 +110,18 @@ def _first(outcome: Outcome, run: Path, process: Process, word: str) -> _Seen | 
 
 
 def _cover(outcome: Outcome, processes: list[Process]) -> None:
-    """The share of launches before the last epoch."""
+    """The share of launches before the last epoch with contents."""
     launches = seen = 0
     for process in processes:
         seqs = launch_seqs(process)
-        usable = process.epochs["flags"] & layout.REFUSED == 0
+        usable = process.epochs["flags"] & (layout.REFUSED | layout.DROPPED) == 0
         launches += len(seqs)
         if usable.any():
             last = int(process.coverage.whole[usable].max())
             seen += int(np.searchsorted(seqs, last, "right"))
+        if process.digests_only is not None:
+            outcome.status = NOT_COVERED
+            outcome.reason = text.printable(process.digests_only)
     outcome.launches = seen / launches if launches else None
     if not any(len(process.epochs) for process in processes):
         outcome.status, outcome.reason = NOT_COVERED, "no epoch was captured"
