@@ -224,7 +224,7 @@ def test_invalid_arguments_are_errors(
 def test_values_are_not_clean_if_contents_were_not_stored(built: Path, tmp_path: Path) -> None:
     command = support.command("example-vecadd", built)
     command += ["--size", "300000", "--steps", "2"]
-    options = ["--sim", "--json", "-q", "--only", "values", "-o", tmp_path / "out"]
+    options = ["--sim", "--json", "-q", "--only", "values", "-o", str(tmp_path / "out")]
     environment = support.bare_environment(**support.sanitizer_runtimes(), TT_MAX_DISK="8M")
     outcome = support.ttanalyze("check", *options, "--", *command, environment=environment)
     (values,) = report(outcome)["outcomes"]
