@@ -17,7 +17,7 @@ import typer
 
 import ttanalyze as tt
 from bench import report, wild_report
-from docs.tools import api, driver_calls, pictures, reference, site, tables
+from docs.tools import api, driver_calls, faults, pictures, reference, site, tables
 from tests import support
 from tests.rundir import Writer
 from ttanalyze import options
@@ -130,7 +130,7 @@ def test_design_pages_name_existing_files() -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", [api, driver_calls, pictures, reference, tables], ids=lambda t: t.__name__
+    "tool", [api, driver_calls, faults, pictures, reference, tables], ids=lambda t: t.__name__
 )
 def test_generated_pages_are_current(tool: types.ModuleType) -> None:
     for path, content in tool.pages().items():

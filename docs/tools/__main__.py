@@ -1,5 +1,5 @@
-from docs.tools import api, driver_calls, pictures, reference, tables
+from docs.tools import api, driver_calls, faults, pictures, reference, tables
 
-for tool in (api, driver_calls, pictures, reference, tables):
+for tool in (api, driver_calls, faults, pictures, reference, tables):
     for path, content in tool.pages().items():
         path.write_text(content)

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests import support
 
@@ -48,9 +49,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a check said of a case. found: it found something; call: it named a call at the right
-    line in its first finding; suspects: its findings. seconds: of the whole check; bare: of the
-    program alone; sanitizer: under compute-sanitizer, None where that was not asked for.
+    """What a check said of a case.
+
+    Attributes:
+        case: The case.
+        fixed: Whether its program ran without the fault.
+        status: The result of the check.
+        reason: Its reason.
+        found: Whether it found something.
+        call: Whether the first finding names a call at the right line.
+        suspects: The number of findings.
+        summary: The sentence of the first.
+        seconds: The time of the whole check.
+        bare: The time of the program alone.
+        sanitizer: Its time under compute-sanitizer, None if that was not asked for.
     """
 
     case: Case
@@ -60,6 +72,7 @@ class Answer:
     found: bool
     call: bool
     suspects: int
+    summary: str
     seconds: float
     bare: float
     sanitizer: float | None = None
@@ -122,8 +135,11 @@ def check(case: Case, fixed: bool, program: Path, folder: Path, *options: str) -
     first = (findings[0]["call"] or {}).get("line") or "" if findings else ""
     named = [place for place in case.places if re.match(rf"(?:.*/)?{re.escape(place)}\b", first)]
     found = outcome["status"] == "found"
+    summary = findings[0]["summary"] if findings else ""
     status, reason = outcome["status"], outcome["reason"]
-    return Answer(case, fixed, status, reason, found, bool(named), len(findings), seconds, 0)
+    return Answer(
+        case, fixed, status, reason, found, bool(named), len(findings), summary, seconds, 0
+    )
 
 
 def timed(line: Sequence[str], sim: bool) -> float:
@@ -175,6 +191,16 @@ def summary(done: Sequence[Answer]) -> list[str]:
     return lines
 
 
+def device(gpu: bool) -> str:
+    """What the programs ran on."""
+    if not gpu:
+        return "the simulator"
+    line = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    found = subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
+    name, driver = found[0].split(", ")
+    return f"{len(found)} {name} (driver {driver})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--gpu", action="store_true", help="on a GPU, with PyTorch and Triton")
@@ -195,7 +221,15 @@ def main() -> None:
         sys.stdout.flush()
     print("\n".join(["", *summary(done)]))
     if given.out:
-        given.out.write_text(json.dumps([asdict(answer) for answer in done], indent=1) + "\n")
+        found = {"device": device(given.gpu), "date": time.strftime("%Y-%m-%d"), "jobs": given.jobs}
+        head = json.dumps(found)[1:-1]
+        lines = ",\n".join(json.dumps(_rounded(answer)) for answer in done)
+        given.out.write_text(f'{{{head}, "answers": [\n{lines}\n]}}\n')
+
+
+def _rounded(answer: Answer) -> dict[str, Any]:
+    items = asdict(answer).items()
+    return {key: round(value, 3) if isinstance(value, float) else value for key, value in items}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Makes docs/faults.md: what `check` says of planted faults. `python -m tests.check.corpus --gpu
+--sanitizer --out docs/faults.json` makes the data.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA, PAGE = ROOT / "docs" / "faults.json", ROOT / "docs" / "faults.md"
+HEAD = (
+    "# Planted faults\n\n"
+    "What `ttanalyze check` says of {count} programs with one fault each, and of the same programs "
+    "without it, on {device} on {date}. The programs are in `tests/check`: C on the driver API, "
+    "PyTorch and Triton.\n\n"
+    "Each program ran under the check that is to find its fault. `right line`: the first finding "
+    "names the call of the fault, by the line of the source. `false alarms`: programs without a "
+    "fault in which something was found. The last columns have the time of the whole check, with "
+    "all its runs of the program, and of NVIDIA's compute-sanitizer (memcheck, initcheck or "
+    "racecheck), as multiples of the bare program: the median of all. The programs are small, and "
+    "{jobs} ran side by side, so start-up is most of their time.\n\n"
+)
+
+
+def _summary(answers: list[dict[str, Any]]) -> list[str]:
+    lines = ["| check | faults | found | right line | false alarms | check | sanitizer |"]
+    lines.append("|---|---:|---:|---:|---:|---:|---:|")
+    for name in dict.fromkeys(a["case"]["check"] for a in answers):
+        of = [a for a in answers if a["case"]["check"] == name]
+        planted = [a for a in of if not a["fixed"]]
+        alarms = sum(a["found"] for a in of if a["fixed"])
+        times = f"{median(a['seconds'] / a['bare'] for a in of):.1f}"
+        slow = [a["sanitizer"] / a["bare"] for a in of if a["sanitizer"]]
+        counts = [len(planted), *(sum(a[key] for a in planted) for key in ("found", "call"))]
+        row = [name, *counts, alarms, times, f"{median(slow):.1f}" if slow else "-"]
+        lines.append("| " + " | ".join(map(str, row)) + " |")
+    return lines
+
+
+def _missed(answers: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for a in answers:
+        if not a["fixed"] and not a["call"]:
+            what = "found at another line" if a["found"] else f"not found ({a['status']})"
+            lines.append(f"- `{a['case']['name']}` ({a['case']['check']}): {what}")
+        elif a["fixed"] and a["found"]:
+            lines.append(f"- `{a['case']['name']} --fixed` ({a['case']['check']}): a false alarm")
+    return ["", "## What is missed", "", *lines] if lines else []
+
+
+def pages() -> dict[Path, str]:
+    """Returns the page and its text."""
+    data = json.loads(DATA.read_text())
+    answers = data["answers"]
+    count = sum(not a["fixed"] for a in answers)
+    head = HEAD.format(count=count, device=data["device"], date=data["date"], jobs=data["jobs"])
+    return {PAGE: head + "\n".join([*_summary(answers), *_missed(answers)]) + "\n"}
