@@ -228,7 +228,7 @@ def test_every_epoch_and_region_shows_what_was_recorded(training: Path) -> None:
         seen = 0
         for region in run.regions["region"].tolist():
             for epoch in range(0, len(process.epochs), 9):
-                s.app.place(epoch=epoch, region=region)
+                s.app.go_to(epoch=epoch, region=region)
                 await s.settle()
                 if epoch not in alive(run, region):
                     assert f"region {region} does not exist in epoch {epoch}" in s.text
@@ -376,7 +376,7 @@ def test_jumps_agree_with_reading_every_epoch(training: Path) -> None:
     async def script(s: Session) -> None:
         await s.press("d")
         await s.type("f32")
-        s.app.place(epoch=epochs[-1], region=region, offset=0)
+        s.app.go_to(epoch=epochs[-1], region=region, offset=0)
         await s.settle()
         went = []
         for _ in [*changes, 0]:
@@ -413,7 +413,7 @@ def test_compares_with_a_marked_epoch(story: Path) -> None:
         await s.press("g")
         await s.type("e0 4")
         await s.press("m", "t", "end")
-        s.app.place(epoch=5, offset=4)
+        s.app.go_to(epoch=5, offset=4)
         await s.settle()
         assert "compared with epoch 0" in s.lines[0]
         assert "9.0 (was 2.0)" in s.lines[-3]
@@ -445,7 +445,7 @@ def test_keys_find_the_next_nan(story: Path) -> None:
         assert s.where == (3, 0, 100_000)
         await s.press("w")
         assert s.told == "no new NaN or infinity appears in region 0 after epoch 3"
-        s.app.place(epoch=0, region=1)
+        s.app.go_to(epoch=0, region=1)
         await s.settle()
         await s.press("w")
         assert s.where == (4, 1, 8)
@@ -556,8 +556,8 @@ def test_finds_bytes_across_blocks_and_pieces(run_path: Path) -> None:
     size = 40 * BLOCK_SIZE
     places = [5, BLOCK_SIZE - 2, 16 * BLOCK_SIZE - 3, 32 * BLOCK_SIZE, size - 4]
     memory = bytearray(size)
-    for place in places:
-        memory[place : place + 4] = b"\xde\xad\xbe\xef"
+    for offset in places:
+        memory[offset : offset + 4] = b"\xde\xad\xbe\xef"
     w = Writer(run_path)
     w.born(0, bytes(memory))
     w.epoch("sync", "full")
@@ -573,9 +573,9 @@ def test_finds_bytes_across_blocks_and_pieces(run_path: Path) -> None:
         assert went == places
         await s.press("f")
         assert s.told.startswith("no deadbeef behind 0x27fffc")
-        for place in places[-2::-1]:
+        for offset in places[-2::-1]:
             await s.press("F")
-            assert s.app.view.cursor == place
+            assert s.app.view.cursor == offset
         await s.press("/", "ctrl+u")
         await s.type("xyz")
         assert s.told == 'xyz: expected bytes such as de ad be ef, or "text"'
@@ -677,7 +677,7 @@ def test_region_list_is_filtered_and_sorted(story: Path) -> None:
         assert ids(s) == [0, 1]  # the selected one stays
         await s.press("[")
         assert re.search(r"●\s+1 bias +1\.0K +1/1", s.text)
-        s.app.place(region=2)
+        s.app.go_to(region=2)
         await s.settle()
         assert "region 2 is not captured: only its life was recorded" in s.text
 
@@ -688,10 +688,10 @@ def test_cursor_is_kept_per_region(story: Path) -> None:
     async def script(s: Session) -> None:
         await s.press("enter", "down", "down")
         assert s.where == (1, 0, 32)
-        s.app.place(region=1)
+        s.app.go_to(region=1)
         await s.settle()
         assert s.where == (1, 1, 0)
-        s.app.place(region=0)
+        s.app.go_to(region=0)
         await s.settle()
         assert s.where == (1, 0, 32)
 
@@ -805,7 +805,7 @@ def test_damaged_contents_are_marked(story: Path, name: str, at: int, shown: str
             seen.append(s.text)
         assert any(name in text and shown in text for text in map(joined, seen))
         if name in ("data-00000.bin", "blocks.bin", "digests.bin"):
-            s.app.place(epoch=5, region=0, offset=100_000)
+            s.app.go_to(epoch=5, region=0, offset=100_000)
             await s.settle()
             assert shown not in s.text
         if name == "digests.bin":
@@ -946,7 +946,7 @@ def test_long_run_and_huge_region_stay_fast(
 
     async def script(s: Session) -> None:
         assert "epoch 99999 of 99999" in s.lines[0]
-        s.app.place(region=1, offset=99 << 30)
+        s.app.go_to(region=1, offset=99 << 30)
         await s.settle()
         assert "huge, device  100.0 GiB" in s.text
         assert "18c0000000  00 00" in s.text

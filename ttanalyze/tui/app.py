@@ -31,9 +31,9 @@ class Browser(Selection):
 
     def on_rows_moved(self, event: Rows.Moved) -> None:
         if event.rows is self.epochs:
-            self.place(epoch=event.row)
+            self.go_to(epoch=event.row)
         elif event.rows is self.regions and event.row < len(self.regions.ids):
-            self.place(region=int(self.regions.ids[event.row]))
+            self.go_to(region=int(self.regions.ids[event.row]))
 
     def on_rows_chosen(self) -> None:
         self.view.focus()
@@ -49,7 +49,7 @@ class Browser(Selection):
     def action_step(self, by: int) -> None:
         wanted = self.epoch + by
         if 0 <= wanted < self.timeline.epochs:
-            self.place(epoch=wanted)
+            self.go_to(epoch=wanted)
         elif self.timeline.epochs:
             self.tell(f"epoch {self.epoch} is the {'last' if by > 0 else 'first'} one")
 
@@ -66,10 +66,10 @@ class Browser(Selection):
 
     def action_item_change(self, step: int) -> None:
         timeline, region, epoch = self.timeline, self.region, self.epoch
-        if region is None or self.view.place is None:
+        if region is None or self.view.memory is None:
             return
         start = self.view.cursor
-        stop = min(start + self.view.items.itemsize, self.view.place.size)
+        stop = min(start + self.view.items.itemsize, self.view.memory.size)
         way = "after" if step > 0 else "before"
         self._search(
             lambda pace: search.item_change(timeline, region, start, stop, epoch, step, pace),
@@ -84,7 +84,7 @@ class Browser(Selection):
             self.view.items,
             self.view.cursor,
         )
-        if region is None or self.view.place is None:
+        if region is None or self.view.memory is None:
             return
 
         def taken(past: list[PastValue]) -> None:
@@ -93,16 +93,16 @@ class Browser(Selection):
 
         def chosen(epoch: int | None) -> None:
             if epoch is not None:
-                self.place(epoch=epoch)
+                self.go_to(epoch=epoch)
 
         self._search(lambda pace: timeline.past(region, start, items), taken, "")
 
     def _to_epoch(self, epoch: int) -> None:
-        self.place(epoch=epoch)
+        self.go_to(epoch=epoch)
 
     def action_mark(self) -> None:
         self.marked = self.epoch if self.marked is None else None
-        self.place()
+        self.go_to()
 
     # ---- values ----
 
@@ -111,8 +111,8 @@ class Browser(Selection):
 
     def _set_items(self, items: Items) -> None:
         self.view.set_items(items)
-        if self.view.place is not None:
-            self.view.heading = self._heading(self.view.place.region)
+        if self.view.memory is not None:
+            self.view.heading = self._heading(self.view.memory.region)
         self._say_where()
 
     def action_choose_type(self) -> None:
@@ -137,7 +137,7 @@ class Browser(Selection):
         match = search.not_finite(of.type)
         self._search(
             lambda pace: search.first_match(timeline, region, epoch, 1, match, pace),
-            lambda found: self.place(found[0], region, found[1]),
+            lambda found: self.go_to(found[0], region, found[1]),
             f"no new NaN or infinity appears in region {region} after epoch {epoch}",
         )
 
@@ -160,7 +160,7 @@ class Browser(Selection):
         except Error as e:
             self.tell(str(e))
             return
-        self.place(epoch, region, offset)
+        self.go_to(epoch, region, offset)
         if offset is not None:
             self.view.focus()
 
@@ -243,7 +243,7 @@ class Browser(Selection):
                 lambda p: search.region_named(
                     timeline, words, -1 if region is None else region, step, p
                 ),
-                lambda found: self.place(region=found),
+                lambda found: self.go_to(region=found),
                 f"no region {way} region {region} is called {words}",
             )
         elif kind == 3:
@@ -255,13 +255,13 @@ class Browser(Selection):
 
     def _find_in_region(self, match: search.Matcher, length: int, step: int, what: str) -> None:
         timeline, epoch, region = self.timeline, self.epoch, self.region
-        if region is None or self.view.place is None:
+        if region is None or self.view.memory is None:
             return
         start = self.view.cursor + (1 if step > 0 else 0)
         way = "behind" if step > 0 else "before"
 
         def taken(offset: int) -> None:
-            self.place(epoch, region, offset)
+            self.go_to(epoch, region, offset)
             self.view.focus()
 
         self._search(
@@ -319,7 +319,7 @@ class Browser(Selection):
             before = self.timeline.epochs
             self._open(run, index)
             self.epoch = min(self.epoch, max(0, self.timeline.epochs - 1))
-            self.place()
+            self.go_to()
             self.tell(text.count(max(0, self.timeline.epochs - before), "new epoch"))
 
         def work() -> Run:

@@ -117,18 +117,18 @@ class Selection(App[None]):
                 self.region = int(ids[0])
             if self.region is not None:
                 self._offsets[self.region] = offset
-            self.place()
+            self.go_to()
 
         self._start_work.ask(lambda: timeline.region_ids(epoch, False, "changed", None), take)
 
     # ---- what is shown ----
 
-    def place(
+    def go_to(
         self, epoch: int | None = None, region: int | None = None, offset: int | None = None
     ) -> None:
         """Selects another epoch, region or offset."""
-        if self.view.place is not None:
-            self._offsets[self.view.place.region] = self.view.cursor
+        if self.view.memory is not None:
+            self._offsets[self.view.memory.region] = self.view.cursor
         self.epoch = self.epoch if epoch is None else epoch
         self.region = self.region if region is None else region
         self.epochs.show(self.timeline, self.epoch, self.region)
@@ -149,9 +149,9 @@ class Selection(App[None]):
         except Error as e:
             self.view.show(None, " memory", str(e))
             return
-        same = self.view.place is not None and self.view.place.region == self.region
-        place = MemoryView(self.timeline, self.epoch, self._baseline(), self.region, size)
-        self.view.show(place, heading)
+        same = self.view.memory is not None and self.view.memory.region == self.region
+        memory = MemoryView(self.timeline, self.epoch, self._baseline(), self.region, size)
+        self.view.show(memory, heading)
         if offset is None and not same:
             offset = self._offsets.get(self.region, 0)
         if offset is not None:
@@ -218,11 +218,11 @@ class Selection(App[None]):
 
     def _position(self) -> str:
         view = self.view
-        if view.place is None or not view.place.size:
+        if view.memory is None or not view.memory.size:
             return ""
-        size, cursor, each = view.place.size, view.cursor, view.items.itemsize
+        size, cursor, each = view.memory.size, view.cursor, view.items.itemsize
         words = [f" {cursor:#x}", f"byte {cursor:,}"]
-        tensor = view.place.timeline.tensor(view.place.region, view.window.parts, cursor)
+        tensor = view.memory.timeline.tensor(view.memory.region, view.window.parts, cursor)
         if tensor:
             words.append(tensor)
         elif each > 1:

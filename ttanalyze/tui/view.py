@@ -55,7 +55,7 @@ class View(Listing):
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.place: MemoryView | None = None
+        self.memory: MemoryView | None = None
         self.items = Items.named(HEX)
         self.cursor = 0
         self.heading = ""
@@ -64,11 +64,11 @@ class View(Listing):
 
     # ---- what is shown ----
 
-    def show(self, place: MemoryView | None, heading: str, wrong: str = "") -> None:
+    def show(self, memory: MemoryView | None, heading: str, wrong: str = "") -> None:
         """Shows another place. The cursor stays as near as possible."""
-        before, self.place = self.place, place
+        before, self.memory = self.memory, memory
         self.heading, self.wrong = heading, wrong
-        if place is None or before is None or place.region != before.region:
+        if memory is None or before is None or memory.region != before.region:
             self.window = EMPTY
         self._lay_out()
         self._fetch(again=True)
@@ -91,7 +91,7 @@ class View(Listing):
 
     @property
     def _total(self) -> int:
-        return self.place.size if self.place else 0
+        return self.memory.size if self.memory else 0
 
     @property
     def row_bytes(self) -> int:
@@ -126,22 +126,22 @@ class View(Listing):
 
     def _fetch(self, again: bool = False) -> None:
         """Requests the bytes on the screen and around it, if any are missing."""
-        place, page = self.place, self.page * self.row_bytes
+        memory, page = self.memory, self.page * self.row_bytes
         start = self.scroll_offset.y * self.row_bytes
         stop = min(start + page, self._total)
         visible = start, stop
         known = self.window.start <= start and stop <= self.window.stop
-        if place is None or (not again and (known or (self.wrong and visible == self._tried))):
+        if memory is None or (not again and (known or (self.wrong and visible == self._tried))):
             self.refresh()
             return
 
         def work() -> Window:
-            timeline, epoch, baseline = place.timeline, place.epoch, place.baseline
-            around = max(0, start - page), min(stop + page, place.size)
+            timeline, epoch, baseline = memory.timeline, memory.epoch, memory.baseline
+            around = max(0, start - page), min(stop + page, memory.size)
             try:
-                return timeline.window(epoch, baseline, place.region, *around)
+                return timeline.window(epoch, baseline, memory.region, *around)
             except Error:  # maybe only of what is around
-                return timeline.window(epoch, baseline, place.region, *visible)
+                return timeline.window(epoch, baseline, memory.region, *visible)
 
         def take(window: Window | Error) -> None:
             self.wrong = str(window) if isinstance(window, Error) else ""
