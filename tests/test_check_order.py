@@ -503,6 +503,12 @@ def test_what_machine_code_does_through_parameters(name: str) -> None:
     [
         (["@P0 IMAD.MOV.U32 R2, RZ, RZ, R4", "STG.E [R2], R9"], {0: WRITE, 8: WRITE}),
         (["MOV R2, R4", "STG.E [R2], R9"], {8: WRITE}),
+        (["@!P0 MOV R2, R4", "@!P0 STG.E [R2], R9"], {8: WRITE}),
+        (["@!P0 MOV R2, R4", "@P0 STG.E [R2], R9"], {0: WRITE, 8: WRITE}),
+        (
+            ["@P0 MOV R2, R4", "ISETP.GE.AND P0, PT, R7, R8, PT", "@P0 STG.E [R2], R9"],
+            {0: WRITE, 8: WRITE},
+        ),
         (["LDG.E.64 R2, [R2]", "STG.E [R2], R9"], {0: READ}),
         (["STL.64 [R1], R2", "LDL.64 R6, [R1]", "RED.E.ADD [R6], R9"], {0: ATOMICALLY}),
         (["BRA 0x50", "STG.E [R2], R9"], {}),

@@ -25,6 +25,7 @@ EFFECTS = {
 }
 # Opcodes whose results are no pointers, or can not be followed.
 DATA = {"LDG", "LD", "LDS", "LDSM", "ATOMG", "ATOM", "ATOMS", "S2R", "S2UR", "CS2R", "I2F", "F2I"}
+PREDICATE = re.compile(r"!?(U?P\d|PR)$")
 TENSORS = ("UTMA", "TEX", "TLD", "SULD", "SUST")  # memory by a descriptor
 ENDS, JUMPS = ("EXIT", "RET"), ("BRA", "CALL", "BRX", "JMP", "BSYNC", "BREAK", "BRXU", "JMX")
 LARGEST = 50_000  # instructions
@@ -48,6 +49,9 @@ class _Kernel:
     def __init__(self, rows: Sequence[dict[str, Any]], begin: int, size: int) -> None:
         self._rows, self._begin, self._size = rows, begin, size
         self._found: dict[int, int] = {}
+        # By register a predicate, and what the register holds where that is true: since the block
+        # began, and as long as nothing else writes either of them.
+        self._guarded: dict[str, tuple[str, frozenset[int]]] = {}
 
     def uses(self) -> dict[int, int]:
         blocks = _blocks(self._rows)
@@ -55,7 +59,7 @@ class _Kernel:
         waiting = [0] if self._rows else []
         while waiting:
             first = waiting.pop()
-            state = dict(states[first])
+            state, self._guarded = dict(states[first]), {}
             for row in self._rows[first : blocks[first][0]]:
                 self._step(row, state)
             for after in blocks[first][1]:
@@ -75,22 +79,35 @@ class _Kernel:
 
     def _step(self, row: dict[str, Any], state: State) -> None:
         mnemonic, opcode = row["mnemonic"], row["opcode"]
-        operands = row["operands"]
+        operands, predicate = row["operands"], row["predicate"]
+        seen = self._where(predicate, state)
         if opcode in EFFECTS:
-            self._effect(opcode, mnemonic, operands, state)
+            self._effect(opcode, mnemonic, operands, seen)
         elif opcode == "STL":
-            state[LOCAL] = state.get(LOCAL, NOTHING) | _of(row, state)
+            state[LOCAL] = state.get(LOCAL, NOTHING) | _of(row, seen)
         writes = [f"R{n}" for n in row["writes"]] + [f"UR{n}" for n in row["uniform_writes"]]
-        if not writes:
-            return
         if opcode == "LDL":
             given = state.get(LOCAL, NOTHING)
         elif opcode in DATA:
             given = NOTHING
         else:
-            given = _of(row, state) | self._constants(operands, mnemonic, opcode)
+            given = _of(row, seen) | self._constants(operands, mnemonic, opcode)
         for register in writes:
-            state[register] = given | state.get(register, NOTHING) if row["predicate"] else given
+            self._guarded.pop(register, None)
+            state[register] = given | state.get(register, NOTHING) if predicate else given
+            if predicate:
+                self._guarded[register] = predicate, given
+        changed = {match[1] for operand in operands if (match := PREDICATE.match(operand))}
+        if changed:
+            kept = {
+                r: (p, v) for r, (p, v) in self._guarded.items() if p.strip("@!") not in changed
+            }
+            self._guarded = {} if "PR" in changed else kept
+
+    def _where(self, predicate: str | None, state: State) -> State:
+        """What registers hold where a predicate is true."""
+        known = {r: v for r, (p, v) in self._guarded.items() if p == predicate}
+        return {**state, **known} if known else state
 
     def _constants(self, operands: Sequence[str], mnemonic: str, opcode: str) -> frozenset[int]:
         """The words of parameters that operands name."""
