@@ -48,6 +48,7 @@ CAUSES = {
     "graph": ("parameters", "confirmed", "cuGraphLaunch", "in node 0 (add): bytes 12 to 15", 6),
     "graph-kernel": ("result", "possible", "cuGraphLaunch", "another result in kernel last", 6),
     "kernel": ("result", "confirmed", "last", "It varies when it is repeated alone", 6),
+    "kernel-after-set": ("result", "confirmed", "last", "It varies when it is repeated alone", 6),
 }
 
 

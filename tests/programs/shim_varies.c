@@ -95,7 +95,9 @@ int main(int argc, char **argv)
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
 		if (here && turn % 2 && !strcmp(mode, "allocation"))
 			allocate(64);
-		if (!strcmp(mode, "kernel"))
+		if (here && !strcmp(mode, "kernel-after-set"))
+			OK(cuMemsetD32(y, 0, N));
+		if (!strncmp(mode, "kernel", 6))
 			OK(launch(last, here ? many : 1, NULL, PARAMS(&y, here ? &many : &one, &turn)));
 		if (here && !strncmp(mode, "graph", 5))
 			launch_graph(add, PARAMS(&y, &n, !strcmp(mode, "graph") ? &turn : &one), last,

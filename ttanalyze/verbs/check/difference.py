@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.code.demangle import readable
-from ttanalyze.core.writers import HOW
+from ttanalyze.core.writers import HOW, INDIRECT
 from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
@@ -31,6 +31,8 @@ ELSEWHERE = layout.constant("TT_EVENTF_HOST_DST") | layout.constant("TT_EVENTF_C
 # Kinds of findings, and what each says of a call.
 PARAMETERS, INPUT, RESULT = "parameters", "host input", "result"
 LAUNCHES, ORDER = "launches", "order"
+# Ranks of calls whose result follows from what they are given, among those of launches.
+BROUGHT = {"copy": 2 * INDIRECT - 1, "set": 2 * INDIRECT + 1}
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,9 @@ def _stretch(
 def culprit(found: Difference) -> Suspect | None:
     """Returns the call that makes memory differ.
 
-    This is the first call that differs itself, else a copy from the host, else the likeliest.
+    This is the first call that differs itself, else a copy from the host, else the likeliest. A
+    copy brings a difference from elsewhere, and a set with the same value makes none: launches that
+    are given a pointer come before the one, all launches before the other.
     """
     assert found.divergence is not None
     suspects = found.divergence.suspects
@@ -218,7 +222,9 @@ def culprit(found: Difference) -> Suspect | None:
 
 def _rank(found: Difference, suspect: Suspect) -> int:
     kind = kind_of(found, suspect)
-    return 2 + HOW.index(suspect.how) if kind == RESULT else int(kind == INPUT)
+    if kind != RESULT:
+        return int(kind == INPUT)
+    return 2 + BROUGHT.get(suspect.kind, 2 * HOW.index(suspect.how))
 
 
 def kind_of(found: Difference, suspect: Suspect) -> str:

@@ -134,7 +134,7 @@ def _look(session: Session, out: Zoomed, number: int) -> None:
         out.looked = _pair(session, number, options)
         if launch == "launch":
             out.varies = _varies(session, number)
-        elif launch and out.looked and out.looked.divergence:
+        elif launch == "graph-launch" and out.looked and out.looked.divergence:
             out.node = out.looked.divergence.epoch_label
     except Error as e:
         session.say(f"contents of the difference were not recorded: {e}")
