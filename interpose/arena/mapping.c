@@ -26,9 +26,10 @@ bool mapping_supported(const CUmemAllocationProp *properties, size_t *granule)
 
 CUresult mapping_set_access(uint64_t base, uint64_t size, CUdevice device, uint64_t users)
 {
-	CUmemAccessDesc access[65] = {{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
-	size_t n = 1;
+	CUmemAccessDesc access[65];
+	size_t n = 0;
 
+	access[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	for (int i = 0; i < 64; i++)
 		if (users >> i & 1 && i != device)
 			access[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, i}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

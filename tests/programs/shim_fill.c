@@ -14,6 +14,7 @@ static void show(const char *name, CUdeviceptr p)
 		printf("%02x", bytes[i]);
 	printf("\n");
 	OK(cuMemsetD8(p, 0x5a, SIZE));
+	OK(cuCtxSynchronize()); /* no stream that it is freed in waits for that */
 }
 
 static void map(CUdevice device)
