@@ -507,6 +507,37 @@ def test_copies_beside_the_found_items_are_no_suspects(run_path: Path) -> None:
     assert [call.seq for call in seen.hits[0].suspects.listed] == [hit]
 
 
+@pytest.mark.parametrize(
+    ("fill", "suspected"),
+    [
+        ({"src": 0, "shared": 4, "bytes": 16}, False),
+        ({"src": 0x40E00000, "shared": 4, "bytes": 16}, True),
+        ({"src": 0, "shared": 1, "bytes": 18}, True),  # a part of an item
+        ({"src": 0, "shared": 0, "bytes": 16}, True),  # the value is not known
+        ({"src": 0, "shared": 4, "bytes": 96, "grid": [1, 2, 1]}, True),  # rows
+    ],
+)
+def test_fills_with_another_value_are_no_suspects(
+    fill: dict[str, Any], suspected: bool, run_path: Path
+) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(256))
+    w.epoch("sync", "full")
+    fills = w.event("set", dst=0x7F0000000000 + 80, **fill)
+    launch = w.event("launch", "cuLaunchKernel")
+    w.write(0, 80, f32(7, 8, 7))
+    w.epoch("sync")
+    w.close()
+    process = tt.open(run_path).processes[0]
+    seen = watch(process, Condition.parse("==7", parse("f32")), everywhere=True).sighting
+    assert seen is not None
+    expected = [fills, launch] if suspected else [launch]
+    assert [call.seq for call in seen.hits[0].suspects.listed] == expected
+    changed = watch(process, Condition.parse("changed", parse("f32"))).sighting
+    assert changed is not None
+    assert [call.seq for call in changed.hits[0].suspects.listed] == [fills, launch]
+
+
 def test_watch_result_names_values_and_suspects(cli: Cli, run_path: Path) -> None:
     story(run_path)
     out = cli("blame", run_path, "-r", "weights", "--dtype", "f32", "--watch", "nan").stdout

@@ -41,6 +41,12 @@ def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_pat
     assert fixed.status == "clean", fixed.reason
 
 
+def test_launch_of_a_graph_is_named_after_fills(program: Path, tmp_path: Path) -> None:
+    case = next(case for case in corpus.cases() if case.name == "graph_nan")
+    answer = corpus.check(case, False, program, tmp_path / "out", "--sim")
+    assert "cuGraphLaunch" in answer.summary and "computes the first NaN" in answer.summary
+
+
 def test_quick_check_of_values_is_not_clean_before_the_first_epoch(
     program: Path, tmp_path: Path
 ) -> None:

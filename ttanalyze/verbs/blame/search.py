@@ -82,7 +82,7 @@ def watch(
         else:
             part = 0, int(process.regions.size[contents.captured_row(process, hit.region)])
         before = None if begun else process.coverage.before(epoch, hit.region)
-        hit.suspects = suspects(process, hit.region, part, before, epoch)
+        hit.suspects = suspects(process, hit.region, part, before, epoch, made=condition)
         if hit.first:
             begin = 0 if target is None or target.whole else target.start
             at = begin + hit.first[0] * condition.type.itemsize

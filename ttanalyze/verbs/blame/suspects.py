@@ -13,6 +13,7 @@ from ttanalyze.format import event_kinds, layout
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.verbs.blame.condition import Condition
 
 LISTED = 8
 GRAPH_LAUNCH = KIND["graph-launch"]
@@ -64,12 +65,14 @@ def suspects(
     since: int | None,
     epoch: int,
     most: int = LISTED,
+    made: Condition | None = None,
 ) -> Suspects:
     """Returns the calls between two epochs that may have written to bytes [start, stop) of a
     region.
 
-    since: None for the birth of the region. Launches without a pointer to the region count only if
-    there are no other suspects.
+    since: None for the birth of the region. made: what items of that part are; fills with another
+    value do not count. Launches without a pointer to the region count only if there are no other
+    suspects.
     """
     after = 0 if since is None else int(process.coverage.whole[since])
     found = writers(process, region, after, int(process.coverage.some[epoch]))
@@ -77,6 +80,9 @@ def suspects(
     reaches = (found.how != WRITES) | _reaches(
         process, found.events, base + part[0], base + part[1]
     )
+    if made is not None:
+        for i in np.flatnonzero(reaches & (found.events["kind"] == KIND["set"])).tolist():
+            reaches[i] = _may_make(made, found.events[i], base + part[0])
     order = [i for i in found.surest().tolist() if reaches[i]]
     sure = [i for i in order if found.how[i] != INDIRECT]
     chosen = sure or order
@@ -96,6 +102,18 @@ def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:
     begins = dst < np.uint64(stop)
     ends = (dst >= np.uint64(start)) | (np.uint64(start) - dst < length)
     return np.asarray((begins & (in_rows | ends)) | (events["kind"] == GRAPH_LAUNCH))
+
+
+def _may_make(made: Condition, event: Any, start: int) -> bool:
+    """Returns whether a fill may write items that fulfil a condition: its value tells, if it writes
+    whole items in one row. start: the address of an item.
+    """
+    width, size = int(event["shared"]), made.type.itemsize
+    rest = (int(event["dst"]) - start) % size or int(event["bytes"]) % size
+    if made.operator == "changed" or not width or rest or event["grid"].any():
+        return True
+    value = np.frombuffer(event["src"].tobytes()[:width] * size, "u1")
+    return bool(made.test(value).any())
 
 
 def _suspect(process: Process, event: Any, how: int) -> Suspect:
