@@ -9,13 +9,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests import support
+from tests.rundir import Writer
 from tests.support import Cli, Outcome
-from ttanalyze.verbs.check import findings
+from ttanalyze.errors import Error
+from ttanalyze.verbs.check import check as run_checks
+from ttanalyze.verbs.check import findings, values
+from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.record.series import Recording
 
 Check = Callable[..., Outcome]
 
@@ -227,8 +232,64 @@ def test_values_are_not_clean_if_contents_were_not_stored(built: Path, tmp_path:
     options = ["--sim", "--json", "-q", "--only", "values", "-o", str(tmp_path / "out")]
     environment = support.bare_environment(**support.sanitizer_runtimes(), TT_MAX_DISK="8M")
     outcome = support.ttanalyze("check", *options, "--", *command, environment=environment)
-    (values,) = report(outcome)["outcomes"]
+    (found,) = report(outcome)["outcomes"]
     assert outcome.status == 2
-    assert values["status"] == "not covered"
-    assert "--max-disk allows 8.0 MiB" in values["reason"]
-    assert values["launches"] < 1
+    assert found["status"] == "not covered"
+    assert "--max-disk allows 8.0 MiB" in found["reason"]
+    assert found["launches"] < 1
+
+
+class Partial:
+    """A check that finds something, and does not look at everything."""
+
+    NAME, DESCRIPTION = "values", "partial"
+
+    def __init__(self, raised: type[BaseException] | None) -> None:
+        self.raised = raised
+
+    def recordings(self, settings: Settings) -> Plan:
+        return Plan(())
+
+    def examine(self, session: Session) -> findings.Outcome:
+        memory = findings.Memory(0, "mask", 4)
+        found = findings.Finding("values", "computed", findings.POSSIBLE, "It is.", memory=memory)
+        outcome = findings.Outcome("values", findings.NOT_COVERED, "a part", findings=[found])
+        if self.raised is not None:
+            outcome.status, session.partial = findings.FOUND, outcome
+            raise self.raised("it broke")
+        return outcome
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [(None, "not covered"), (Error, "failed"), (KeyboardInterrupt, "not covered")],
+)
+def test_partial_search_is_not_clean_if_its_findings_are_ignored(
+    raised: type[BaseException] | None, status: str, tmp_path: Path
+) -> None:
+    for ignore, expected in (((), "found"), (("mask",), status)):
+        settings = Settings(("true",), ignore=ignore, sim=True)
+        (outcome,) = run_checks(settings, tmp_path / expected, [Partial(raised)]).outcomes
+        assert (outcome.status, bool(outcome.findings)) == (expected, not ignore)
+
+
+class Recorded:
+    """A session that has one recording."""
+
+    settings = Settings(("true",), quick=True)
+
+    def __init__(self, run: Path) -> None:
+        self.recording = Recording(run, 0, run / "log", 0)
+
+    def record(self, name: str, **options: object) -> Recording:
+        return self.recording
+
+
+def test_values_are_not_clean_if_all_epochs_were_refused(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(256))
+    w.epoch("sync", "refused")
+    w.close()
+    outcome = values.examine(cast("Session", Recorded(run_path)))
+    assert (outcome.status, outcome.findings) == ("not covered", [])
+    assert "nothing was captured" in outcome.reason

@@ -105,11 +105,13 @@ def check(
         except KeyboardInterrupt:
             interrupted = True
             outcome = session.partial or Outcome(one.NAME, NOT_COVERED)
+            outcome.status = NOT_COVERED
             outcome.reason = "; ".join(filter(None, [outcome.reason, "interrupted"]))
         except NothingRecordedError as e:
             outcome = Outcome(one.NAME, FAILED if e.status else NOT_COVERED, str(e))
         except Error as e:
             outcome = session.partial or Outcome(one.NAME, FAILED)
+            outcome.status = FAILED
             outcome.reason = "; ".join(filter(None, [outcome.reason, str(e)]))
         outcomes.append(_judged(session, outcome))
         session.say(_line(outcome))
@@ -119,10 +121,14 @@ def check(
 
 
 def _judged(session: Session, outcome: Outcome) -> Outcome:
-    """The outcome without ignored findings; it is not clean if a recording failed."""
-    outcome.findings = session.kept(outcome.findings)
-    if outcome.status == FOUND and not outcome.findings:
-        outcome.status = CLEAN
+    """The outcome without ignored findings: found if any are left, else what the check says of the
+    rest. It is not clean if a recording failed.
+    """
+    every, outcome.findings = outcome.findings, session.kept(outcome.findings)
+    if outcome.findings:
+        outcome.status = FOUND
+    elif every:
+        outcome.status = CLEAN if outcome.status == FOUND else outcome.status
         outcome.reason = "; ".join(filter(None, [outcome.reason, "all findings are ignored"]))
     if outcome.status == CLEAN:
         faults = [fault for one in session.used.values() if (fault := session.fault(one))]

@@ -61,6 +61,8 @@ def examine(session: Session) -> Outcome:
     _cover(outcome, processes)
     for number, word in enumerate(WORDS, 1):
         for process in processes:
+            if not len(process.regions):
+                continue
             seen = _first(outcome, recording.run, process, word)
             closer = _closer(session, outcome, seen, number) if seen else None
             if seen is not None and seen.sighting is None and closer is None:
@@ -68,7 +70,7 @@ def examine(session: Session) -> Outcome:
             seen = closer if closer is not None and closer.sighting is not None else seen
             if seen is not None and seen.sighting is not None:
                 outcome.findings.append(_finding(seen, seen.sighting))
-                outcome.status = FOUND
+                outcome.status = FOUND if outcome.status == CLEAN else outcome.status
                 session.partial = outcome
                 break
     return outcome
@@ -77,9 +79,14 @@ def examine(session: Session) -> Outcome:
 def _unexplained(outcome: Outcome, seen: _Seen) -> None:
     """Says that the first epoch has such values already, and that nobody looked closer."""
     what = f"{WORDS[seen.word]} is in the first epoch already: calls before it were not searched"
+    _lacks(outcome, what)
+
+
+def _lacks(outcome: Outcome, what: str) -> None:
+    """Says that a part was not searched. With findings the status is found after all."""
     if what not in outcome.reason:
         outcome.reason = "; ".join(filter(None, [outcome.reason, what]))
-    outcome.status = FOUND if outcome.findings else NOT_COVERED
+    outcome.status = NOT_COVERED
 
 
 def _types(process: Process) -> list[Type]:
@@ -95,7 +102,7 @@ def _first(outcome: Outcome, run: Path, process: Process, word: str) -> _Seen | 
         try:
             watched = watch(process, Condition.parse(word, type_))
         except Error as e:
-            outcome.reason = str(e)
+            _lacks(outcome, str(e))
             return best
         found = watched.sighting
         if found is None:
