@@ -28,7 +28,7 @@ class Device:
         self.last: dict[Lane, int] = {}
         self.recorded: dict[int, int] = {}
         self.written: dict[int, set[int]] = {}
-        self.waiting: dict[int, set[Lane]] = {}
+        self.waiting: dict[int, dict[Lane, int]] = {}
         self.graphs: dict[int, int] = {}
         self.host = self.node(set())
 
@@ -133,15 +133,16 @@ class Program:
         seq = self.w.event("mem-op", "cuStreamWriteValue32_v2", dst=address, bytes=4, **given)
         self.nodes[seq] = node = self.device.submit(lane)
         self.device.written.setdefault(address, set()).add(node)
-        for other in self.device.waiting.get(address, set()) - {lane}:  # it may be for this
-            self.device.last[other] = self.device.node({self.device.last[other], node})
+        for other, wait in self.device.waiting.get(address, {}).items():  # it may be for this
+            if other != lane and wait not in self.device.all_before(self.device.host):
+                self.device.last[other] = self.device.node({self.device.last[other], node})
         return seq
 
     def wait_for_value(self, address: int) -> None:
         given, lane = self.place()
         self.w.event("mem-op", "cuStreamWaitValue32_v2", src=address, **given)
         node = self.device.submit(lane, self.device.written.get(address, set()))
-        self.device.waiting.setdefault(address, set()).add(lane)
+        self.device.waiting.setdefault(address, {})[lane] = node
         self.waits.add(node)
 
     def event(self, kind: str) -> None:

@@ -94,14 +94,26 @@ def unordered(a: Call, b: Call) -> bool:
 def calls_between(process: Process, after: int, until: int) -> list[Call]:
     """Returns the work with seq in (after, until], in the order of calls, at most the last MOST.
 
-    Two of these calls can be ordered only by calls between them, so earlier ones do not matter.
+    Two of these calls can be ordered only by calls between them and by a wait before them for a
+    value that is written between them, so no other earlier calls matter.
     """
     order, calls = Order(process), []
-    for event in plain(process.events_between(after, until)):
+    for event in plain(process.events_between(min(after, _first_wait(process) - 1), until)):
         call = order.take(event)
-        if call is not None and event.kind in event_kinds.WORK:
+        if call is not None and event.kind in event_kinds.WORK and event.seq > after:
             calls.append(call)
     return calls[-MOST:]
+
+
+def _first_wait(process: Process) -> int:
+    """The sequence number of the first wait of a stream for a value, NO_ID if there is none."""
+    columns = process.event_columns("seq", "kind", "call")
+    made = columns["kind"] == MEM_OP
+    waits = [
+        call for call in np.unique(columns["call"][made]) if "Wait" in (process.call(call) or "")
+    ]
+    found = columns["seq"][made & np.isin(columns["call"], waits)]
+    return int(found.min()) if len(found) else layout.NO_ID
 
 
 @dataclass(slots=True)
@@ -127,7 +139,8 @@ class Order:
 
     period: how often all work was complete so far. host: the work that the host knows to be
     complete. rumour: work that it may know besides, from its host functions. waits: by address, the
-    first wait of each lane for a value there. written: the addresses that streams wrote values to.
+    first and the last wait of each lane for a value there. written: the addresses that streams
+    wrote values to.
     """
 
     def __init__(self, process: Process) -> None:
@@ -142,7 +155,7 @@ class Order:
     def _begin(self) -> None:
         self.host: Clock = {}
         self.rumour: Clock = {}
-        self.waits: dict[int, Clock] = {}
+        self.waits: dict[int, dict[int, tuple[int, int]]] = {}
         self._version = 0  # of what the host knows
         self._lanes: dict[tuple[int, int, int], _Lane] = {}
         self._by_index: list[_Lane] = []
@@ -273,7 +286,8 @@ class Order:
         """A write of a value, or a wait for one, by a stream.
 
         A wait comes after all earlier writes to the address, and later work of its stream also
-        after later writes. What a batch does is not recorded: it has address 0 and comes after all.
+        after later writes, unless the host knows before them that the wait is over. What a batch
+        does is not recorded: it has address 0 and comes after all.
         """
         values, batch = self._values, not event.dst and not event.src
         if batch:
@@ -282,14 +296,15 @@ class Order:
             told = values.get(0, []) + values.get(event.src, [])
         if "Wait" in self.name(event):
             lane = self._next(event, told)
-            self.waits.setdefault(event.src, {}).setdefault(lane.index, lane.number)
+            lanes = self.waits.setdefault(event.src, {})
+            lanes[lane.index] = lanes.get(lane.index, (lane.number,))[0], lane.number
             return None
         call = self._submit(event, told if batch else ())
         point = call.clock, call.lane, call.number
         values[event.dst] = [p for p in values.get(event.dst, []) if p[1] != call.lane] + [point]
         self.written.add(event.dst)
-        for index in self.waits.get(event.dst, ()):
-            if index != call.lane:
+        for index, (_, last) in self.waits.get(event.dst, {}).items():
+            if index != call.lane and self.host.get(index, 0) < last:
                 lane = self._by_index[index]
                 lane.clock = _after(lane.clock, point)
                 lane.number += 1

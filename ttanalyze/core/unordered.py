@@ -225,8 +225,8 @@ class _Search:
         return {
             address
             for address, lanes in self.order.waits.items()
-            for lane, number in lanes.items()
-            if numbers.get(lane, call.clock.get(lane, 0)) >= number
+            for lane, (first, _) in lanes.items()
+            if numbers.get(lane, call.clock.get(lane, 0)) >= first
         }
 
     def _written(self, write: Call) -> None:

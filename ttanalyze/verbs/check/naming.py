@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ttanalyze.core import stacks
+from ttanalyze.core.order import CAPTURING
 from ttanalyze.core.tensors import tensor_at
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, graphs, layout
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.verbs.check.findings import Call, Memory
+
+LAUNCH = KIND["launch"]
 
 
 def call_of(process: Process, seq: int) -> Call:
@@ -30,6 +34,42 @@ def call_of(process: Process, seq: int) -> Call:
         stack=stacks.lines(frames),
         range=process.annotations.range_of(event),
     )
+
+
+def call_of_node(process: Process, graph: int, seq: int, number: int) -> Call:
+    """Names what a node of a graph does: by the captured call, if it is known.
+
+    Args:
+        process: The process.
+        graph: The id of the executable graph.
+        seq: The sequence number of its launch.
+        number: The number of the node.
+    """
+    launch = call_of(process, seq)
+    node = process.graphs.nodes(graph, seq)[number]
+    captured = _captured(process, graph, seq, node)
+    if captured is not None:
+        return replace(call_of(process, captured), stream=launch.stream)
+    kernel = process.kernel(int(node["function"])) if node["kind"] == graphs.KERNEL else None
+    return replace(launch, kernel=kernel, kind=graphs.KINDS[int(node["kind"])])
+
+
+def _captured(process: Process, graph: int, seq: int, node: Any) -> int | None:
+    """The last call before the graph was made that was captured with a node's parameters."""
+    made = int(process.graphs.made["seq"][graph])
+    columns = process.event_columns("seq", "kind", "flags", "id", "dst", "src", "bytes")
+    wanted = (columns["flags"] & CAPTURING != 0) & (columns["seq"] < made)
+    if node["kind"] == graphs.KERNEL:
+        wanted &= (columns["kind"] == LAUNCH) & (columns["id"] == node["function"])
+        data = process.graphs.data(node)
+        for number in columns["seq"][wanted][::-1].tolist():
+            event = process.events_between(number - 1, number)[0]
+            if process.params(event) == data or not event["params"]:
+                return int(number)
+        return None
+    wanted &= (columns["dst"] == node["dst"]) & np.isin(columns["kind"], event_kinds.MOVE)
+    found = columns["seq"][wanted]
+    return int(found[-1]) if len(found) else None
 
 
 def memory_of(

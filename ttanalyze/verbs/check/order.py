@@ -15,7 +15,7 @@ from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses
 from ttanalyze.core.unordered import Side, Unordered, find_unordered
 from ttanalyze.disassembly.kernel_uses import kernel_uses
 from ttanalyze.errors import Error
-from ttanalyze.format import event_kinds, graphs, open_run
+from ttanalyze.format import event_kinds, open_run
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
@@ -32,7 +32,7 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
-from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 from ttanalyze.verbs.record.series import Recording
 
@@ -169,33 +169,9 @@ def _verb(side: Side) -> str:
 def _named(process: Process, side: Side) -> Call:
     """The call; of a node of a graph the captured one, if it is known."""
     event = side.call.event
-    call = call_of(process, event.seq)
     if side.access.node < 0:
-        return call
-    node = process.graphs.nodes(event.id, event.seq)[side.access.node]
-    captured = _captured(process, event.id, event.seq, node)
-    if captured is not None:
-        return replace(call_of(process, captured), stream=call.stream)
-    kernel = process.kernel(int(node["function"])) if node["kind"] == graphs.KERNEL else None
-    return replace(call, kernel=kernel, kind=graphs.KINDS[int(node["kind"])])
-
-
-def _captured(process: Process, graph: int, seq: int, node: Any) -> int | None:
-    """The last call before the graph was made that was captured with a node's parameters."""
-    made = int(process.graphs.made["seq"][graph])
-    columns = process.event_columns("seq", "kind", "flags", "id", "dst", "src", "bytes")
-    wanted = (columns["flags"] & CAPTURING != 0) & (columns["seq"] < made)
-    if node["kind"] == graphs.KERNEL:
-        wanted &= (columns["kind"] == LAUNCH) & (columns["id"] == node["function"])
-        data = process.graphs.data(node)
-        for number in columns["seq"][wanted][::-1].tolist():
-            event = process.events_between(number - 1, number)[0]
-            if process.params(event) == data or not event["params"]:
-                return int(number)
-        return None
-    wanted &= (columns["dst"] == node["dst"]) & np.isin(columns["kind"], event_kinds.MOVE)
-    found = columns["seq"][wanted]
-    return int(found[-1]) if len(found) else None
+        return call_of(process, event.seq)
+    return call_of_node(process, event.id, event.seq, side.access.node)
 
 
 def _missing(process: Process, found: Unordered) -> str:

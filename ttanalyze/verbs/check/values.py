@@ -10,7 +10,8 @@ import numpy as np
 
 from ttanalyze.core.values import Type, parse
 from ttanalyze.errors import Error
-from ttanalyze.format import event_kinds, layout, open_run
+from ttanalyze.format import event_kinds, graphs, layout, open_run
+from ttanalyze.format.epoch_coverage import INSIDE
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.verbs.blame import Condition, Sighting, watch
@@ -25,7 +26,7 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
-from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.zoom import launch_seqs
 
@@ -143,7 +144,7 @@ def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Se
     after = 0 if since is None else int(coverage.whole[since])
     until = int(coverage.some[0 if sighting is None else sighting.epoch])
     first, last = np.searchsorted(launch_seqs(seen.process), [after, until], "right").tolist()
-    options = {**CONTENTS, "epoch": f"launch,memcpy,@{first}-{last}"}
+    options = {**CONTENTS, "epoch": f"launch,memcpy,@{first}-{last};graph-node:."}
     try:
         finer = session.record(f"values-{number}", **options)
         process = open_run(finer.run).process(seen.process.index)
@@ -153,11 +154,27 @@ def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Se
     return _first(outcome, finer.run, process, seen.word)
 
 
+def _call(process: Process, seq: int, epoch: int) -> Call:
+    """The call; of a graph the node after which the epoch was cut, if only one has its kernel."""
+    record, event = process.epochs[epoch], process.events_between(seq - 1, seq)[0]
+    if record["trigger"] == INSIDE and record["seq"] == seq:
+        graph, label = int(event["id"]), process.strings.get(int(record["label"]))
+        nodes = process.graphs.nodes(graph, seq)
+        named = [
+            number
+            for number in np.flatnonzero(nodes["kind"] == graphs.KERNEL).tolist()
+            if process.kernel(int(nodes["function"][number])) == label
+        ]
+        if len(named) == 1:
+            return call_of_node(process, graph, seq, named[0])
+    return call_of(process, seq)
+
+
 def _finding(one: _Seen, sighting: Sighting) -> Finding:
     process = one.process
     hit = sighting.hits[0]
     suspects = hit.suspects.listed
-    call = call_of(process, suspects[0].seq) if suspects else None
+    call = _call(process, suspects[0].seq, sighting.epoch) if suspects else None
     sure = hit.suspects.count == 1
     item = hit.first[0] if hit.first else 0
     first = item * one.type.itemsize
