@@ -74,7 +74,7 @@ def test_initial_setting_applies(command: list[str], tmp_path: Path) -> None:
 
 
 def test_long_blocked_graph_launches(command: list[str], tmp_path: Path) -> None:
-    """Their epochs are called off, and it goes on with a snapshot once they are through."""
+    """Their epochs are cancelled. Recording goes on with a snapshot once they are complete."""
     run, said = tmp_path / "run", tmp_path / "said"
     recorded = support.recording(SIM, run, **OPTIONS, stall_ms="800")
     outcome = support.run(["sh", "-c", f"exec {command[0]} {said} 2>{said}"], recorded)

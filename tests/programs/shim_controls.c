@@ -1,7 +1,7 @@
 /*
  * A graph that is launched again and again while what is recorded of it changes, also while its
  * stream waits for the host, which takes its time if it is given a file: until the recorder wrote
- * to that that it called something off. Each replay adds 1 to a, and changes b.
+ * there that it cancelled an epoch. Each replay adds 1 to a, and changes b.
  */
 #include <dlfcn.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ static bool called_off(const char *path)
 	said[n] = '\0';
 	if (file)
 		fclose(file);
-	return strstr(said, "called off");
+	return strstr(said, "was cancelled");
 }
 
 int main(int argc, char **argv)
