@@ -1,4 +1,4 @@
-"""What a recording of shim_controls holds, on the simulator and on a GPU."""
+"""What a recording of recorder_graph_controls holds, on the simulator and on a GPU."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def check_devices(run: Path) -> None:
 
 
 def check_across(run: Path, printed: str) -> None:
-    """Of shim_across: the epochs of the second context have what the program found there."""
+    """Checks recorder_two_contexts: epochs of the second context hold what the program read."""
     opened = tt.open(run)
     region = opened.regions[opened.regions["size"] == 20000].iloc[1]
     of_second = opened.epochs[opened.epochs["context"] == region["context"]]["epoch"]

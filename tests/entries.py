@@ -11,7 +11,7 @@ WAYS = ("handle", "default", "next", "linked")
 
 
 def answers(program: Path, environment: dict[str, str]) -> dict[str, str]:
-    """What tests/programs/shim_entries.c prints: question → answer."""
+    """What tests/programs/recorder_entry_points.c prints: question → answer."""
     outcome = support.run([program], environment)
     assert outcome.status == 0, outcome.stderr
     found = dict(line.split(": ", 1) for line in outcome.stdout.splitlines())

@@ -1,4 +1,4 @@
-"""What recordings of shim_graph_epochs*.c hold, on the simulator and on a GPU."""
+"""What recordings of recorder_graph_epochs*.c hold, on the simulator and on a GPU."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check_order(run: Path, updates: list[bool]) -> None:
 
 
 def check_streams(run: Path) -> None:
-    """Of shim_graph_epochs_streams: each launch adds its number to the memory of its graph."""
+    """Of recorder_graph_epochs_streams: each launch adds its number to the memory of its graph."""
     opened = tt.open(run)
     node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
     assert not node_epochs[["refused", "loose"]].any().any()
@@ -94,8 +94,8 @@ def record(command: list[str], run: Path, environment: dict[str, str], **options
 
 
 def check_cut(run: Path) -> int:
-    """Of shim_cut: an epoch that says up to which call it goes holds the work of all to that one,
-    and of none behind. Gives how many epochs say so.
+    """Checks recorder_consistent_epochs. An epoch that names its last call holds the work of all
+    calls up to it, and of no later call. Returns how many epochs name one.
     """
     events = tt.open(run).events
     graphs, launches = events["kind"] == "graph-launch", events["kind"] == "launch"
@@ -114,7 +114,7 @@ def check_cut(run: Path) -> int:
 
 
 def check_late(run: Path) -> int:
-    """The same of shim_late."""
+    """The same of recorder_late_threads."""
     return _check_counted(run, [None] * 3, 300)
 
 
@@ -140,8 +140,8 @@ def _check_counted(run: Path, calls: list[pd.Series[bool] | None], rounds: int) 
 
 
 def check_changes(run: Path) -> None:
-    """Of shim_graph_epochs_changes: each launch has an epoch after, and the time of, each of its
-    kernels, by the name of the kernel that ran.
+    """Checks recorder_graph_epochs_changes. Each launch has the time of each of its kernels and an
+    epoch after it, with the name of the kernel that ran.
     """
     opened = tt.open(run)
     node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
@@ -158,8 +158,8 @@ def check_changes(run: Path) -> None:
 
 
 def check_paired(run: Path) -> None:
-    """Of shim_graph_epochs_paired: epochs inside until a node changes of which it can't be told
-    which one it is now, and from then on the run does not say what the graph consists of.
+    """Checks recorder_graph_epochs_crosswise. The graph has epochs until a node changes that cannot
+    be identified any more. From then on the run does not say which nodes the graph has.
     """
     opened = tt.open(run)
     node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
@@ -173,7 +173,7 @@ def check_paired(run: Path) -> None:
 
 
 def check_astray(run: Path) -> None:
-    """Of shim_graph_epochs_astray: after the update there are no epochs inside, the run says."""
+    """Checks recorder_graph_epochs_reordered: the run says that no epochs follow the update."""
     opened = tt.open(run)
     node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
     launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()

@@ -9,7 +9,7 @@ from pathlib import Path
 import ttanalyze as tt
 from tests import support
 
-FAULTED = 3  # the exit status of shim_overrun where the device refused the write
+FAULTED = 3  # the exit status of recorder_overrun where the device refused the write
 SIZES = (4 << 10, 64 << 10, 2 << 20)
 MODES: dict[str, dict[str, str]] = {
     "plain": {},
@@ -31,7 +31,7 @@ def check_overrun(
     without us, and its run verifies. same_layout: the driver maps the same pages either way; else
     what lies behind them, and whether the write fails, may differ.
     """
-    command = [str(support.build_program("shim_overrun", built)), which, str(size)]
+    command = [str(support.build_program("recorder_overrun", built)), which, str(size)]
     bare = support.run(command, environment)
     recorded = support.run(command, support.recording(environment, run, **MODES[mode]))
     faulted = FAULTED in (bare.status, recorded.status)

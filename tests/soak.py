@@ -77,7 +77,7 @@ def grown(samples: list[Sample], seconds: float) -> list[str]:
 
 def soak(seconds: float, environment: dict[str, str], folder: Path) -> bool:
     """Whether the recording stayed within bounds, and is whole."""
-    program = support.build_program("shim_soak", folder)
+    program = support.build_program("recorder_soak", folder)
     run = folder / "run"
     recorded = support.recording(environment, run, **OPTIONS)
     process = subprocess.Popen(

@@ -27,7 +27,7 @@ SHIM = LIBRARIES / "libttshim.so"
 SIMULATOR = LIBRARIES / "sim" / "libcuda.so.1"
 
 # Not run with the others: libraries, programs for one machine only, and drivers of our own parts.
-NOT_ORDINARY = ("simonly_", "store_", "shim_")
+NOT_ORDINARY = ("simonly_", "store_", "recorder_")
 
 # The examples whose output is always the same: name, and the arguments that make it so.
 EXAMPLE_ARGUMENTS: dict[str, list[str]] = {

@@ -353,7 +353,7 @@ def test_many_overlapping_ranges(talker: Talker, run_path: Path) -> None:
 @pytest.mark.native
 @pytest.mark.parametrize("form", ["chrome", "perfetto"])
 def test_recorded_program_has_its_ranges(form: str, built: Path, run_path: Path) -> None:
-    program = str(support.build_program("shim_nvtx", built))
+    program = str(support.build_program("recorder_nvtx", built))
     words = "push:train cuda thread:3 { use name:worker%d times:20 { push:step%d launch domain:D "
     words += "push:in mark:m pop domain: pop start:s end } }"
     done = record([program, *words.split()], support.simulator_environment(), run_path, "--quiet")
@@ -367,7 +367,7 @@ def test_recorded_program_has_its_ranges(form: str, built: Path, run_path: Path)
 
 @pytest.mark.native
 def test_info_counts_annotations(built: Path, run_path: Path, cli: Cli) -> None:
-    program = str(support.build_program("shim_nvtx", built))
+    program = str(support.build_program("recorder_nvtx", built))
     words = ["cuda", "push:a", "launch", "pop", "mark:m"]
     done = record([program, *words], support.simulator_environment(), run_path, "--quiet")
     assert done.status == 0, done.stderr

@@ -250,7 +250,7 @@ def test_waits_of_a_recorded_program(
     built: Path, tmp_path: Path, form: str, timeline: str, regions: str
 ) -> None:
     path = tmp_path / "run"
-    command = [str(support.build_program("shim_streams", built))]
+    command = [str(support.build_program("recorder_independent_streams", built))]
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="1")
     options = {"epoch": "launch", "regions": regions, "timeline": timeline, "params": "1"}
     outcome = support.run(command, support.recording(environment, path, **options))

@@ -28,7 +28,7 @@ Check = Callable[..., Outcome]
 @pytest.fixture
 def varies(built: Path, tmp_path: Path) -> Callable[..., list[str]]:
     """The command of a program that does the same in each run, or not, by its mode."""
-    program = support.build_program("shim_varies", built)
+    program = support.build_program("recorder_nondeterminism", built)
 
     def command(mode: str, steps: int = 4) -> list[str]:
         return [str(program), mode, str(steps), str(tmp_path / "counter")]

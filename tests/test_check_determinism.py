@@ -21,7 +21,7 @@ STEPS = 4
 @pytest.fixture
 def check(cli: Cli, built: Path, tmp_path: Path) -> Check:
     """The outcome of the check for a program that varies as its mode says."""
-    program = support.build_program("shim_varies", built)
+    program = support.build_program("recorder_nondeterminism", built)
 
     def run(mode: str, *options: str) -> Any:
         out = tmp_path / "out"
@@ -61,7 +61,7 @@ def test_first_differing_call_is_named(mode: str, check: Check, tmp_path: Path) 
     call = finding["call"]
     assert name in (call["kernel"], call["call"])
     assert said in finding["summary"]
-    assert any("shim_varies.c" in frame for frame in call["stack"])
+    assert any("recorder_nondeterminism.c" in frame for frame in call["stack"])
     assert runs(tmp_path) <= most
     if kind in ("parameters", "host input", "result"):
         region = 0 if kind == "host input" else 1

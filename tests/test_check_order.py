@@ -228,7 +228,7 @@ NOTHING = ["none", "wait-before", "other-sync", "graph", "free", "host"]
 
 
 def recorded(built: Path, run: Path, how: str) -> list[Unordered]:
-    program = support.build_program("shim_orders", built)
+    program = support.build_program("recorder_stream_order", built)
     environment = support.recording(support.simulator_environment(), run, params="1")
     outcome = support.run([program, how], environment)
     assert (outcome.stdout, outcome.status) == ("done\n", 0), outcome
@@ -293,7 +293,7 @@ def test_accesses_through_kernel_parameters(code: str, uses: dict[int, int]) -> 
 
 
 def checked(cli: Cli, built: Path, folder: Path, how: str, *options: str) -> Any:
-    program = support.build_program("shim_orders", built)
+    program = support.build_program("recorder_stream_order", built)
     given = ("--sim", "--only", "order", "--json", "-q", "-o", folder, *options)
     outcome = cli("check", *given, "--", program, how)
     return json.loads(outcome.stdout)["outcomes"][0]
@@ -309,7 +309,7 @@ def test_a_finding_is_confirmed_by_a_delay(cli: Cli, built: Path, tmp_path: Path
     assert found["details"]["streams"] == [16, 17]
     wanted = f"stream 17 does not wait for stream 16 after call {found['details']['other']['seq']}"
     assert found["details"]["missing"] == wanted and wanted in found["summary"]
-    assert "reads(" not in found["summary"] and "shim_orders.c" in found["call"]["line"]
+    assert "reads(" not in found["summary"] and "recorder_stream_order.c" in found["call"]["line"]
     assert found["command"][:2] == ["ttanalyze", "diff"]
     delays = json.loads(Path(found["details"]["delays"]).read_text())
     assert delays["launches"].keys() == {"16:0"}

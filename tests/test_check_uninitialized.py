@@ -18,8 +18,8 @@ pytestmark = pytest.mark.native
 
 @pytest.fixture
 def check(built: Path, cli: Cli, tmp_path: Path) -> Callable[..., Any]:
-    """The outcome of the check for tests/programs/shim_uninitialized.c."""
-    program = support.build_program("shim_uninitialized", built)
+    """The outcome of the check for tests/programs/recorder_uninitialized.c."""
+    program = support.build_program("recorder_uninitialized", built)
 
     def run(mode: str, *options: str) -> Any:
         only = ("check", "--sim", "--only", "uninitialized", "-o", tmp_path / "out", "--json", "-q")
@@ -47,7 +47,7 @@ def test_first_launch_that_computes_with_it_is_named(
     (finding,) = check("computes")["findings"]
     assert (finding["kind"], finding["certainty"]) == ("uninitialized", "confirmed")
     assert finding["call"]["kernel"] == "add"
-    assert any("shim_uninitialized.c" in frame for frame in finding["call"]["stack"])
+    assert any("recorder_uninitialized.c" in frame for frame in finding["call"]["stack"])
     assert finding["memory"]["region"] == 0
     assert (finding["memory"]["first"], finding["memory"]["count"]) == (2048, 2048)
     (source,) = finding["details"]["sources"]

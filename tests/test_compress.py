@@ -52,7 +52,7 @@ def zeros(run: Path) -> Path:
 @pytest.mark.parametrize("options", [{}, {"deterministic": "1"}, {"ring_bytes": "2M"}])
 def test_contents_are_restored_exactly(options: dict[str, str], built: Path, run: Path) -> None:
     """Noise, which does not get smaller, and the same a second time, which is not stored again."""
-    command = [str(support.build_program("shim_large", built))]
+    command = [str(support.build_program("recorder_large_epochs", built))]
     bare = support.run(command, SIM)
     assert support.run(command, support.recording(SIM, run, compress="1", **options)) == bare
     opened = tt.open(run)

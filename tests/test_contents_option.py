@@ -23,7 +23,7 @@ WORK: dict[str, tuple[str, list[str]]] = {
     "small-ring": ("example-training", ["--ring-bytes", "256K"]),
     "deterministic": ("example-vmm", ["--deterministic"]),
     "managed": ("example-managed", []),
-    "inside-graphs": ("shim_graph_epochs", ["--epoch", "graph-node:."]),
+    "inside-graphs": ("recorder_graph_epochs", ["--epoch", "graph-node:."]),
     "flight-recorder": ("example-training", ["--overwrite", "drop-oldest"]),
 }
 

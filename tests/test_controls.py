@@ -19,7 +19,7 @@ SIM = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="3")
 
 @pytest.fixture(scope="module")
 def command(built: Path) -> list[str]:
-    return [str(support.build_program("shim_controls", built))]
+    return [str(support.build_program("recorder_graph_controls", built))]
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ RECORDINGS = {
     "stream_per_thread": {"epoch": "launch", "overwrite": "drop-oldest", "ring_bytes": "1M"},
     "graph_threads": {"epoch": "graph-node:.*", "graph_stamps": ".*", "timeline": "events"},
     "simonly_short_of_memory": {"epoch": "launch", "regions": "touched", "sim_memory": "64M"},
-    "shim_held": {"epoch": "sync", "stall_ms": "200"},
-    "shim_graph_epochs_held": {"epoch": "graph-node:mix", "stall_ms": "200"},
+    "recorder_blocked_graph": {"epoch": "sync", "stall_ms": "200"},
+    "recorder_graph_epochs_blocked": {"epoch": "graph-node:mix", "stall_ms": "200"},
     "exit_thread": {"epoch": "sync", "launch_delay": "200000"},
     "exit_sigterm_thread": {"epoch": "sync"},
 }

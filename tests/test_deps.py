@@ -59,7 +59,7 @@ def record(command: list[str], environment: dict[str, str], run: Path, **options
 
 def test_waiting_launches_are_flagged(built: Path, run: Path) -> None:
     """Of which capture and, where launches wait for those of what they name, of which region."""
-    command = [str(support.build_program("shim_streams", built))]
+    command = [str(support.build_program("recorder_independent_streams", built))]
     opened = record(command, support.simulator_environment(), run, regions="touched")
     process = opened.processes[0]
     launches = process.events[process.events["params"] != 0]
@@ -76,7 +76,7 @@ def test_waiting_launches_are_flagged(built: Path, run: Path) -> None:
 
 
 def test_no_launch_waits_without_deps(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_streams", built))]
+    command = [str(support.build_program("recorder_independent_streams", built))]
     environment = support.recording(SIM, run, params="1", epoch="launch", deps="off")
     support.run(command, environment)
     assert not (tt.open(run).processes[0].events["flags"] & WAITED).any()
@@ -89,7 +89,7 @@ def test_no_epoch_is_torn(
     seed: int, options: dict[str, str], regions: str, built: Path, run: Path
 ) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
-    command = [str(support.build_program("shim_streams", built))]
+    command = [str(support.build_program("recorder_independent_streams", built))]
     opened = record(command, environment, run, regions=regions, **options)
     assert check_fills(run) > 50
     assert not opened.epochs["loose"].any()

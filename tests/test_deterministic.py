@@ -38,13 +38,13 @@ def recorded(command: list[str], run: Path, **simulator: str) -> support.Outcome
 
 
 def addresses(built: Path, what: str) -> list[str]:
-    """tests/programs/shim_addresses.c, which prints where memory is and what is in it."""
-    return [str(support.build_program("shim_addresses", built)), what]
+    """tests/programs/recorder_addresses.c, which prints where memory is and what is in it."""
+    return [str(support.build_program("recorder_addresses", built)), what]
 
 
 def arena(built: Path, *what: str) -> list[str]:
-    """tests/programs/shim_arena.c, which asks about memory."""
-    return [str(support.build_program("shim_arena", built)), *what]
+    """tests/programs/recorder_arena.c, which asks about memory."""
+    return [str(support.build_program("recorder_arena", built)), *what]
 
 
 def written(run: Path, name: str) -> bytes:
@@ -266,7 +266,7 @@ def test_freed_memory_is_available_to_all_allocators(
 def test_full_device_does_not_wait_for_other_devices(built: Path, run: Path) -> None:
     """The recorder unmaps nothing of its own while work elsewhere waits for the host."""
     two = SIM | {"TT_SIM_DEVICES": "2"}
-    command = [str(support.build_program("shim_full_elsewhere", built))]
+    command = [str(support.build_program("recorder_other_device_full", built))]
     bare = support.run(command, two)
     assert "CUDA_ERROR_OUT_OF_MEMORY" in bare.stdout
     environment = support.recording(two, run, deterministic="1", epoch="none")
@@ -302,7 +302,7 @@ def test_allocations_larger_than_four_gibibytes(built: Path, run: Path) -> None:
 
 def test_shared_handles_work(built: Path, run: Path) -> None:
     """Where devices can do that; elsewhere the driver says no, as without us."""
-    command = [str(support.build_program("shim_share", built))]
+    command = [str(support.build_program("recorder_ipc", built))]
     assert recorded(command, run.with_name("without")) == support.run(command, SIM)
     outcome = recorded(command, run, fault="ipc:1")
     given, opened, changed, found = (
@@ -320,7 +320,7 @@ def test_shared_handles_work(built: Path, run: Path) -> None:
 
 def test_handle_opened_on_two_devices(built: Path, run: Path) -> None:
     """Each device gets an address that its work may use."""
-    command = [str(support.build_program("shim_share_devices", built))]
+    command = [str(support.build_program("recorder_ipc_devices", built))]
     outcome = recorded(command, run, fault="ipc:1", devices="2")
     calls = [line for line in outcome.stdout.splitlines() if "->" in line]
     assert len(calls) == 8
@@ -335,7 +335,7 @@ def test_handle_opened_on_two_devices(built: Path, run: Path) -> None:
 
 def test_fork_while_a_handle_is_opened(built: Path, run: Path) -> None:
     """The child does not wait for a lock that a thread of its parent holds."""
-    command = [str(support.build_program("shim_share_devices", built)), "fork"]
+    command = [str(support.build_program("recorder_ipc_devices", built)), "fork"]
     outcome = recorded(command, run, fault="ipc:1", devices="2")
     assert "the child ended with 0\n" in outcome.stdout
     assert "the other ended with 0\n" in outcome.stdout
@@ -343,7 +343,7 @@ def test_fork_while_a_handle_is_opened(built: Path, run: Path) -> None:
 
 def test_devices_without_peer_access(built: Path, run: Path) -> None:
     """A copy from one to the other does not end the arena of either."""
-    command = [str(support.build_program("shim_far_copies", built))]
+    command = [str(support.build_program("recorder_peer_copy", built))]
     outcome = recorded(command, run, fault="apart:1", devices="2")
     assert outcome == support.Outcome("", "", 0)
     assert set(tt.open(run).regions["kind"]) == {"arena"}

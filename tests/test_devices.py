@@ -20,7 +20,7 @@ def test_named_epoch_captures_all_devices(
     environment = support.simulator_environment(
         TT_SIM_DEVICES="2", TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed)
     )
-    command = [str(support.build_program("shim_devices", built))]
+    command = [str(support.build_program("recorder_two_devices", built))]
     bare = support.run(command, environment)
     assert bare.status == 0
     run = tmp_path / "run"
@@ -37,7 +37,7 @@ def test_work_in_one_context_changes_memory_of_another(
     environment = support.simulator_environment(
         TT_SIM_DEVICES=devices, TT_SIM_SCHEDULE="random", TT_SIM_SEED="7"
     )
-    command = [str(support.build_program("shim_across", built))]
+    command = [str(support.build_program("recorder_two_contexts", built))]
     bare, run = support.run(command, environment), tmp_path / "run"
     assert support.run(command, support.recording(environment, run, **options)) == bare
     check_across(run, bare.stdout)
@@ -50,7 +50,7 @@ def test_copies_to_the_other_device_are_captured(
 ) -> None:
     """Without peer access copies reach it and sets do not, also between devices that have none."""
     environment = support.simulator_environment(TT_SIM_DEVICES="2", TT_SIM_FAULT=fault)
-    command = [str(support.build_program("shim_devices_reach", built))]
+    command = [str(support.build_program("recorder_no_peer_access", built))]
     bare = support.run(command, environment)
     assert bare.stdout.count("CUDA_ERROR_INVALID_VALUE") == 3
     assert support.run(command, support.recording(environment, tmp_path / "run", **options)) == bare

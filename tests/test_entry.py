@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("version", [11080, 12040, 13000, 14000])
 def test_exactly_the_calls_of_the_table_are_wrapped(version: int, built: Path, run: Path) -> None:
-    program = support.build_program("shim_entries", built)
+    program = support.build_program("recorder_entry_points", built)
     driver = SIM | {"TT_SIM_FAULT": f"version:{version}"}
     bare = entries.answers(program, driver)
     reached = entries.check(bare, entries.answers(program, support.recording(driver, run)))
@@ -40,12 +40,12 @@ def test_exactly_the_calls_of_the_table_are_wrapped(version: int, built: Path, r
 
 def test_calls_of_newer_drivers_are_passed_through(built: Path, run: Path) -> None:
     """What it has under a name of today is passed on, and the run says so."""
-    command = [str(support.build_program("shim_future", built))]
+    command = [str(support.build_program("recorder_newer_driver", built))]
     driver = SIM | {"TT_SIM_FAULT": "version:14000"}
     bare = support.run(command, driver)
     assert bare.status == 0
     assert "cuMemAlloc at 14000 is the driver's 1" in bare.stdout
-    compare("shim_future", bare, support.run(command, support.recording(driver, run)))
+    compare("recorder_newer_driver", bare, support.run(command, support.recording(driver, run)))
     opened = tt.open(run)
     info = opened.processes[0].info
     assert info["driver_version"] == 14000
@@ -133,11 +133,11 @@ def without(folder: Path, *calls: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("call", table("NEED_TABLE"))
 def test_driver_without_a_call(call: str, built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_lookups", built))]
+    command = [str(support.build_program("recorder_missing_calls", built))]
     driver = without(tmp_path / "driver", call)
     bare = support.run(command, driver)
     recorded = support.run(command, support.recording(driver, tmp_path / "run"))
-    compare("shim_lookups", bare, recorded)
+    compare("recorder_missing_calls", bare, recorded)
     if call == "cuCtxGetCurrent":  # without it no context is ever found
         assert not (tmp_path / "run").exists()
         return
@@ -150,7 +150,7 @@ def test_driver_without_a_call(call: str, built: Path, tmp_path: Path) -> None:
 
 
 def test_missing_driver_calls_are_tolerated(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_lookups", built))]
+    command = [str(support.build_program("recorder_missing_calls", built))]
     lacking = [
         "cuFuncGetParamInfo",
         "cuFuncGetName",
@@ -161,21 +161,21 @@ def test_missing_driver_calls_are_tolerated(built: Path, tmp_path: Path) -> None
     bare = support.run(command, driver)
     assert "no cuFuncGetParamInfo" in bare.stdout
     recorded = support.run(command, support.recording(driver, tmp_path / "run"))
-    compare("shim_lookups", bare, recorded)
+    compare("recorder_missing_calls", bare, recorded)
     assert recorded.stderr == bare.stderr
     assert set(tt.open(tmp_path / "run").events["kind"]) >= {"launch", "sync"}
 
 
 @pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver here")
 def test_no_driver_gives_no_calls(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_nothing", built))]
+    command = [str(support.build_program("recorder_driver_lookup", built))]
     nowhere = support.bare_environment(**support.sanitizer_runtimes())
     bare = support.run(command, nowhere)
     assert bare.stdout == "cuInit 0, an error 1\ncuMemAlloc_v2 0, an error 1\nno driver\n"
-    compare("shim_nothing", bare, support.run(command, support.recording(nowhere, run)))
+    compare("recorder_driver_lookup", bare, support.run(command, support.recording(nowhere, run)))
     bare = support.run(command, SIM)
     assert bare.stdout.endswith(
         "for all cuInit 1, an error 0\nfor all cuNoSuchCall 0, an error 1\n"
     )
-    compare("shim_nothing", bare, support.run(command, support.recording(SIM, run)))
+    compare("recorder_driver_lookup", bare, support.run(command, support.recording(SIM, run)))
     assert not run.exists()

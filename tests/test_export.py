@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.native, pytest.mark.large]
 def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of launches that need different things, with epochs before and after each."""
     path = tmp_path_factory.mktemp("export") / "run"
-    program = support.build_program("shim_alone", built)
+    program = support.build_program("recorder_single_launches", built)
     options = ("--sim", "--replayable")
     outcome = support.ttanalyze("record", *options, "-o", path, "--", program)
     assert outcome.status == 0, outcome.stderr
@@ -158,7 +158,7 @@ def test_exported_program_builds_with_any_cuda_header(
 
 def test_crashed_launch_crashes_again(built: Path, tmp_path: Path, cli: Cli) -> None:
     """It does so again, and there is nothing to compare."""
-    program = support.build_program("shim_alone", built)
+    program = support.build_program("recorder_single_launches", built)
     run, out = tmp_path / "run", tmp_path / "out"
     options = ("--sim", "--replayable", "--crash-safe")
     support.ttanalyze("record", *options, "-o", run, "--", program, "crash")
@@ -215,7 +215,7 @@ def test_exported_readme_names_the_launch(exported: dict[str, Path]) -> None:
     page = (exported["fill"] / "README.md").read_text()
     assert "| kernel | `fill` |" in page
     assert "8 blocks of 64 threads" in page
-    assert "shim_alone" in page and "ttanalyze simulator" in page
+    assert "recorder_single_launches" in page and "ttanalyze simulator" in page
     assert "@" not in page.replace("cuda-python", "")
     assert "cooperative" in (exported["fill"] / "launch.h").read_text()
 
@@ -284,7 +284,7 @@ def test_unsupported_launches_are_refused(recorded: Path, tmp_path: Path, cli: C
 
 
 def test_export_of_one_launch_among_others(built: Path, tmp_path: Path, cli: Cli) -> None:
-    program = support.build_program("shim_alone", built)
+    program = support.build_program("recorder_single_launches", built)
     run = tmp_path / "run"
     options = ("--sim", "--deterministic", "--params", "--epoch", "launch:3")
     assert support.ttanalyze("record", *options, "-o", run, "--", program).status == 0

@@ -412,7 +412,7 @@ def test_disk_without_free_inodes(
 @pytest.mark.parametrize("renamed", [True, False], ids=["renamed", "removed"])
 def test_run_directory_removed_while_recording(renamed: bool, built: Path, tmp_path: Path) -> None:
     """While it is recorded to: the recording ends, in one line, and the program goes on."""
-    command = [str(support.build_program("shim_soak", built)), "1"]
+    command = [str(support.build_program("recorder_soak", built)), "1"]
     run, gone = tmp_path / "run", tmp_path / "gone"
     environment = support.recording(SIM, run, retain="2")
     with subprocess.Popen(
@@ -448,7 +448,7 @@ def test_device_reset_with_work_in_flight(
     more: list[str], options: dict[str, str], built: Path, run: Path
 ) -> None:
     """With streams that work, and captures of epochs that are not through."""
-    command = [str(support.build_program("shim_reset", built)), *more]
+    command = [str(support.build_program("recorder_context_reset", built)), *more]
     bare = support.run(command, SIM)
     assert bare.stdout.count("cuDevicePrimaryCtxReset(device) -> CUDA_SUCCESS") == 4
     assert support.run(command, support.recording(SIM, run, **options)) == bare
@@ -613,12 +613,12 @@ def recorded_of(run: Path) -> dict[str, str]:
 def allocations_fail(
     recording: str, ways: Callable[[str, int], Iterator[str]], failing: Path, built: Path, run: Path
 ) -> Iterator[str]:
-    """Records shim_soak once for each of the ways in which one of its calls may fail, by the call
-    and how often it is made. The program does not notice, and what lacks says so. Gives what failed
-    where something was told.
+    """Records recorder_soak once for each way in which one call may fail: the call and its number.
+    The program does not notice, and the run says what is missing. Returns the failures that were
+    reported.
     """
     library, (rounds, options) = failing / "failing.so", RECORDINGS[recording]
-    command = [str(support.build_program("shim_soak", built)), "0", rounds]
+    command = [str(support.build_program("recorder_soak", built)), "0", rounds]
     bare = without_sizes(support.run(command, SIM))
     counting = with_failing(library, "FAILING", "count", run / "whole", **options)
     counts = re.findall(r"^(\w+) (\d+)$", support.run(command, counting).stderr, re.M)
@@ -670,7 +670,7 @@ def test_system_calls_fail_in_large_epochs(
     call: str, failing: Path, built: Path, tmp_path: Path
 ) -> None:
     """Several threads write then, each to a file of its own."""
-    program = [str(support.build_program("shim_large", built))]
+    program = [str(support.build_program("recorder_large_epochs", built))]
     bare = support.run(program, SIM)
     for n in range(1, 60, 3):
         run = tmp_path / str(n)
@@ -686,7 +686,7 @@ def test_process_exit_while_the_disk_hangs(
     first: int, failing: Path, built: Path, tmp_path: Path
 ) -> None:
     """The program ends in its time, and the run is good as far as it came."""
-    program, run = [str(support.build_program("shim_large", built))], tmp_path / "run"
+    program, run = [str(support.build_program("recorder_large_epochs", built))], tmp_path / "run"
     bare = support.run(program, SIM)
     environment = with_failing(
         failing / "failing.so", "FAILING", f"pwrite:{first}-{first + 3}:0", run, stall_ms="100"
@@ -700,7 +700,7 @@ def test_process_exit_while_the_disk_hangs(
 
 def test_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
     """Contents that repeat within an epoch are found while their first copy is being written."""
-    program, run = [str(support.build_program("shim_large", built))], tmp_path / "run"
+    program, run = [str(support.build_program("recorder_large_epochs", built))], tmp_path / "run"
     bare = support.run(program, SIM)
     library, what = failing / "failing.so", "pwrite:106-126:0"
     options = {"snapshot_every": "1", "ring_bytes": "64M"}
@@ -791,7 +791,7 @@ def test_disk_hangs_at_context_destruction(failing: Path, run: Path) -> None:
 
 def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path) -> None:
     """Also those that wait for an epoch that comes after the one that could not be stored."""
-    program = [str(support.build_program("shim_held", built)), "off"]
+    program = [str(support.build_program("recorder_blocked_graph", built)), "off"]
     bare = support.run(program, SIM)
     library, what = failing / "failing.so", "pwrite:29-29:28"  # the first epoch's record
     environment = with_failing(library, "FAILING", what, run, events="0", stall_ms="100")
@@ -806,7 +806,7 @@ def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path)
         ("async_reuse", [], "1G"),
         ("threads_allocate", [], "1G"),
         ("alloc_neighbours", [], "1G"),
-        ("shim_arena", ["stopped"], "128M"),  # three quarters of it, freed in a stream's order
+        ("recorder_arena", ["stopped"], "128M"),  # three quarters of it, freed in a stream's order
     ],
 )
 def test_stopped_recording_keeps_deterministic_memory_usable(
@@ -835,12 +835,14 @@ def counted(outcome: support.Outcome) -> dict[str, int]:
 
 # A program, what is recorded of it, and what a call of the driver that fails returns.
 DRIVEN: dict[str, tuple[str, list[str], dict[str, str], int]] = {
-    **{name: ("shim_soak", ["0", "1"], options, 2) for name, (_, options) in RECORDINGS.items()},
-    "deterministic": ("shim_soak", ["0", "1"], {"deterministic": "1"}, 2),
+    **{
+        name: ("recorder_soak", ["0", "1"], options, 2) for name, (_, options) in RECORDINGS.items()
+    },
+    "deterministic": ("recorder_soak", ["0", "1"], {"deterministic": "1"}, 2),
     "training": ("example-training", [], {"regions": "touched"}, 2),
     "async": ("example-async", [], {"epoch": "launch", "regions": "touched"}, 801),
     "updates": ("graph_updates", [], {"epoch": "graph", "regions": "touched"}, 801),
-    "inside": ("shim_graph_epochs", [], {"epoch": "graph-node:."}, 801),
+    "inside": ("recorder_graph_epochs", [], {"epoch": "graph-node:."}, 801),
 }
 MARKED = "cuGraphMemcpyNodeGetParams"  # the node is told to be unread, and an update to change it
 POOLED = ("cuEventCreate", "cuEventDestroy_v2")  # hundreds that are alike: not each of them
@@ -1007,7 +1009,7 @@ def test_graphs_that_the_driver_can_not_list(
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("shim_graph_epochs", "cuGraphInstantiateWithFlags:2-2"),  # the graph of ours
+        ("recorder_graph_epochs", "cuGraphInstantiateWithFlags:2-2"),  # the graph of ours
         ("graph_conditional", "cuGraphInstantiateWithFlags:1-1"),  # the program's, with them in it
     ],
 )
@@ -1032,7 +1034,7 @@ def test_refused_instrumented_graph_runs_unchanged(
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_graph_updates_work_after_recording_stops(failing: Path, built: Path, run: Path) -> None:
     """What the recorder has put into executable graphs stays in them."""
-    command = [str(support.build_program("shim_graph_epochs_changes", built))]
+    command = [str(support.build_program("recorder_graph_epochs_changes", built))]
     bare = support.run(command, SIM)
     library, what = failing / "failing_driver.so", "cuMemcpyDtoHAsync_v2:5:801"
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
@@ -1076,7 +1078,7 @@ def test_ring_moves_to_pinned_memory(failing: Path, built: Path, run: Path) -> N
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_capture_finishes_while_it_is_cancelled(failing: Path, built: Path, run: Path) -> None:
     """Streams that wait for the next one go on when that is through."""
-    command = [str(support.build_program("shim_held", built)), "late"]
+    command = [str(support.build_program("recorder_blocked_graph", built)), "late"]
     bare = support.run(command, SIM)
     library, what = failing / "failing_driver.so", "cuStreamWriteValue32_v2:4-4:9998"
     environment = with_failing(library, "FAILING_DRIVER", what, run, stall_ms="100")
@@ -1107,7 +1109,7 @@ def test_host_waits_when_streams_can_not(failing: Path, built: Path, run: Path) 
 @pytest.mark.parametrize("call", ["cuStreamQuery", "cuCtxPushCurrent_v2"])
 def test_driver_call_that_never_returns(call: str, failing: Path, built: Path, run: Path) -> None:
     """The process ends in its time, with what is known without the driver."""
-    command = [str(support.build_program("shim_hangs", built)), "spin"]
+    command = [str(support.build_program("recorder_hangs", built)), "spin"]
     what = f"{call}:1:9999"
     environment = with_failing(
         failing / "failing_driver.so", "FAILING_DRIVER", what, run, epoch="none"
@@ -1149,7 +1151,7 @@ def test_failed_driver_queries_are_counted_as_lost(
 ) -> None:
     """The first of it is what ``record --require-complete`` names."""
     rounds, options = RECORDINGS[recording]
-    command = [str(support.build_program("shim_soak", built)), "0", rounds]
+    command = [str(support.build_program("recorder_soak", built)), "0", rounds]
     name, n = call.split(":")
     library, what = failing / "failing_driver.so", f"{name}:{n}-{n}:2"
     environment = with_failing(library, "FAILING_DRIVER", what, run, **options)
@@ -1166,7 +1168,7 @@ def test_failed_driver_queries_are_counted_as_lost(
 def test_host_waits_for_epochs_inside_graphs(n: int, failing: Path, built: Path, run: Path) -> None:
     """The host waits for the epochs inside: nothing waits for ever for what does not come."""
     rounds, options = RECORDINGS["graphs"]
-    command = [str(support.build_program("shim_soak", built)), "0", rounds]
+    command = [str(support.build_program("recorder_soak", built)), "0", rounds]
     library, what = failing / "failing_driver.so", f"cuStreamWriteValue32_v2:{n}-{n}:801"
     environment = with_failing(library, "FAILING_DRIVER", what, run, **options)
     outcome = without_sizes(support.run(command, environment, timeout=30))
@@ -1263,7 +1265,7 @@ def test_module_memory_of_the_recorder_is_released(built: Path, run: Path) -> No
 @pytest.mark.native
 def test_allocation_returns_while_work_waits_for_the_host(built: Path, run: Path) -> None:
     """The recorder can't give its own back then. The call that asks for memory returns."""
-    command = [str(support.build_program("shim_held_memory", built))]
+    command = [str(support.build_program("recorder_out_of_memory_while_blocked", built))]
     environment = SIM | {"TT_SIM_MEMORY": "16M"}
     bare = support.run(command, environment)
     outcome = support.run(command, support.recording(environment, run, stall_ms="500"), timeout=20)

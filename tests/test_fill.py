@@ -38,7 +38,7 @@ PROGRAMS = (
 def test_new_memory_holds_what_was_asked_for(
     built: Path, tmp_path: Path, fill: str, deterministic: str
 ) -> None:
-    command = support.command("shim_fill", built)
+    command = support.command("recorder_fill", built)
     environment = support.recording(SIM, tmp_path / "run", fill=fill, deterministic=deterministic)
     outcome = support.run(command, environment)
     assert outcome.status == 0, outcome.stderr
@@ -71,7 +71,7 @@ def test_a_program_behaves_as_without_us(
 
 @pytest.mark.native
 def test_memory_that_a_stream_may_not_reach_is_left_alone(built: Path, tmp_path: Path) -> None:
-    command, two = support.command("shim_fill", built), SIM | {"TT_SIM_DEVICES": "2"}
+    command, two = support.command("recorder_fill", built), SIM | {"TT_SIM_DEVICES": "2"}
     assert support.run(command, two).status == 0
     for fill in ("off", "pattern:1"):
         outcome = support.run(command, support.recording(two, tmp_path / fill, fill=fill))

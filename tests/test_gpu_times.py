@@ -114,7 +114,7 @@ def test_recorder_work_belongs_to_no_call(built: Path, run: Path) -> None:
 
 
 def test_recorder_kernels_inside_graphs(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs", built))]
+    command = [str(support.build_program("recorder_graph_epochs", built))]
     process, _ = record(command, run, "cupti", epoch="graph-node:fill|add")
     work = of_calls(process)
     own = work["flags"] & OWN != 0

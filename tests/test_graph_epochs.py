@@ -39,7 +39,7 @@ def test_each_graph_kernel_gets_an_epoch(
     seed: int, more: dict[str, str], built: Path, run: Path
 ) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
-    command = [str(support.build_program("shim_graph_epochs", built))]
+    command = [str(support.build_program("recorder_graph_epochs", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
     check_graph_epochs(run)
 
@@ -50,7 +50,7 @@ def test_graph_updates_in_another_node_order(
     seed: int, more: dict[str, str], built: Path, run: Path
 ) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
-    command = [str(support.build_program("shim_graph_epochs_order", built))]
+    command = [str(support.build_program("recorder_graph_epochs_updates", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
     check_order(run, [True, True, True, False])
 
@@ -58,7 +58,7 @@ def test_graph_updates_in_another_node_order(
 @pytest.mark.parametrize("more", [{}, {"deps": "region"}, {"deps": "off"}], ids=str)
 def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_graph_epochs_streams", built))]
+    command = [str(support.build_program("recorder_graph_epochs_streams", built))]
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".", **more)
     check_streams(run)
     assert tt.open(run).activities["stamped"].sum() == 4 * 3 * 2
@@ -69,7 +69,7 @@ def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path
 def test_epochs_hold_the_work_of_concurrent_threads(epoch: str, built: Path, run: Path) -> None:
     """Others are about to launch, or wait for what stands in their way."""
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_cut", built))]
+    command = [str(support.build_program("recorder_consistent_epochs", built))]
     record(command, run, environment, epoch=epoch)
     assert check_cut(run) > 5
 
@@ -78,7 +78,7 @@ def test_epochs_hold_the_work_of_concurrent_threads(epoch: str, built: Path, run
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="a program for x86-64")
 def test_epochs_hold_the_work_of_delayed_threads(built: Path, run: Path) -> None:
     """A thread stops for a moment on its way into a call, and another cuts epochs meanwhile."""
-    command = [str(support.build_program("shim_late", built))]
+    command = [str(support.build_program("recorder_late_threads", built))]
     if support.run(command, SIM).status == 77:
         pytest.skip("the system has no PR_SET_TSC")
     record(command, run, SIM, epoch="sync")
@@ -87,26 +87,26 @@ def test_epochs_hold_the_work_of_delayed_threads(built: Path, run: Path) -> None
 
 def test_unusual_graph_updates_are_followed(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_graph_epochs_changes", built))]
+    command = [str(support.build_program("recorder_graph_epochs_changes", built))]
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".")
     check_changes(run)
 
 
 def test_graph_updates_that_the_recorder_can_not_follow(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_graph_epochs_astray", built))]
+    command = [str(support.build_program("recorder_graph_epochs_reordered", built))]
     record(command, run, environment, epoch="graph-node:.")
     check_astray(run)
 
 
 def test_nodes_that_the_driver_pairs_differently(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_paired", built))]
+    command = [str(support.build_program("recorder_graph_epochs_crosswise", built))]
     record(command, run, SIM, epoch="graph-node:.")
     check_paired(run)
 
 
 def test_only_named_kernels_get_epochs(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs", built))]
+    command = [str(support.build_program("recorder_graph_epochs", built))]
     record(command, run, SIM, epoch="sync;graph-node:^fill$")
     epochs = tt.open(run).epochs
     node_epochs = epochs[epochs["trigger"] == "graph-node"]
@@ -125,7 +125,7 @@ def test_graph_example_has_epochs_inside(built: Path, run: Path) -> None:
 
 def test_full_queue_of_graph_epochs(built: Path, run: Path) -> None:
     """The program goes on without, where it alone can let those before go."""
-    command = [str(support.build_program("shim_graph_epochs_held", built))]
+    command = [str(support.build_program("recorder_graph_epochs_blocked", built))]
     environment = support.recording(SIM, run, epoch="graph-node:mix", stall_ms="100")
     outcome = support.run(command, environment, timeout=30)
     assert (outcome.stdout, outcome.status) == (support.run(command, SIM).stdout, 0)
@@ -138,7 +138,7 @@ def test_full_queue_of_graph_epochs(built: Path, run: Path) -> None:
 
 def test_small_ring_captures_nothing_inside_graphs(built: Path, run: Path) -> None:
     """Nothing is captured inside, which is said, and the changes show in the next epoch."""
-    command = [str(support.build_program("shim_graph_epochs", built))]
+    command = [str(support.build_program("recorder_graph_epochs", built))]
     stderr = record(command, run, SIM, epoch="sync;graph-node:.", ring_bytes="256K")
     assert "the ring is smaller than the memory that their kernels can reach" in stderr
     epochs = tt.open(run).epochs
@@ -184,7 +184,7 @@ def test_kernels_in_child_graphs_are_reported(built: Path, run: Path) -> None:
 
 
 def test_epochs_of_graph_memory_nodes(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_memory", built))]
+    command = [str(support.build_program("recorder_graph_epochs_allocation", built))]
     stderr = record(command, run, SIM, epoch="graph-node:.")
     assert "no epochs inside a graph: it allocates memory" in stderr
 
@@ -203,7 +203,7 @@ def test_graph_epochs_need_an_expression() -> None:
 
 
 def test_graph_epochs_exclude_the_flight_recorder(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs", built))]
+    command = [str(support.build_program("recorder_graph_epochs", built))]
     stderr = record(command, run, SIM, epoch="sync,graph-node:fill", overwrite="drop-oldest")
     assert "TT_EPOCH=sync,graph-node:fill needs another TT_OVERWRITE than drop-oldest" in stderr
     options = ["--epoch", "sync,graph-node:fill", "--overwrite", "drop-oldest"]

@@ -246,7 +246,7 @@ def test_recorded_graph_epochs_are_compared(
     for seed, nodes in (("1", "fill|add"), ("2", "fill|add"), ("3", "^add")):
         options = {"regions": regions, "epoch": f"sync;graph-node:{nodes}", "timeline": timeline}
         simulated = {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}
-        runs.append(record("shim_graph_epochs", tmp_path / seed, built, simulated, **options))
+        runs.append(record("recorder_graph_epochs", tmp_path / seed, built, simulated, **options))
     process = runs[0].process(0)
     inside = np.flatnonzero(process.epochs["trigger"] == INSIDE)
     if timeline == "cupti":
@@ -278,7 +278,7 @@ def test_graph_epochs_on_two_devices_are_compared(built: Path, tmp_path: Path, c
     for seed in ("1", "2"):
         simulated = {"TT_SIM_DEVICES": "2", "TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}
         options = {"epoch": "api", "timeline": "cupti"}
-        runs.append(record("shim_devices", tmp_path / seed, built, simulated, **options))
+        runs.append(record("recorder_two_devices", tmp_path / seed, built, simulated, **options))
     process = runs[0].process(0)
     seqs = layout.distinct(process.epochs["seq"])
     assert len(seqs) < len(process.epochs)

@@ -35,8 +35,8 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hang(built: Path, run: Path) -> Hang:
-    """Runs shim_hangs in one of its ways, as hanging.hang does."""
-    program = str(support.build_program("shim_hangs", built))
+    """Runs recorder_hangs in one of its ways, as hanging.hang does."""
+    program = str(support.build_program("recorder_hangs", built))
 
     def start(how: str, number: int = 0, after: float = 0.2, **options: str) -> support.Outcome:
         environment = support.recording(SIM, run, **options)
@@ -125,7 +125,7 @@ def test_report_while_streams_and_events_are_destroyed(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     """At any moment: the driver is not asked about what is gone."""
-    command = [str(support.build_program("shim_hangs", built)), "threads"]
+    command = [str(support.build_program("recorder_hangs", built)), "threads"]
     for i in range(8):
         run = tmp_path / str(i)
         environment = support.recording(SIM, run, **options)
@@ -342,7 +342,7 @@ def test_info_demangles_kernel_names(hang: Hang, run: Path) -> None:
     summary = json.loads(support.ttanalyze("info", run, "--json").stdout)["processes"][0]
     (call,) = summary["incidents"][0]["in_flight"][0]["calls"]
     assert call["name"] == "void outer::(anonymous namespace)::inner<float>(float*)"
-    assert any("shim_hangs.c:" in frame for frame in call["frames"])
+    assert any("recorder_hangs.c:" in frame for frame in call["frames"])
     assert summary["last_epoch"] == {"epoch": 0, "trigger": "sync", "seq": 13}
 
 
@@ -352,7 +352,7 @@ def test_info_demangles_kernel_names(hang: Hang, run: Path) -> None:
 @pytest.mark.parametrize("epoch", ["sync", "none"])
 def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> None:
     """Reported once, with all that may have done it; the program is told as without us."""
-    command = [str(support.build_program("shim_hangs", built)), "fault"]
+    command = [str(support.build_program("recorder_hangs", built)), "fault"]
     bare = support.run(command, SIM)
     assert "cuStreamSynchronize(first) -> CUDA_ERROR_ILLEGAL_ADDRESS\n" in bare.stdout
     outcome = support.run(command, support.recording(SIM, run, epoch=epoch))
@@ -384,7 +384,7 @@ def test_out_of_memory_is_no_lost_context(built: Path, run: Path) -> None:
 
 def test_abort_after_a_reported_error_prints_no_second_report(built: Path, run: Path) -> None:
     """What was said of the error is not said again when the program aborts because of it."""
-    command = [str(support.build_program("shim_hangs", built)), "fault", "abort"]
+    command = [str(support.build_program("recorder_hangs", built)), "fault", "abort"]
     outcome = support.run(command, support.recording(SIM, run, epoch="none"))
     assert outcome.status == -signal.SIGABRT
     assert report(outcome)[0].startswith(
@@ -426,7 +426,7 @@ def test_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
 
 
 def test_record_with_a_timeout(built: Path, run: Path) -> None:
-    program = str(support.build_program("shim_hangs", built))
+    program = str(support.build_program("recorder_hangs", built))
     arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", program, "spin")
     outcome = support.ttanalyze(*arguments, environment=SIM)
     assert outcome.status == 124
@@ -438,7 +438,7 @@ def test_record_with_a_timeout(built: Path, run: Path) -> None:
 
 def test_record_timeout_ends_unrecorded_children(built: Path, run: Path) -> None:
     """The recorder comes first; what does not end with its process is ended then."""
-    program = str(support.build_program("shim_hangs", built))
+    program = str(support.build_program("recorder_hangs", built))
     arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", "sh", "-c")
     outcome = support.ttanalyze(*arguments, f"{program} spin; sleep 60", environment=SIM)
     assert outcome.status == 124
@@ -451,7 +451,7 @@ def test_record_timeout_ends_unrecorded_children(built: Path, run: Path) -> None
 
 
 def test_closed_standard_error(built: Path, run: Path) -> None:
-    program = support.build_program("shim_hangs", built)
+    program = support.build_program("recorder_hangs", built)
     command = ["sh", "-c", f"exec {program} abort 2>&-"]
     assert support.run(command, support.recording(SIM, run)).status == -signal.SIGABRT
     check_whole(run, "signal", "signal 6")
@@ -460,7 +460,7 @@ def test_closed_standard_error(built: Path, run: Path) -> None:
 
 def test_failed_recording_prints_no_report(built: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    program = str(support.build_program("shim_hangs", built))
+    program = str(support.build_program("recorder_hangs", built))
     environment = support.recording(SIM, tmp_path / "file" / "run")
     outcome = support.run([program, "abort"], environment)
     assert outcome.status == -signal.SIGABRT

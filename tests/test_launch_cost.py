@@ -33,7 +33,7 @@ LIMITS = {
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return support.build_program("shim_launch_steps", tmp_path_factory.mktemp("build"))
+    return support.build_program("recorder_launch_instructions", tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Machine code that a program loads while its kernels are to be late: what the driver is given.
 
-The driver is one that loads machine code and runs none (shim_machine_code_lib).
+The driver is one that loads machine code and runs none (recorder_machine_code_lib).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Load = Callable[..., list[str]]
 @pytest.fixture
 def load(built: Path, tmp_path: Path) -> Load:
     """Loads images, recorded; gives what is said. tmp_path/taken has what the driver was given."""
-    program = support.build_program("shim_machine_code", built)
+    program = support.build_program("recorder_machine_code", built)
     taken = tmp_path / "taken"
     taken.mkdir()
 

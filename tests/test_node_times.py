@@ -232,7 +232,7 @@ def test_no_node_times_without_a_timeline(cli: Cli, run_path: Path) -> None:
     [
         ("example-graph", "none"),
         ("example-graph", "graph-node:."),
-        ("shim_graph_epochs", "graph-node:."),
+        ("recorder_graph_epochs", "graph-node:."),
         ("graph_children", "none"),
         ("graph_updates", "none"),
         ("graph_nodes", "none"),

@@ -35,7 +35,7 @@ def say(
     words: str, built: Path, environment: dict[str, str], timeout: float = 60
 ) -> support.Outcome:
     """What a program is answered that says this."""
-    program = support.build_program("shim_nvtx", built)
+    program = support.build_program("recorder_nvtx", built)
     outcome = support.run([program, *words.split()], environment, timeout=timeout)
     assert outcome.status == 0, outcome.stdout + outcome.stderr
     assert "no thread" not in outcome.stderr  # whatever the program keeps for each thread
@@ -283,7 +283,7 @@ def test_ranges_without_a_pop(built: Path, run: Path) -> None:
 
 def test_string_memory_is_bounded(built: Path, run: Path) -> None:
     """Of a program that says something else every time."""
-    program = support.build_program("shim_nvtx", built)
+    program = support.build_program("recorder_nvtx", built)
     environment = support.recording(SIM, run, epoch="nvtx:^never$", events="0")
     if "ASAN_OPTIONS" in environment:  # which keeps what is freed
         environment["ASAN_OPTIONS"] += ":quarantine_size_mb=1"
@@ -305,8 +305,8 @@ def test_string_memory_is_bounded(built: Path, run: Path) -> None:
 
 
 def other_tool(built: Path) -> dict[str, str]:
-    support.build_program("shim_nvtx", built)
-    return {"NVTX_INJECTION64_PATH": str(built / "libshim_nvtx.so")}
+    support.build_program("recorder_nvtx", built)
+    return {"NVTX_INJECTION64_PATH": str(built / "librecorder_nvtx.so")}
 
 
 def test_other_nvtx_tool_is_kept(built: Path, run: Path) -> None:
@@ -342,7 +342,7 @@ def test_missing_nvtx_tool_is_not_replaced(built: Path, run: Path) -> None:
 
 
 def test_record_keeps_another_nvtx_tool(built: Path, run: Path) -> None:
-    program = support.build_program("shim_nvtx", built)
+    program = support.build_program("recorder_nvtx", built)
     command = [str(program), "cuda", "push:a", "pop"]
     done = record(command, SIM | other_tool(built), run, "--quiet")
     assert "tool: push a\npush a: 100" in done.stdout
@@ -404,7 +404,7 @@ def test_several_triggers_combine(built: Path, run: Path) -> None:
         *(("nvtx", "step"), ("launch", "mix"), ("nvtx", "x,y")),
         ("final", None),
     ] or cuts(run) == [("nvtx", "step"), ("launch", "mix"), ("nvtx", "x,y")]
-    program = support.build_program("shim_nvtx", built)
+    program = support.build_program("recorder_nvtx", built)
     again = run.with_name("again")
     options = ["--quiet", "--epoch", "kernel:^mi.$", "--epoch", "nvtx:step", "--epoch", "launch:9"]
     record([str(program), *words.split()], SIM, again, *options)

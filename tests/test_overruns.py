@@ -28,7 +28,7 @@ def test_recorder_survives_out_of_bounds_writes(
 
 def test_access_to_unmapped_pages_faults(built: Path) -> None:
     """The simulator lets kernels write to pages that hold an allocation, and to no others."""
-    program = support.build_program("shim_overrun", built)
+    program = support.build_program("recorder_overrun", built)
     inside = support.run([program, "first", str(64 << 10)], LENIENT)
     assert (inside.status, "ILLEGAL" in inside.stdout) == (0, False)
     outside = support.run([program, "last", str(2 << 20)], LENIENT)
@@ -41,6 +41,6 @@ def test_access_to_unmapped_pages_faults(built: Path) -> None:
 def test_read_before_the_first_allocation_does_not_fault(built: Path, tmp_path: Path) -> None:
     """Where allocations have addresses of ours there is memory before them, as the driver has."""
     environment = support.simulator_environment()
-    command = [str(support.build_program("shim_overrun", built)), "before", "2048"]
+    command = [str(support.build_program("recorder_overrun", built)), "before", "2048"]
     recorded = support.recording(environment, tmp_path / "other", deterministic="1")
     assert support.run(command, recorded).status == 0

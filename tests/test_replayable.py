@@ -32,7 +32,7 @@ def recorded(
 ) -> tuple[Outcome, Outcome, tt.Run]:
     """A program without us and recorded, and the run."""
     run = tmp_path_factory.mktemp("replayable") / "run"
-    command = support.command("shim_replayable", built)
+    command = support.command("recorder_replayable", built)
     bare = support.run(command, SIM, cwd=run.parent)
     environment = support.recording(SIM, run, replayable="1", max_per_kernel="4")
     return bare, support.run(command, environment, cwd=run.parent), tt.open(run)
@@ -136,7 +136,7 @@ def test_no_other_work_between_the_two_epochs(process: Process) -> None:
 
 def test_epochs_include_work_of_other_threads(built: Path, tmp_path: Path) -> None:
     """Each has just what was submitted up to the call that it names as its cut."""
-    command = support.command("shim_replayable", built)
+    command = support.command("recorder_replayable", built)
     environment = support.recording(SIM, tmp_path / "run", epoch="launch:1", params="1")
     assert support.run(command, environment, cwd=tmp_path).status == 0
     process = tt.open(tmp_path / "run").processes[0]

@@ -159,7 +159,7 @@ def test_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) ->
 
 def test_cancelled_epoch_leaves_a_gap(built: Path, run: Path) -> None:
     """The next one is whole, and says that it holds more than its own changes."""
-    command = [str(support.build_program("shim_held", built)), "off"]
+    command = [str(support.build_program("recorder_blocked_graph", built)), "off"]
     bare = support.run(command, SIM)
     outcome = support.run(command, support.recording(SIM, run, stall_ms="200"))
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
@@ -171,7 +171,7 @@ def test_cancelled_epoch_leaves_a_gap(built: Path, run: Path) -> None:
 
 def test_process_exit_with_a_blocked_capture(built: Path, run: Path) -> None:
     """What the ring held before that is stored."""
-    command = [str(support.build_program("shim_held", built)), "end"]
+    command = [str(support.build_program("recorder_blocked_graph", built)), "end"]
     environment = support.recording(SIM, run, stall_ms="200", overwrite="drop-oldest")
     outcome = support.run(command, environment)
     assert outcome.status == 0
@@ -235,7 +235,7 @@ LARGE, BLOCK = 26 << 20, 65536
 
 
 def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
-    """As tests/programs/shim_large.c makes it."""
+    """As tests/programs/recorder_large_epochs.c makes it."""
     words = np.uint64(seed << 32) | np.arange(size // 8, dtype=np.uint64)
     words = words * np.uint64(0x9E3779B97F4A7C15)
     out: np.typing.NDArray[np.uint64] = words ^ (words >> np.uint64(29))
@@ -243,7 +243,7 @@ def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
 
 
 def large_contents() -> list[np.typing.NDArray[np.uint64]]:
-    """What tests/programs/shim_large.c has in its three epochs."""
+    """What tests/programs/recorder_large_epochs.c has in its three epochs."""
     odd = [9 if n % 270 == 31 else 7 for n in range(LARGE // BLOCK)]
     blocks = [noise(BLOCK, odd[n] if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
     return [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
@@ -261,7 +261,7 @@ def test_large_epochs_are_complete(
     Where the files have to be the same each time, and where the ring takes only small parts,
     one file does.
     """
-    command = [str(support.build_program("shim_large", built))]
+    command = [str(support.build_program("recorder_large_epochs", built))]
     bare = support.run(command, SIM)
     assert support.run(command, support.recording(SIM, run, **options)) == bare
     opened = tt.open(run)

@@ -16,7 +16,7 @@ ROOM = 4 << 10  # KiB
 @pytest.mark.native
 @pytest.mark.large
 def test_memory_does_not_grow_over_time(built: Path, tmp_path: Path) -> None:
-    program = support.build_program("shim_soak", built)
+    program = support.build_program("recorder_soak", built)
 
     def memory(rounds: int) -> int:
         """KiB of its own that the program has in the end."""

@@ -34,7 +34,7 @@ RECORDED = Launch(0, (20, 1, 1), (128, 1, 1), (0, 0, 0), 0, False, b"")
 @pytest.fixture(scope="module")
 def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tune") / "run"
-    program = support.build_program("shim_alone", built)
+    program = support.build_program("recorder_single_launches", built)
     outcome = support.ttanalyze("record", "--sim", "--replayable", "-o", path, "--", program)
     assert outcome.status == 0, outcome.stderr
     return path
@@ -508,7 +508,7 @@ def test_compiled_image_is_tuned(tmp_path: Path) -> None:
 
 
 def test_unverifiable_launch_is_refused(built: Path, tmp_path: Path, cli: Cli) -> None:
-    program = support.build_program("shim_alone", built)
+    program = support.build_program("recorder_single_launches", built)
     run = tmp_path / "run"
     options = ("--sim", "--deterministic", "--params", "--epoch", "launch:2")
     assert support.ttanalyze("record", *options, "-o", run, "--", program).status == 0

@@ -22,7 +22,7 @@ TABLE, TARGET, OTHER = 0, 1, 2
 @pytest.fixture(scope="module")
 def chased(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Recorded runs of kernels that write through a pointer in memory, by what was read."""
-    program, out = support.build_program("shim_chase", built), {}
+    program, out = support.build_program("recorder_pointer_in_memory", built), {}
     simulated = support.simulator_environment()
     for regions in ("all", "touched"):
         run = tmp_path_factory.mktemp(regions) / "run"

@@ -21,7 +21,7 @@ SIM = support.simulator_environment()
 PROGRAMS = [
     *("alloc_many", "alloc_neighbours", "alloc_pitch", "alloc_reuse", "async_alloc", "async_reuse"),
     *("free_while_working", "graph_capture", "memory_info", "out_of_memory", "pools"),
-    *("shim_devices_reach", "threads_allocate", "threads_one_pool", "vmm_remap"),
+    *("recorder_no_peer_access", "threads_allocate", "threads_one_pool", "vmm_remap"),
 ]
 
 
@@ -135,7 +135,7 @@ def test_nearly_all_seeded_writes_of_a_program_are_found(built: Path, tmp_path: 
             at = rng.choice([-rng.randrange(4, 257), size + rng.randrange(253)])
         steps.append(f"m:{slot}:{at}:4:{rng.randrange(256)}")
         wanted.append((slot, at))
-    program = support.build_program("shim_bounds", built)
+    program = support.build_program("recorder_out_of_bounds", built)
     done = support.run([program, *steps], support.recording(SIM, tmp_path / "run", zones="256"))
     assert done.status == 0, done.stderr
     process = tt.open(tmp_path / "run").process(0)

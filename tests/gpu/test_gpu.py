@@ -77,7 +77,12 @@ def test_no_epoch_of_concurrent_streams_is_torn(
     deps: str, regions: str, built: Path, run: Path
 ) -> None:
     """Eight buffers of 4 MiB, each filled in its own stream, with an epoch at each launch."""
-    command = [str(support.build_program("shim_streams", built)), "8", "1000000", "6"]
+    command = [
+        str(support.build_program("recorder_independent_streams", built)),
+        "8",
+        "1000000",
+        "6",
+    ]
     options = {"epoch": "launch", "params": "1", "regions": regions, "deps": deps}
     opened = check_recording(command, run, 600, **options)
     assert check_fills(run) > 300
@@ -141,7 +146,7 @@ def test_recording_does_not_change_program_behaviour(name: str, built: Path, run
 
 
 def test_exactly_the_calls_of_the_table_are_wrapped(built: Path, run: Path) -> None:
-    program = support.build_program("shim_entries", built)
+    program = support.build_program("recorder_entry_points", built)
     bare = entries.answers(program, BARE)
     reached = entries.check(bare, entries.answers(program, support.recording(BARE, run)))
     assert {"cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz"} < reached
@@ -170,7 +175,7 @@ def test_race_example_is_recorded_for_any_outcome(built: Path, run: Path) -> Non
 
 
 def test_work_in_one_context_changes_memory_of_another(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_across", built))]
+    command = [str(support.build_program("recorder_two_contexts", built))]
     bare = support.run(command, BARE)
     assert support.run(command, support.recording(BARE, run)) == bare
     check_across(run, bare.stdout)

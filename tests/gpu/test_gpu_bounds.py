@@ -40,7 +40,7 @@ def test_the_call_that_writes_out_of_bounds_is_named(
 def test_each_of_many_written_zones_is_found(built: Path, tmp_path: Path) -> None:
     """Each second of 500 allocations is written past its end, by 4 bytes."""
     count = 500
-    command = [support.build_program("shim_bounds", built)]
+    command = [support.build_program("recorder_out_of_bounds", built)]
     steps = [f"a:{4 * (100 + i)}" for i in range(count)]
     steps += [f"w:{i}:{4 * (100 + i)}:1:{i}" for i in range(0, count, 2)]
     environment = support.recording(support.bare_environment(), tmp_path / "run", zones="256")

@@ -24,7 +24,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("mode", [*CAUSES, "clean"])
 def test_first_differing_call_is_named(mode: str, built: Path, tmp_path: Path) -> None:
-    program = support.build_program("shim_varies", built)
+    program = support.build_program("recorder_nondeterminism", built)
     command = [str(program), mode, "8", str(tmp_path / "counter")]
     options = ["--only", "determinism", "--json", "-o", str(tmp_path / "out")]
     outcome = support.ttanalyze("check", *options, "--", *command)

@@ -34,7 +34,7 @@ pytestmark = [
 def test_named_epoch_captures_all_devices(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
-    command = [str(support.build_program("shim_devices", built))]
+    command = [str(support.build_program("recorder_two_devices", built))]
     bare = support.run(command, BARE)
     assert bare.status == 0
     run = tmp_path / "run"
@@ -46,7 +46,7 @@ def test_named_epoch_captures_all_devices(
 def test_copies_to_the_other_device_are_captured(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
-    command = [str(support.build_program("shim_devices_reach", built))]
+    command = [str(support.build_program("recorder_no_peer_access", built))]
     bare = support.run(command, BARE)
     assert bare.status == 0
     compare("", bare, support.run(command, support.recording(BARE, tmp_path / "run", **options)))

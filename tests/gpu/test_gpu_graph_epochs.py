@@ -29,7 +29,7 @@ BARE = support.bare_environment()
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
 def test_each_graph_kernel_gets_an_epoch(more: dict[str, str], built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs", built))]
+    command = [str(support.build_program("recorder_graph_epochs", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, epoch="graph-node:fill|add", **more)
@@ -38,7 +38,7 @@ def test_each_graph_kernel_gets_an_epoch(more: dict[str, str], built: Path, tmp_
 
 
 def test_graph_updates_in_another_node_order(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_order", built))]
+    command = [str(support.build_program("recorder_graph_epochs_updates", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, epoch="graph-node:fill|add")
@@ -51,7 +51,7 @@ def test_graph_updates_in_another_node_order(built: Path, tmp_path: Path) -> Non
 def test_epochs_hold_the_work_of_concurrent_threads(
     epoch: str, built: Path, tmp_path: Path
 ) -> None:
-    command = [str(support.build_program("shim_cut", built))]
+    command = [str(support.build_program("recorder_consistent_epochs", built))]
     run = tmp_path / "run"
     outcome = support.run(command, support.recording(BARE, run, epoch=epoch))
     assert (outcome.stdout, outcome.status) == ("counted: 40\n" * 6, 0)
@@ -59,7 +59,7 @@ def test_epochs_hold_the_work_of_concurrent_threads(
 
 
 def test_unusual_graph_updates_are_followed(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_changes", built))]
+    command = [str(support.build_program("recorder_graph_epochs_changes", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, epoch="graph-node:.", graph_stamps=".")
@@ -68,19 +68,19 @@ def test_unusual_graph_updates_are_followed(built: Path, tmp_path: Path) -> None
 
 
 def test_graph_updates_that_the_recorder_can_not_follow(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_astray", built))]
+    command = [str(support.build_program("recorder_graph_epochs_reordered", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_astray(tmp_path / "run")
 
 
 def test_nodes_that_the_driver_pairs_differently(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_paired", built))]
+    command = [str(support.build_program("recorder_graph_epochs_crosswise", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_paired(tmp_path / "run")
 
 
 def test_epochs_of_graph_memory_nodes(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_memory", built))]
+    command = [str(support.build_program("recorder_graph_epochs_allocation", built))]
     said = record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     assert "no epochs inside a graph: it allocates memory" in said
     assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])
@@ -91,7 +91,7 @@ def test_controls_apply_to_each_graph_launch(
     more: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     """Ten of them are launched while their stream waits for the host; and times by the device."""
-    command = [str(support.build_program("shim_controls", built))]
+    command = [str(support.build_program("recorder_graph_controls", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, **OPTIONS, **more)
@@ -101,7 +101,7 @@ def test_controls_apply_to_each_graph_launch(
 
 
 def test_epochs_inside_several_graphs_and_streams(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_graph_epochs_streams", built))]
+    command = [str(support.build_program("recorder_graph_epochs_streams", built))]
     bare = support.run(command, BARE)
     recorded = support.recording(
         BARE, tmp_path / "run", epoch="graph-node:.", graph_stamps=".", deps="region"

@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> Path:
 def test_hang_is_reported(
     how: str, expected: str, options: dict[str, str], built: Path, run: Path
 ) -> None:
-    command = [str(support.build_program("shim_hangs", built)), how]
+    command = [str(support.build_program("recorder_hangs", built)), how]
     environment = support.recording(BARE, run, **options)
     outcome = hanging.hang(command, environment, signal.SIGTERM, after=1)
     assert outcome.status == -signal.SIGTERM
@@ -59,7 +59,7 @@ def test_hang_is_reported(
 
 
 def test_signal_without_work_in_flight_is_reported(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_hangs", built)), "idle"]
+    command = [str(support.build_program("recorder_hangs", built)), "idle"]
     outcome = hanging.hang(command, support.recording(BARE, run), signal.SIGTERM)
     assert report(outcome)[0] == "ended by signal 15 (SIGTERM), nothing in flight"
     check_whole(run, "signal", "signal 15")
@@ -71,7 +71,7 @@ def test_signal_without_work_in_flight_is_reported(built: Path, run: Path) -> No
 def test_process_exit_behind_a_hang_ends_the_recording(
     how: str, status: int, built: Path, run: Path
 ) -> None:
-    command = [str(support.build_program("shim_hangs", built)), how]
+    command = [str(support.build_program("recorder_hangs", built)), how]
     outcome = hanging.hang(command, support.recording(BARE, run, stall_ms="500"))
     assert outcome.status == status
     check_whole(run, "signal" if status else "complete", f"signal {-status}" if status else None)
@@ -83,7 +83,7 @@ def test_process_exit_behind_a_hang_ends_the_recording(
 
 @pytest.mark.exclusive
 def test_time_limit_ends_a_hang(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_hangs", built)), "spin"]
+    command = [str(support.build_program("recorder_hangs", built)), "spin"]
     outcome = hanging.hang(command, support.recording(BARE, run, timeout="4"))
     assert outcome.status == -signal.SIGTERM
     assert report(outcome)[0] == "ended by its time limit of 4 s, with work in flight"
@@ -92,7 +92,7 @@ def test_time_limit_ends_a_hang(built: Path, run: Path) -> None:
 
 @pytest.mark.parametrize("epoch", ["sync", "none"])
 def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_hangs", built)), "fault"]
+    command = [str(support.build_program("recorder_hangs", built)), "fault"]
     bare = support.run(command, BARE)
     outcome = support.run(command, support.recording(BARE, run, epoch=epoch))
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)

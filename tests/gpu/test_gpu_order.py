@@ -51,11 +51,11 @@ def test_pytorch_in_order_is_clean(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["none", "graph", "host", "free"])
 def test_driver_calls_without_an_order_are_found(how: str, built: Path, tmp_path: Path) -> None:
-    program = support.build_program("shim_orders", built)
+    program = support.build_program("recorder_stream_order", built)
     assert outcome_of(tmp_path / "out", str(program), how)["status"] == "found"
 
 
 @pytest.mark.parametrize("how", ["wait", "event-query", "stream-query", "value", "graph-wait"])
 def test_driver_calls_in_order_are_clean(how: str, built: Path, tmp_path: Path) -> None:
-    program = support.build_program("shim_orders", built)
+    program = support.build_program("recorder_stream_order", built)
     assert outcome_of(tmp_path / "out", str(program), how)["status"] == "clean"

@@ -28,7 +28,7 @@ def test_recorder_survives_out_of_bounds_writes(
 @pytest.mark.parametrize("mode", MODES)
 def test_read_before_the_first_allocation(mode: str, built: Path, tmp_path: Path) -> None:
     environment = support.bare_environment()
-    command = [str(support.build_program("shim_overrun", built)), "before", "2048"]
+    command = [str(support.build_program("recorder_overrun", built)), "before", "2048"]
     bare = support.run(command, environment)
     recorded = support.run(command, support.recording(environment, tmp_path / "run", **MODES[mode]))
     assert (recorded.stdout, recorded.status) == (bare.stdout, bare.status)

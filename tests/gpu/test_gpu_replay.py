@@ -132,7 +132,8 @@ def test_crashed_launch_crashes_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["shim_replayable", "module_two_copies", "free_after_wait", "memset_2d", "graph_nodes"]
+    "name",
+    ["recorder_replayable", "module_two_copies", "free_after_wait", "memset_2d", "graph_nodes"],
 )
 def test_replayed_spans_never_differ(name: str, tmp_path: Path) -> None:
     """Threads, modules that come later, memory that is new, rows: refused perhaps, not other."""

@@ -30,7 +30,7 @@ def checked(folder: Path, *command: str | Path) -> Any:
 @pytest.mark.parametrize("deterministic", ["0", "1"])
 @pytest.mark.parametrize("fill", ["zero", "ones", "pattern:5"])
 def test_new_memory_holds_fill(built: Path, tmp_path: Path, fill: str, deterministic: str) -> None:
-    command = support.command("shim_fill", built)
+    command = support.command("recorder_fill", built)
     bare = support.bare_environment()
     environment = support.recording(bare, tmp_path / "run", fill=fill, deterministic=deterministic)
     outcome = support.run(command, environment)
@@ -49,7 +49,7 @@ def test_new_memory_holds_fill(built: Path, tmp_path: Path, fill: str, determini
     [("clean", []), ("computes", ["uninitialized"]), ("copies", ["uninitialized copy"])],
 )
 def test_call_is_named(built: Path, tmp_path: Path, mode: str, kinds: list[str]) -> None:
-    program = support.build_program("shim_uninitialized", built)
+    program = support.build_program("recorder_uninitialized", built)
     outcome = checked(tmp_path / "out", program, mode)
     assert [finding["kind"] for finding in outcome["findings"]] == kinds
     if kinds:

@@ -1,4 +1,4 @@
-/* Memory is freed and allocated again, so that addresses come back with other sizes. */
+/* Memory is freed and allocated again: addresses return with other sizes. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Stream-ordered memory comes and goes in two streams: neither sees what the other does with it. */
+/* Two streams allocate and free stream-ordered memory: neither sees the contents of the other. */
 #include "program.h"
 
 enum { STREAMS = 2, ROUNDS = 24, MOST = 30000 };

@@ -1,4 +1,4 @@
-/* A daemon's habit: everything above standard error is closed before the work starts. */
+/* Closes every file descriptor above standard error before the work starts, as daemons do. */
 #include "program.h"
 
 #include <unistd.h>

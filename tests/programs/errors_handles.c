@@ -1,4 +1,4 @@
-/* Calls with no handle, or a missing place for the answer. */
+/* Calls without a handle, or without a pointer for the result. */
 #include "program.h"
 
 int main(void)

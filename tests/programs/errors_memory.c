@@ -1,4 +1,4 @@
-/* Memory calls with arguments that can't be: each gives its error and changes nothing. */
+/* Memory calls with invalid arguments: each returns its error and changes nothing. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* A process goes through several programs, each found another way, and the last one works too. */
+/* The process executes several programs in turn, each found in another way; the last one works, too. */
 #include "program.h"
 
 #include <libgen.h>

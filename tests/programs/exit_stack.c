@@ -1,4 +1,4 @@
-/* The stack is at its end in the middle of work. */
+/* The stack overflows in the middle of work. */
 #include "program.h"
 
 static int deeper(volatile int *up)

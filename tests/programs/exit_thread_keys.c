@@ -1,4 +1,4 @@
-/* A thread that uses the driver to its very end: in the last of what runs as it ends. */
+/* A thread uses the driver until its end: in the last destructor of its thread-specific data. */
 #include "program.h"
 
 #include <pthread.h>

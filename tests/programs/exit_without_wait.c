@@ -1,4 +1,4 @@
-/* The program ends while what it submitted may still run: it never waits. */
+/* The program ends without a wait, while submitted work may still run. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* A kernel writes where nothing is: the context is lost, and every later call says so. */
+/* A kernel writes to an unmapped address: the context is lost, and every later call returns that error. */
 #include "fault.h"
 
 int main(void)

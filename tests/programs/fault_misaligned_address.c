@@ -1,4 +1,7 @@
-/* A kernel writes a word to an odd address: the context is lost, and every later call says so. */
+/*
+ * A kernel writes a word to a misaligned address: the context is lost, and every later call returns that
+ * error.
+ */
 #include "fault.h"
 
 int main(void)

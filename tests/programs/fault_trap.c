@@ -1,4 +1,4 @@
-/* A kernel gives up: the context is lost, and every later call says so. */
+/* A kernel executes a trap: the context is lost, and every later call returns that error. */
 #include "fault.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * The first wait of the host is for one stream, while another waits for a value that the host writes
- * only afterwards.
+ * The host first waits for one stream, while another stream waits for a value that the host writes only
+ * afterwards.
  */
 #include "program.h"
 

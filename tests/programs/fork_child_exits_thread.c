@@ -1,4 +1,4 @@
-/* A forked child that never touches the driver ends its only thread, which ends it normally. */
+/* A forked child that never uses the driver ends its only thread, and so ends normally. */
 #include "program.h"
 
 #include <pthread.h>

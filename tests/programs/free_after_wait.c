@@ -1,4 +1,4 @@
-/* Memory of every kind goes away right after the program has waited for the work on it. */
+/* Memory of every kind is freed right after the program has waited for the work on it. */
 #include "program.h"
 
 int main(void)

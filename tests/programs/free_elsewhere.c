@@ -1,4 +1,4 @@
-/* Memory is freed while another context is current or none is, and when that is refused. */
+/* Memory is freed while another context is current or none is, and while the driver refuses that. */
 #include "program.h"
 
 #define SIZE 100000

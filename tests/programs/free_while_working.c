@@ -1,4 +1,4 @@
-/* Memory is freed while work on it is under way: the driver waits for that. */
+/* Memory is freed while work on it is running: the driver waits for that work. */
 #include "program.h"
 
 int main(void)

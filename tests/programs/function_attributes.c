@@ -1,4 +1,4 @@
-/* What functions say about themselves: limits, name, module, where their parameters lie. */
+/* Attributes of functions: limits, name, module, offsets of parameters. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,7 @@
-/* Which calls a thread may make while it captures a stream in global mode, and which spoil that. */
+/*
+ * Calls that a thread may make while it captures a stream in global mode, and calls that invalidate the
+ * capture.
+ */
 #include "program.h"
 
 static CUstream stream, other;

@@ -1,4 +1,4 @@
-/* What a capture does not allow, and what that does to it. */
+/* Calls that a capture forbids, and what they do to it. */
 #include "program.h"
 
 static CUstream stream, blocking;

@@ -1,6 +1,6 @@
 /*
- * While a stream is captured, events are recorded and waited for that are not of the capture: they
- * become nodes, which order each launch of the graph with what other streams do.
+ * During a capture, the program records events and waits for events that do not belong to it. They become
+ * nodes that order each launch of the graph with other streams.
  */
 #include "program.h"
 

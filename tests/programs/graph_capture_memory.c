@@ -1,4 +1,4 @@
-/* Memory is allocated while a stream is captured, by a thread that says that it may be. */
+/* A thread that relaxed its capture mode allocates memory while a stream is being captured. */
 #include "program.h"
 
 int main(void)

@@ -1,7 +1,7 @@
 /*
- * Captures that streams and threads share: several threads record into one, another thread ends it,
- * two of them are mixed up, one is ended where it did not begin. What is spoilt stays so until it
- * has ended, and the streams work on after it.
+ * Several threads and streams share captures: threads record into one capture and another thread ends it,
+ * two captures are mixed, one is ended in another stream than that where it began. An invalidated capture
+ * stays invalid until it ends; then the streams work again.
  */
 #include "program.h"
 

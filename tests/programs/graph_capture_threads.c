@@ -1,7 +1,6 @@
 /*
- * While a stream is captured in global mode, another thread may not allocate, wait or ask, unless
- * it has said that it knows what it does; a forbidden call spoils the capture. Captures in the
- * other modes forbid other threads nothing.
+ * During a capture in global mode, another thread may not allocate, wait or query unless it relaxed its
+ * mode. A forbidden call invalidates the capture. Captures in other modes do not restrict other threads.
  */
 #include "program.h"
 

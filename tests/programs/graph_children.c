@@ -1,7 +1,7 @@
 /*
- * Graphs made of others: clones, graphs inside graphs, one that is updated from a graph whose nodes
- * were added in another order, memory that a graph allocates, many executable graphs one after the
- * other at perhaps the same place.
+ * Graphs made of other graphs: clones, child graphs, one updated from a graph whose nodes were added in
+ * another order, memory that a graph allocates, and many executable graphs in turn, perhaps at the same
+ * address.
  */
 #include "program.h"
 

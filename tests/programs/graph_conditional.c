@@ -1,4 +1,4 @@
-/* Graphs that run if a value says so, which no kernel changes: bodies that run, and bodies that do not. */
+/* Graphs with conditional nodes whose value no kernel changes: bodies that run and bodies that do not. */
 #include "program.h"
 
 #define N 1000

@@ -1,4 +1,4 @@
-/* Executable graphs with each of the flags that there are, and with one that there is not. */
+/* Executable graphs with each flag, and with an invalid one. */
 #include "program.h"
 
 #define N 2000

@@ -1,6 +1,6 @@
 /*
- * A graph is held back by a host function of its own until the program lets it go. Meanwhile
- * another stream works, is waited for, and gives memory back.
+ * A host function inside a graph blocks it until the program continues. Meanwhile another stream works, the
+ * program waits for it, and frees memory.
  */
 #include "program.h"
 

@@ -1,4 +1,4 @@
-/* Graphs of a library's kernels, which no module was asked for: node by node, and from a stream. */
+/* Graphs of kernels of a library, without a module: added node by node, and captured from a stream. */
 #include "program.h"
 
 #define N 1000

@@ -1,4 +1,4 @@
-/* A graph built node by node, its executable changed in place, and by update from another. */
+/* A graph built node by node; its executable graph is changed in place and updated from another graph. */
 #include "program.h"
 
 static CUfunction fill, add;

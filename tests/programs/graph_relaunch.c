@@ -1,7 +1,7 @@
 /*
- * One executable graph, launched again and again without a wait, in streams of every kind that
- * nothing orders: its launches come one after the other all the same. It is changed between them,
- * its graph is gone, and it goes itself right after its last launch.
+ * One executable graph is launched repeatedly without a wait, in streams of every kind with no order
+ * between them: its launches still run one after another. The program changes it between launches, destroys
+ * its graph, and destroys it right after its last launch.
  */
 #include "program.h"
 

@@ -1,6 +1,6 @@
 /*
- * Threads that each launch a graph of their own in a stream of their own, change it before each
- * launch, and make it anew now and then.
+ * Each thread launches its own graph in its own stream, changes it before each launch and sometimes creates
+ * it again.
  */
 #include "program.h"
 

@@ -1,6 +1,6 @@
 /*
- * An executable graph changed in every way there is, with a launch after each change: node by node,
- * nodes switched off and on, as a whole, a graph inside, updates that are refused.
+ * An executable graph is changed in every possible way, with a launch after each change: node by node,
+ * nodes disabled and enabled, as a whole, a child graph, and updates that are refused.
  */
 #include "program.h"
 

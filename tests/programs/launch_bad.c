@@ -1,4 +1,4 @@
-/* Launches that can't be: each is refused and leaves the context usable. */
+/* Invalid launches: each is refused, and the context stays usable. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Cooperative launches, and one that can't all be on the device at once. */
+/* Cooperative launches, and one too large to be resident at once. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Works and says how far it is, for as many steps as it is told: something to be interrupted. */
+/* Works for the given number of steps and prints each: a program to be interrupted. */
 #include "program.h"
 
 #include <unistd.h>

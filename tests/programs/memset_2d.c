@@ -1,4 +1,4 @@
-/* Sets of rows: they leave what lies between the rows alone. */
+/* Two-dimensional sets leave the bytes between rows unchanged. */
 #include "program.h"
 
 int main(void)

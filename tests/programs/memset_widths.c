@@ -1,4 +1,4 @@
-/* Sets of 8, 16 and 32 bits, waiting and not, at all the alignments they take. */
+/* Sets of 8, 16 and 32 bits, synchronous and asynchronous, at all valid alignments. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Modules from memory, with options, and from a file; and what is no module. */
+/* Modules from memory, with options, and from a file; and data that is no module. */
 #include "program.h"
 #include <unistd.h>
 

@@ -1,4 +1,6 @@
-/* Lists of nodes and edges with room for none, and what a copy or a set of an executable graph may not become. */
+/*
+ * Lists of nodes and edges with no room, and changes that copy and set nodes of an executable graph refuse.
+ */
 #include "program.h"
 
 #define PITCH 256

@@ -1,4 +1,4 @@
-/* What the driver says about pointers of every kind, and about ones that are not its own. */
+/* Attributes of pointers of every kind, and of pointers that are not of the driver. */
 #include "program.h"
 
 static void describe(const char *what, CUdeviceptr p, CUdeviceptr base)

@@ -1,4 +1,4 @@
-/* Memory pools: the device's own, one made by the program, and what they say about themselves. */
+/* Memory pools: the default pool of the device, one created by the program, and their attributes. */
 #include "program.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * A program that finds every call the way the runtime library does: it asks cuGetProcAddress for
- * cuGetProcAddress, and that for the rest.
+ * Finds every call as the runtime library does: asks cuGetProcAddress for cuGetProcAddress, and that for
+ * the rest.
  */
 #include "program.h"
 

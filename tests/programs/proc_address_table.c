@@ -1,6 +1,6 @@
 /*
- * What cuGetProcAddress says for names, versions and flags: the result, the status, whether it
- * gave a pointer, and whether the pointer is that of the exported symbol it stands for.
+ * Results of cuGetProcAddress for names, versions and flags: the result, the status, whether there is a
+ * pointer, and whether it is that of the exported symbol.
  */
 #include "program.h"
 

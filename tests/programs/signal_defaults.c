@@ -1,4 +1,4 @@
-/* What sigaction and signal say of handlers that come and go, also while work is done. */
+/* Results of sigaction and signal for handlers that are set and removed, also during work. */
 #include "program.h"
 
 #include <signal.h>

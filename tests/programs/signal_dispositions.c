@@ -1,4 +1,4 @@
-/* Which signals are handled, ignored and blocked is the program's own affair. */
+/* The program alone decides which signals are handled, ignored and blocked. */
 #include "program.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* What a capture says about itself, streams that join it, and editing what comes next. */
+/* The state of a capture, streams that join it, and changes of the dependencies of its next node. */
 #include "program.h"
 
 static void info(const char *name, CUstream stream)

@@ -1,4 +1,4 @@
-/* The stack of contexts of a thread, contexts that are gone, limits and preferences. */
+/* The stack of contexts of a thread, destroyed contexts, limits and preferences. */
 #include "program.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * An asynchronous copy reads pageable memory during the call, and pinned memory when it runs; one
- * from host to host is over when the call returns.
+ * An asynchronous copy reads pageable memory during the call, and pinned memory when it runs. A copy from
+ * host to host is complete when the call returns.
  */
 #include "program.h"
 

@@ -1,4 +1,4 @@
-/* Memory that belongs to a graph: allocated and freed by its nodes, by hand and by capture. */
+/* Memory of a graph: allocated and freed by its nodes, added by hand and by capture. */
 #include "program.h"
 
 static CUgraphNode add_fill(CUgraph graph, CUgraphNode after, CUdeviceptr p, unsigned value)

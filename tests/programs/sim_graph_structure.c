@@ -1,4 +1,4 @@
-/* The shape of a graph: nodes, edges, clones, children, and what may be asked about them. */
+/* The structure of a graph: nodes, edges, clones, children, and queries about them. */
 #include "program.h"
 
 static void counts(const char *name, CUgraph graph)

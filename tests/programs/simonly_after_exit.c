@@ -1,4 +1,4 @@
-/* A call after the driver's own end: from a stream that is flushed last of all. */
+/* A call after the driver's exit handlers: from a file stream that is flushed last. */
 #include "program.h"
 
 #include <unistd.h>

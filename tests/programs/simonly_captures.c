@@ -1,4 +1,4 @@
-/* Stream captures that end in other ways than by cuStreamEndCapture, with three steps after each. */
+/* Stream captures that end without cuStreamEndCapture, with three steps after each. */
 #include "program.h"
 
 static void steps(CUdeviceptr p)

@@ -1,4 +1,4 @@
-/* A program that takes activity records of its own, and looks CUPTI's calls up or is linked to them. */
+/* A program that uses CUPTI activity records itself, and looks up CUPTI's calls or is linked to them. */
 #include <dlfcn.h>
 
 #include "program.h"

@@ -1,4 +1,4 @@
-/* Two devices (TT_SIM_DEVICES=2) without leave: copies and sets work on both from either. */
+/* Two devices (TT_SIM_DEVICES=2) without peer access: copies and sets work on both from either. */
 #include "program.h"
 
 int main(void)

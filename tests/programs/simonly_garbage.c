@@ -1,4 +1,4 @@
-/* Fresh memory of every kind holds something, and what it holds depends on the seed. */
+/* New memory of every kind holds arbitrary bytes that depend on the seed. */
 #include "program.h"
 
 static void show(const char *name, const unsigned char *bytes, size_t size)

@@ -1,4 +1,4 @@
-/* Killed right after it changed a graph and launched it, five times. */
+/* The program is killed right after it changed a graph and launched it, five times. */
 #include "program.h"
 
 #include <signal.h>

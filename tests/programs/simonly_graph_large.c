@@ -1,4 +1,4 @@
-/* A graph of many nodes in a row, made, launched, changed as a whole and at one place. */
+/* A graph of many nodes in a chain: created, launched, updated as a whole and changed in one node. */
 #include "program.h"
 
 #define NODES 20000

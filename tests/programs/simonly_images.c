@@ -1,4 +1,4 @@
-/* Fat binaries, good and broken: what cannot be read is refused, and nothing behind it is looked at. */
+/* Fat binaries, valid and invalid: the simulator refuses invalid ones and reads nothing beyond their end. */
 #include "program.h"
 
 struct wrapper {

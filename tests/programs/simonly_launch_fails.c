@@ -1,4 +1,4 @@
-/* TT_SIM_FAULT=launch:2: the second launch fails, and the context with it until it is gone. */
+/* TT_SIM_FAULT=launch:2: the second launch fails, and its context is lost until it is destroyed. */
 #include "program.h"
 
 int main(void)

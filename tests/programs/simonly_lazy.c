@@ -1,4 +1,4 @@
-/* Work waits until somebody asks for it; a program that only watches memory gets it as well. */
+/* Work waits until a call asks for it; a program that only polls memory gets its result, too. */
 #include "program.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /*
- * Conditional nodes whose values kernels set: loops, one inside the other, branches and switches. (For
- * a GPU the kernel would have to be linked with the library that has cudaGraphSetConditional.)
+ * Conditional nodes whose values kernels set: nested loops, branches and switches. (On a GPU the kernel
+ * would have to be linked with the library that has cudaGraphSetConditional.)
  */
 #include "program.h"
 

@@ -1,4 +1,4 @@
-/* How much memory there is is TT_SIM_MEMORY, and what is free is exact. */
+/* TT_SIM_MEMORY sets the size of memory; the free size is exact. */
 #include "program.h"
 
 static void info(const char *when)

@@ -1,4 +1,4 @@
-/* Calls that the simulator does not have say so. */
+/* Calls that the simulator does not have return an error. */
 #include "program.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
- * Ten streams fill one word, in an order that nothing decides (or, with the argument "events",
- * that events do). Prints who was last, a few times.
+ * Ten streams fill one word with no order between them (or, with the argument "events", ordered by events).
+ * Prints the last writer, several times.
  */
 #include "program.h"
 

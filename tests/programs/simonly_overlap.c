@@ -1,6 +1,6 @@
 /*
- * Two kernels of many blocks write to the same memory, in streams that nothing orders (or, with the
- * argument "ordered", in one stream). Prints how often the memory had something of both.
+ * Two kernels of many blocks write to the same memory in streams with no order between them (or, with the
+ * argument "ordered", in one stream). Prints how often the memory had data of both.
  */
 #include "program.h"
 

@@ -1,4 +1,4 @@
-/* What cuInit says to the TT_SIM_ variables that are set. */
+/* The result of cuInit for the TT_SIM_ variables that are set. */
 #include "program.h"
 
 int main(void)

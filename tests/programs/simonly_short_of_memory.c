@@ -1,4 +1,4 @@
-/* Threads go on working while another takes all the memory that there is, again and again. */
+/* Threads continue while another allocates all memory repeatedly. */
 #include "program.h"
 
 #include <pthread.h>

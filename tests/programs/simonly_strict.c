@@ -1,6 +1,6 @@
 /*
- * Access to memory that is not there, one kind after the other; each kernel fault costs a
- * context. The argument says which.
+ * Accesses to unmapped memory, one kind after another; each kernel fault costs a context. The argument
+ * names the kind.
  */
 #include "program.h"
 

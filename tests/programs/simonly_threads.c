@@ -1,4 +1,4 @@
-/* Many threads that make, use and end everything at once, contexts under one another's feet included. */
+/* Many threads create, use and destroy everything at once, contexts of other threads included. */
 #include "program.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Two devices (TT_SIM_DEVICES=2): kernels reach the other's memory only with leave. */
+/* Two devices (TT_SIM_DEVICES=2): kernels reach the other's memory only with peer access. */
 #include "program.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The default stream waits for blocking streams, and they for it. */
+/* The legacy default stream waits for blocking streams, and they wait for it. */
 #include "program.h"
 
 int main(void)

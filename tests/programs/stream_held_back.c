@@ -1,6 +1,6 @@
 /*
- * A stream is held back by a host function until the program lets it go, and meanwhile another
- * stream works and is waited for, again and again. Nothing may make one wait for the other.
+ * A host function blocks a stream until the program continues. Meanwhile another stream works and the
+ * program waits for it, repeatedly. Neither may wait for the other.
  */
 #include "program.h"
 

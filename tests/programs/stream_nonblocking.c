@@ -1,4 +1,4 @@
-/* Non-blocking streams, ordered by events alone. */
+/* Non-blocking streams, ordered only by events. */
 #include "program.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * The per-thread default stream, reached in each of the ways there are: its handle, the _ptsz and
- * _ptds symbols, and cuGetProcAddress with the flag for it.
+ * The per-thread default stream in each way to name it: its handle, the _ptsz and _ptds symbols, and the
+ * flag of cuGetProcAddress.
  */
 #include "program.h"
 

@@ -1,4 +1,4 @@
-/* What streams say about themselves. */
+/* Attributes and queries of streams. */
 #include "program.h"
 
 int main(void)

@@ -1,7 +1,4 @@
-/*
- * A stream waits for a value in memory that the host writes later, after it has waited for
- * another stream.
- */
+/* A stream waits for a value in memory that the host writes after it has waited for another stream. */
 #include "program.h"
 
 int main(void)

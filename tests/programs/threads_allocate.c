@@ -1,4 +1,4 @@
-/* Threads allocate and free at once, of all sizes and both kinds: every byte stays its owner's. */
+/* Threads allocate and free at once, all sizes and both kinds: no allocation is changed by another thread. */
 #include "program.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Threads allocate and free in the order of one stream: what one frees another has at once. */
+/* Threads allocate and free in the order of one stream: memory that one frees is reused at once. */
 #include "program.h"
 
 #include <pthread.h>

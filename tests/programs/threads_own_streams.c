@@ -1,4 +1,4 @@
-/* Every thread has its own stream and memory, and allocates and frees as it goes. */
+/* Each thread has its own stream and memory, and allocates and frees while it works. */
 #include "program.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Threads with little stack make calls. */
+/* Threads with a small stack make calls. */
 #include "program.h"
 
 #include <pthread.h>
