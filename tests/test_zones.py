@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ from tests import support
 from tests.check import corpus
 from tests.recordings import check_run, compare
 from ttanalyze.core import zones
+from ttanalyze.verbs.check import bounds
+from ttanalyze.verbs.check import check as run_checks
+from ttanalyze.verbs.check.session import Settings
 from ttanalyze.verbs.info import info, info_text
 
 pytestmark = pytest.mark.native
@@ -105,6 +110,63 @@ def test_check_names_the_allocations_on_both_sides(faults: Path, tmp_path: Path)
         r"past the end of region \d+ \(.*, allocated at faults\.c:\d+ in raw\)", done.stdout
     )
     assert re.search(r"next to +region \d+ \(.*, allocated at faults\.c:\d+ in raw\)", done.stdout)
+
+
+def findings(program: Path, fault: str, out: Path, *options: str) -> list[dict[str, Any]]:
+    """What the check says of a planted fault."""
+    options = ("--sim", "--quiet", "--json", "--only", "bounds", "-o", str(out), *options)
+    done = support.ttanalyze("check", *options, "--", program, fault, environment=SIM)
+    assert done.status == 1, done.stderr
+    return list(json.loads(done.stdout)["outcomes"][0]["findings"])
+
+
+def lines_of(found: list[dict[str, Any]], fault: str) -> list[bool]:
+    """Whether each finding names a line of the fault."""
+    (case,) = (case for case in corpus.cases() if case.name == fault)
+    return [any(place in one["call"]["line"] for place in case.places) for one in found]
+
+
+def test_each_change_of_a_zone_is_seen(faults: Path, tmp_path: Path) -> None:
+    """Two launches in each of six rounds, with an epoch after each."""
+    seen = changed(faults, "end_by_two", tmp_path / "run", epoch="launch")
+    assert len({zone.region for zone in seen}) == 1
+    assert (seen[0].first, seen[0].count, len(seen)) == (0, 4, 12)
+    assert [zone.before for zone in seen[1:]] == [zone.epoch for zone in seen[:-1]]
+    (process,) = info(tt.open(tmp_path / "run"))["processes"]
+    assert (process["zones"]["changed"], process["zones"]["epochs"]) == (1, [seen[0].epoch])
+
+
+def test_two_culprits_at_one_zone_are_two_findings(faults: Path, tmp_path: Path) -> None:
+    found = findings(faults, "end_by_two", tmp_path / "out")
+    assert [one["certainty"] for one in found] == ["confirmed", "confirmed"]
+    assert [one["details"]["times"] for one in found] == [6, 6]
+    assert len({one["call"]["line"] for one in found}) == 2
+    assert lines_of(found, "end_by_two") == [True, True]
+
+
+def test_writes_that_were_not_looked_at_count_to_a_known_culprit(
+    faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first of six rounds is looked at closely."""
+    monkeypatch.setattr(bounds, "WINDOWS", 1)
+    monkeypatch.setattr(bounds, "TOGETHER", 2)
+    settings = Settings((str(faults), "end_by_two"), sim=True)
+    (outcome,) = run_checks(settings, tmp_path / "out", [bounds]).outcomes
+    assert [one.certainty for one in outcome.findings] == ["confirmed", "confirmed"]
+    assert sum(one.details["times"] for one in outcome.findings) == 2 + 5
+
+
+def test_a_node_that_ran_beside_another_is_possible(faults: Path, tmp_path: Path) -> None:
+    """Two branches of a graph: the epoch after one of them does not wait for the other."""
+    (found,) = findings(faults, "graph_branch_end_96", tmp_path / "out")
+    assert found["certainty"] == "possible"
+    assert lines_of([found], "graph_branch_end_96") == [True]
+
+
+def test_graph_without_epochs_inside_is_named_as_a_whole(faults: Path, tmp_path: Path) -> None:
+    """Two of its nodes are given the allocation."""
+    (found,) = findings(faults, "graph_end_4", tmp_path / "out", "--quick")
+    assert (found["call"]["kind"], found["certainty"]) == ("graph-launch", "possible")
 
 
 def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:

@@ -42,7 +42,11 @@ void instrumentation_give_up(struct instrumentation *q)
 
 /* ---- what a point reads ---- */
 
-/* The regions that the kernel is given and that are asked for, held. NULL: no memory. */
+/*
+ * The regions that the kernel is given, and the zones of all that the graph is given, as asked for,
+ * held. Each point reads the same zones, so that the first that finds one changed tells the kernel.
+ * NULL: no memory.
+ */
 static struct region_list *regions_of(const struct capture *p, struct exec *x, struct point *point)
 {
 	struct region_gathering g = {0};
@@ -50,11 +54,17 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, s
 
 	regions_gather_begin(&g);
 	graph_gather_node(x, point->spot->node.number, &g);
+	size_t given = g.count;
+	if (options.zones) {
+		graph_gather(x, &g);
+		regions_gather_zones(&g);
+	}
 	if (!g.failed)
 		list = region_list_new(g.count);
 	for (size_t i = 0; list && i < g.count; i++) {
 		struct region *r = g.list[i];
-		if (r->context == p->context && r->captured && r->readable && r->size) {
+		bool wanted = i < given || r->kind == TT_REGION_ZONE;
+		if (wanted && r->context == p->context && r->captured && r->readable && r->size) {
 			region_hold(r);
 			list->regions[list->count++] = r;
 		}

@@ -491,6 +491,12 @@ void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering 
 		nodes_gather_one(&x->nodes, number, g);
 }
 
+void graph_gather(struct exec *x, struct region_gathering *g)
+{
+	for (size_t i = 0; i < x->nodes.count; i++)
+		nodes_gather_one(&x->nodes, (uint32_t)i, g);
+}
+
 void graphs_forget(void)
 {
 	pthread_mutex_init(&graphs.lock, NULL);

@@ -64,6 +64,7 @@ uint32_t graph_node_number(struct exec *x, CUgraphNode handle);
 uint32_t graph_node_name(struct exec *x, uint32_t number);
 /* The regions that one node is given pointers to. */
 void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g);
+void graph_gather(struct exec *x, struct region_gathering *g); /* that all are */
 
 void graphs_forget(void); /* in a fork's child */
 

@@ -390,12 +390,41 @@ static void write_out_in_graph(CUdeviceptr p, CUdeviceptr q)
 	int shift = fixed ? 0 : 1;
 
 	GO("scale", first, n, &q, &half, &n);
+	GO("move", first, n, &p, &q, &none, &n);
 	GO("move", first, n, &p, &q, &shift, &n); /* culprit of graph_end_4 */
 }
 
 static void graph_end_4(void)
 {
 	in_graph(write_out_in_graph, values(n), values(n));
+}
+
+static void write_out_in_branch(CUdeviceptr p, CUdeviceptr q)
+{
+	int more = n + (fixed ? 0 : 24);
+
+	after(second, first);
+	GO("scale", first, n, &q, &half, &n);
+	GO("scale", second, more, &p, &half, &more); /* culprit of graph_branch_end_96 */
+	after(first, second);
+}
+
+static void graph_branch_end_96(void)
+{
+	in_graph(write_out_in_branch, values(n), values(n));
+}
+
+static void end_by_two(void)
+{
+	CUdeviceptr p = values(n), q = zeros(SIZE);
+	int shift = !fixed, more = n + 2 * shift;
+
+	for (int step = 0; step < STEPS; step++) {
+		GO("move", NULL, n, &q, &p, &shift, &n); /* culprit of end_by_two */
+		GO("scale", NULL, more, &q, &half, &more); /* culprit of end_by_two */
+		WAIT();
+	}
+	show(q, SIZE);
 }
 
 static void row_too_many(void)
@@ -801,6 +830,7 @@ static const struct {
 	FAULT(copy_too_long, bounds), FAULT(upload_too_long, bounds), FAULT(bad_index, bounds),
 	FAULT(pool_end_4, bounds), FAULT(pool_write_after_free, bounds), FAULT(pitched_row, bounds),
 	FAULT(through_memory, bounds), FAULT(graph_end_4, bounds), FAULT(row_too_many, bounds),
+	FAULT(graph_branch_end_96, bounds), FAULT(end_by_two, bounds),
 	FAULT(empty, uninitialized), FAULT(part, uninitialized), FAULT(reused, uninitialized),
 	FAULT(async_empty, uninitialized), FAULT(not_zeroed, uninitialized), FAULT(halo_read, uninitialized),
 	FAULT(counter_in_memory, uninitialized), FAULT(read_past_end, uninitialized),

@@ -16,7 +16,7 @@ def unordered_nodes(
     nodes: tt_graph_record; edges: tt_graph_edge; order: numbers of nodes, each behind those it
     comes after.
     """
-    before = _Before(nodes["parent"].tolist(), edges, order.tolist())
+    before = NodeOrder(nodes["parent"].tolist(), edges, order.tolist())
     branches = nodes["branch"].tolist()
     by_row: dict[int, list[Access]] = {}
     out: dict[tuple[int, int], tuple[Access, Access]] = {}
@@ -36,14 +36,14 @@ def unordered_nodes(
     return list(out.values())
 
 
-def _covers(access: Access, other: Access, before: _Before) -> bool:
+def _covers(access: Access, other: Access, before: NodeOrder) -> bool:
     """Whether who has no order with the other has none with this one either."""
     inside = access.low <= other.low and other.end <= access.high
     return inside and before.ordered(other.node, access.node)
 
 
-class _Before:
-    """What comes before nodes, as bits by their numbers. position: in the order."""
+class NodeOrder:
+    """Which nodes of a graph come before others. position: by number, in an order that holds."""
 
     def __init__(self, parents: list[int], edges: Array, order: list[int]) -> None:
         self._parents = parents
@@ -63,9 +63,12 @@ class _Before:
                 known |= self._before[earlier] | inside[earlier]
             self._before[node] = known
 
+    def precedes(self, one: int, other: int) -> bool:
+        """Whether one node ends before the other begins."""
+        return bool(self._before[other] >> one & 1)
+
     def ordered(self, one: int, other: int) -> bool:
-        same = one == other
-        return same or bool(self._before[other] >> one & 1 or self._before[one] >> other & 1)
+        return one == other or self.precedes(one, other) or self.precedes(other, one)
 
     def excluded(self, one: int, other: int, branches: Sequence[int]) -> bool:
         """Whether they are in different bodies of a conditional node, of which one runs."""

@@ -94,6 +94,22 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
     return Writers(events[found], how[found])
 
 
+def node_writers(process: Process, region: int, graph: int, seq: int) -> Array:
+    """Returns for each node of a graph how sure it is that the node writes to a region.
+
+    Args:
+        process: The process.
+        region: The id of the region.
+        graph: The id of the executable graph.
+        seq: The sequence number of its launch.
+
+    Returns:
+        WRITES, POINTER, POSSIBLE or INDIRECT, by number of the node, and len(HOW) for those that
+        write elsewhere or nothing (uint8).
+    """
+    return _Nodes(process, region_row(process, region)).each(graph, seq)
+
+
 def _hits(events: Array, base: int, size: int) -> Array:
     """Returns which of these events write to [base, base + size). Of a pitched copy only the number
     of bytes is known.
@@ -159,11 +175,12 @@ class _Nodes:
             return POSSIBLE
         key = graph, self._graphs.state(graph, seq)
         if key not in self._known:
-            self._known[key] = self._surest(self._graphs.nodes(graph, seq))
+            self._known[key] = int(self.each(graph, seq).min(initial=len(HOW)))
         return self._known[key]
 
-    def _surest(self, nodes: Array) -> int:
-        nodes = nodes[nodes["flags"] & graphs.DISABLED == 0]
+    def each(self, graph: int, seq: int) -> Array:
+        """Returns how sure the write of each node is; len(HOW) if it does not write there."""
+        nodes = self._graphs.nodes(graph, seq)
         how = np.full(len(nodes), len(HOW), "u1")
         maybe = nodes["flags"] & (graphs.FLAGS["device"] | graphs.UNREAD) != 0
         stores = np.isin(nodes["kind"], (graphs.KIND["copy"], graphs.KIND["set"]))
@@ -184,7 +201,8 @@ class _Nodes:
                 how[i] = POINTER if kernels[i] else WRITES
         unsure = (nodes["flags"] & graphs.CONDITIONAL != 0) & (how < POSSIBLE)
         how[unsure] = POSSIBLE
-        return int(how.min(initial=len(HOW)))
+        how[nodes["flags"] & graphs.DISABLED != 0] = len(HOW)
+        return how
 
 
 def _pointers(process: Process, launches: Array, base: int, size: int) -> Array:

@@ -1,7 +1,7 @@
 """Zones: patterns that the recorder keeps around allocations, and in place of freed ones.
 
 A zone is a region of kind "zone" whose bytes follow from their addresses. Where an epoch has other
-bytes, something was written out of bounds.
+bytes than the epoch before, something was written out of bounds.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ END, START, FREED = "past the end", "before the start", "after free"
 
 @dataclass(frozen=True)
 class ChangedZone:
-    """A zone whose bytes changed.
+    """A change of the bytes of a zone.
 
     Attributes:
         region: The id of the zone's region.
         side: Where the write lies, as seen from the allocation: "past the end", "before the start"
             or "after free".
         allocation: The id of the region that the zone belongs to; None if it is unknown.
-        epoch: The first epoch that has other bytes.
-        before: The last epoch that has the pattern; None if there is none.
-        first: The first changed byte in the zone; None if the epoch has no contents.
+        epoch: The first epoch that has the new bytes.
+        before: The last epoch that has the bytes before; None if there is none.
+        first: The first changed byte in the zone; None if an epoch has no contents.
         last: The last changed byte in the zone, or None.
         count: The number of changed bytes, or None.
-        sample: Up to 16 bytes from the first changed one on.
+        sample: Up to 16 of the new bytes, from the first changed one on.
     """
 
     region: int
@@ -59,22 +59,23 @@ def pattern(address: int, size: int) -> Array:
 
 
 def changed_zones(process: Process) -> list[ChangedZone]:
-    """Finds the zones that were written to, each with the first epoch that shows it.
+    """Finds the writes to zones. A zone begins with its pattern; from each change on, it is
+    compared with its new bytes.
 
     Args:
         process: The process.
 
     Returns:
-        The zones by epoch, and then by address.
+        The changes by epoch, and then by zone.
 
     Raises:
         FormatError: A file does not follow the format.
     """
     out = []
-    for row, epoch in first_changes(process):
+    for row, epoch, fresh in changes(process):
         before = process.coverage.before(epoch, int(process.regions.id[row]))
         before = before if before is not None and before >= process.regions.born[row] else None
-        out.append(_changed(process, row, epoch, before))
+        out.append(_changed(process, row, epoch, before, fresh))
     return sorted(out, key=lambda zone: (zone.epoch, zone.region))
 
 
@@ -83,9 +84,9 @@ def exist(process: Process) -> bool:
     return bool((process.regions.birth["kind"] == ZONE).any())
 
 
-def first_changes(process: Process) -> Iterator[tuple[int, int]]:
-    """Yields the rows of the zones that were written to in the table of regions, each with the
-    first epoch that shows it. Reads digests alone.
+def changes(process: Process) -> Iterator[tuple[int, int, bool]]:
+    """Yields the rows of zones in the table of regions with each epoch that shows new bytes, and
+    whether the zone had its pattern before. Reads digests alone.
     """
     regions = process.regions
     rows = np.flatnonzero(regions.birth["kind"] == ZONE)
@@ -99,9 +100,9 @@ def first_changes(process: Process) -> Iterator[tuple[int, int]]:
         region = int(regions.id[row])
         begin, end = np.searchsorted(digests["region"], [region, region + 1])
         expected = _digest(int(regions.birth["base"][row]), int(regions.size[row]))
-        other = np.flatnonzero(digests["digest"][begin:end] != expected)
-        if len(other):
-            yield row, int(epochs[begin + other[0]])
+        known = np.append(np.uint64(expected), digests["digest"][begin:end])
+        for at in np.flatnonzero(known[1:] != known[:-1]).tolist():
+            yield row, int(epochs[begin + at]), int(known[at]) == expected
 
 
 @functools.lru_cache(4096)  # freed memory is allocated again in the same place
@@ -112,16 +113,22 @@ def _digest(base: int, size: int) -> int:
     return digest(np.array(blocks, "<u8").tobytes())
 
 
-def _changed(process: Process, row: int, epoch: int, before: int | None) -> ChangedZone:
+def _changed(
+    process: Process, row: int, epoch: int, before: int | None, fresh: bool
+) -> ChangedZone:
     birth = process.regions.birth[row]
     base, size, region = int(birth["base"]), int(birth["size"]), int(birth["id"])
     allocation, side = _owner(process, row)
     zone = ChangedZone(region, side, allocation, epoch, before)
     try:
         found = contents.read(process, epoch, region)
+        if fresh or before is None:
+            known = pattern(base, size)
+        else:
+            known = contents.read(process, before, region)
     except Error:
         return zone  # its digest alone
-    other = np.flatnonzero(found != pattern(base, size))
+    other = np.flatnonzero(found != known)
     if not len(other):
         return zone
     first, last = int(other[0]), int(other[-1])

@@ -169,7 +169,10 @@ def _zones(process: Process) -> dict[str, Any] | None:
     """
     if not process.info.get("options", {}).get("TT_ZONES") and not zones.exist(process):
         return None
-    epochs = sorted(epoch for _, epoch in zones.first_changes(process))
+    first: dict[int, int] = {}
+    for row, epoch, _ in zones.changes(process):
+        first.setdefault(row, epoch)
+    epochs = sorted(first.values())
     served, allocations, inside, size = zones.coverage(process)
     return {
         "changed": len(epochs),

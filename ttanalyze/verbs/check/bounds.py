@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ttanalyze.core import zones
-from ttanalyze.core.writers import WRITES, writers
+from ttanalyze.core.graph_epochs import nodes_between
+from ttanalyze.core.writers import HOW, POINTER, WRITES, node_writers, writers
 from ttanalyze.core.zones import ChangedZone
 from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, layout, open_run
@@ -22,10 +24,11 @@ from ttanalyze.verbs.check.findings import (
     FOUND,
     NOT_COVERED,
     POSSIBLE,
+    Call,
     Finding,
     Outcome,
 )
-from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.zoom import launch_seqs
 
@@ -33,7 +36,9 @@ NAME = "bounds"
 DESCRIPTION = "writes outside of allocations, and to memory that was freed"
 ZONES = {**PLAIN, "zones": "256"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
 WINDOWS = 3  # stretches of launches that are looked at closely
+TOGETHER = 1024  # launches that are one such stretch, if changes are no further apart
 # What makes frameworks allocate each tensor by itself.
 EACH_TENSOR = {
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
@@ -47,28 +52,70 @@ def recordings(settings: Settings) -> Plan:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A changed zone, and the run and the process that have it."""
+class _Write:
+    """A change of a zone, and what made it.
+
+    run, process: where it was seen. seq: of the most likely call. call: that call, or the node of a
+    graph that it launched. sure: whether nothing else can have written.
+    """
 
     run: Path
     process: Process
     zone: ChangedZone
+    seq: int | None = None
+    call: Call | None = None
+    sure: bool = False
 
     @property
-    def key(self) -> tuple[int, int]:
-        """The same in each recording: the addresses are."""
-        regions = self.process.regions
-        birth = regions.birth[int(regions.rows(np.array([self.zone.region]))[0])]
-        return int(birth["base"]), int(birth["size"])
+    def owner(self) -> int:
+        """The region that the zone belongs to, or the zone itself."""
+        return self.zone.region if self.zone.allocation is None else self.zone.allocation
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """The zone, the same in each recording: the addresses are."""
+        birth = _birth(self.process, self.zone.region)
+        return self.process.index, int(birth["base"]), int(birth["size"])
+
+    @property
+    def sort(self) -> tuple[Any, ...]:
+        """The same for all writes that are one finding."""
+        birth = _birth(self.process, self.owner)
+        site = self.call and (self.call.kernel, self.call.call, self.call.stack)
+        owner = int(birth["base"]), int(birth["size"])
+        return self.process.index, owner, self.zone.side == zones.FREED, repr(site)
 
     @property
     def calls(self) -> tuple[int, int]:
         """The write lies in calls (after, until]."""
         coverage, zone = self.process.coverage, self.zone
         after = 0 if zone.before is None else int(coverage.whole[zone.before])
-        regions = self.process.regions
-        birth = regions.birth[int(regions.rows(np.array([zone.region]))[0])]
-        return max(after, int(birth["seq"])), int(coverage.some[zone.epoch])
+        born = int(_birth(self.process, zone.region)["seq"])
+        return max(after, born), int(coverage.some[zone.epoch])
+
+    @property
+    def window(self) -> _Window:
+        """The launches that may have written."""
+        ends = np.searchsorted(launch_seqs(self.process), list(self.calls), "right")
+        return _Window(self.process.index, *ends.tolist())
+
+
+@dataclass(frozen=True, order=True)
+class _Window:
+    """The launches after launch first, and up to launch last, of a process."""
+
+    process: int
+    first: int
+    last: int
+
+    def holds(self, other: _Window) -> bool:
+        inside = self.first <= other.first and other.last <= self.last
+        return self.process == other.process and inside
+
+
+def _birth(process: Process, region: int) -> Any:
+    regions = process.regions
+    return regions.birth[int(regions.rows(np.array([region]))[0])]
 
 
 def examine(session: Session) -> Outcome:
@@ -77,14 +124,14 @@ def examine(session: Session) -> Outcome:
     run = open_run(recording.run)
     outcome = Outcome(NAME, CLEAN)
     _cover(outcome, run.processes)
-    seen = [one for process in run.processes for one in _seen(recording.run, process)]
-    if not seen:
+    writes = [write for process in run.processes for write in _writes(recording.run, process)]
+    if not writes:
         return outcome
     outcome.status = FOUND
-    outcome.findings = [_finding(one) for one in seen]
+    outcome.findings = _findings(writes)
     session.partial = outcome
     if not session.settings.quick:
-        _look(session, outcome, seen)
+        _look(session, outcome, writes)
     return outcome
 
 
@@ -110,35 +157,111 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
 # ---- which call ----
 
 
-def _look(session: Session, outcome: Outcome, seen: list[_Seen]) -> None:
-    """Looks closer at the first windows that changed zones, with an epoch after each call."""
-    windows = list(dict.fromkeys(_window(one) for one in seen))[:WINDOWS]
-    for number, (index, first, last) in enumerate(windows, 1):
-        epoch = f"launch,memcpy,@{first}-{last}"
+def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> None:
+    """Looks closer at stretches in which zones changed, with an epoch after each call."""
+    known: list[_Write] = []
+    for number, stretch in enumerate(_stretches(writes), 1):
+        epoch = f"launch,memcpy,@{stretch.first}-{stretch.last};graph-node:."
         options = {**ZONES, "contents": "changed", "epoch": epoch}
         try:
             found = session.record(f"zones-{number}", EACH_TENSOR, **options)
-            process = open_run(found.run).process(index)
+            process = open_run(found.run).process(stretch.process)
         except Error as e:
             session.say(f"the writes were not looked at closely: {e}")
             return
-        finer = {one.key: one for one in _seen(found.run, process)}
-        for i, one in enumerate(seen):
-            if _window(one) == (index, first, last) and one.key in finer:
-                outcome.findings[i] = _finding(finer[one.key])
+        closer = [one for one in _writes(found.run, process) if stretch.holds(one.window)]
+        keys = {one.key for one in closer}
+        writes = [w for w in writes if w.key not in keys or not stretch.holds(w.window)]
+        known += closer
+        every = [*known, *_attributed(writes, known)]
+        every.sort(key=lambda one: (one.process.index, one.calls))
+        outcome.findings = _findings(every)
 
 
-def _seen(run: Path, process: Process) -> list[_Seen]:
-    return [_Seen(run, process, zone) for zone in zones.changed_zones(process)]
+def _stretches(writes: Sequence[_Write]) -> list[_Window]:
+    """Windows that are near to each other as one, those with other culprits first."""
+    out: list[_Window] = []
+    for window in sorted({write.window for write in writes}):
+        last = out[-1] if out else window
+        together = replace(last, last=max(last.last, window.last))
+        if out and last.process == window.process and together.last - last.first <= TOGETHER:
+            out[-1] = together
+        else:
+            out.append(window)
+    first = {write.sort: write.window for write in reversed(writes)}.values()
+    return sorted(out, key=lambda one: not any(one.holds(window) for window in first))[:WINDOWS]
 
 
-def _window(one: _Seen) -> tuple[int, int, int]:
-    """The process, and the numbers of the first and the last launch that may have written."""
-    first, last = np.searchsorted(launch_seqs(one.process), list(one.calls), "right").tolist()
-    return one.process.index, first, last
+def _attributed(writes: list[_Write], known: list[_Write]) -> list[_Write]:
+    """Takes for the culprit of a write, if there may be several, one that is known to write to this
+    zone and that is called again.
+    """
+    culprits: dict[Any, dict[Any, _Write]] = {}
+    for one in known:
+        culprits.setdefault(one.key, {}).setdefault(_site(one.process, one.seq), one)
+
+    def attributed(write: _Write) -> _Write:
+        again = culprits.get(write.key, {})
+        site = None if write.sure or not again else next(filter(again.get, _sites(write)), None)
+        return write if site is None else replace(write, seq=None, call=again[site].call)
+
+    return [attributed(write) for write in writes]
 
 
-def _culprit(one: _Seen) -> tuple[int | None, bool]:
+def _sites(write: _Write) -> list[Any]:
+    """What its window launches, and where in the program."""
+    events = _launches(write.process, *write.calls)
+    kept = np.unique(events[["kind", "id", "stack"]], return_index=True)[1]
+    return [_site(write.process, seq) for seq in events["seq"][kept].tolist()]
+
+
+def _site(process: Process, seq: int | None) -> Any:
+    call = None if seq is None else call_of(process, seq)
+    return call and (call.kernel, call.call, tuple(call.stack))
+
+
+def _launches(process: Process, after: int, until: int) -> Any:
+    """Events of launches that succeeded."""
+    events = process.events_between(after, until)
+    launches = np.isin(events["kind"], event_kinds.LAUNCH) & (events["flags"] & CAPTURING == 0)
+    return events[launches & (events["result"] == 0)]
+
+
+def _writes(run: Path, process: Process) -> list[_Write]:
+    return [_with_call(_Write(run, process, zone)) for zone in zones.changed_zones(process)]
+
+
+def _with_call(one: _Write) -> _Write:
+    seq, sure = _culprit(one)
+    if seq is None:
+        return one
+    event = one.process.events_between(seq - 1, seq)[0]
+    graph = int(event["id"])
+    node = alone = None
+    if event["kind"] == GRAPH_LAUNCH and one.process.graphs.known(graph, seq):
+        node, alone = _node(one, graph, seq)
+    if node is None:
+        return replace(one, seq=seq, call=call_of(one.process, seq), sure=sure)
+    call = call_of_node(one.process, graph, seq, node)
+    return replace(one, seq=seq, call=call, sure=sure and bool(alone))
+
+
+def _node(one: _Write, graph: int, seq: int) -> tuple[int | None, bool]:
+    """The node of a graph launch that wrote, if it can be told, and whether no other may have."""
+    how = node_writers(one.process, one.zone.region, graph, seq)
+    exact = np.flatnonzero(how == WRITES).tolist()
+    if exact:
+        return exact[-1], len(exact) == 1
+    between = nodes_between(one.process, seq, one.zone.before, one.zone.epoch)
+    likely = [node for node in between if how[node] < len(HOW)]
+    if len(likely) == 1:
+        return likely[0], True
+    given = node_writers(one.process, one.owner, graph, seq)
+    likely = [node for node in likely if given[node] <= POINTER]
+    return (likely[0] if len(likely) == 1 else None), False
+
+
+def _culprit(one: _Write) -> tuple[int | None, bool]:
     """The seq of the most likely writer, and whether there is no other."""
     process, zone = one.process, one.zone
     after, until = one.calls
@@ -147,9 +270,7 @@ def _culprit(one: _Seen) -> tuple[int | None, bool]:
     if len(exact):
         return int(exact[-1]), len(exact) == 1
     # What copies and sets write to is known, so only launches are left.
-    events = process.events_between(after, until)
-    launches = np.isin(events["kind"], event_kinds.LAUNCH) & (events["flags"] & CAPTURING == 0)
-    seqs = events["seq"][launches & (events["result"] == 0)].tolist()
+    seqs = _launches(process, after, until)["seq"].tolist()
     if len(seqs) == 1:
         return seqs[0], True
     found: dict[int, int] = {}
@@ -165,26 +286,37 @@ def _culprit(one: _Seen) -> tuple[int | None, bool]:
     return min(found, key=lambda seq: (found[seq], -seq)), False
 
 
-def _finding(one: _Seen) -> Finding:
-    process, zone = one.process, one.zone
-    seq, sure = _culprit(one)
-    call = None if seq is None else call_of(process, seq)
-    owner = zone.allocation if zone.allocation is not None else zone.region
-    offset = _offset(process, zone, owner)
-    memory = memory_of(process, owner, offset, zone.count, seq)
+# ---- what is said ----
+
+
+def _findings(writes: Sequence[_Write]) -> list[Finding]:
+    """One for each call site and allocation."""
+    groups: dict[Any, list[_Write]] = {}
+    for write in writes:
+        groups.setdefault(write.sort, []).append(write)
+    return [_finding(sorted(group, key=lambda one: not one.sure)) for group in groups.values()]
+
+
+def _finding(group: list[_Write]) -> Finding:
+    """Describes the first of the writes."""
+    one = group[0]
+    process, zone, call = one.process, one.zone, one.call
+    offset = _offset(process, zone, one.owner)
+    memory = memory_of(process, one.owner, offset, zone.count, one.seq)
     who = call_text(call) if call else "Something"
-    verb = "writes" if sure else "may have written"
+    verb = "writes" if one.sure else "may have written"
     bytes_ = text.count(zone.count, "byte") + " " if zone.count is not None else ""
-    where = _distance(process, zone, owner)
-    summary = f"{who} {verb} {bytes_}{where} {memory_text(memory)}."
-    details: dict[str, Any] = {"epoch": zone.epoch, "zone": zone.region}
+    where = _distance(process, zone, one.owner)
+    times = f"; {len(group)} epochs show such a write" if len(group) > 1 else ""
+    summary = f"{who} {verb} {bytes_}{where} {memory_text(memory)}{times}."
+    details: dict[str, Any] = {"epoch": zone.epoch, "zone": zone.region, "times": len(group)}
     if zone.first is not None and zone.last is not None:
         details |= {"first": zone.first, "last": zone.last, "sample": zone.sample.hex(" ")}
     near = zones.neighbour(process, zone)
     if near is not None:
         details["neighbour"] = memory_text(memory_of(process, near))
     command = ["ttanalyze", "blame", str(one.run), "-r", str(zone.region)]
-    certainty = CONFIRMED if sure else POSSIBLE
+    certainty = CONFIRMED if one.sure else POSSIBLE
     step = f"epoch {zone.epoch}"
     return Finding(
         NAME, f"write {zone.side}", certainty, summary, call, memory, step, command, details

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze.core.graph_epochs import node_after_which
 from ttanalyze.core.values import Type, parse
 from ttanalyze.errors import Error
-from ttanalyze.format import event_kinds, graphs, layout, open_run
-from ttanalyze.format.epoch_coverage import INSIDE
+from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.verbs.blame import Condition, Sighting, watch
@@ -155,19 +155,12 @@ def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Se
 
 
 def _call(process: Process, seq: int, epoch: int) -> Call:
-    """The call; of a graph the node after which the epoch was cut, if only one has its kernel."""
-    record, event = process.epochs[epoch], process.events_between(seq - 1, seq)[0]
-    if record["trigger"] == INSIDE and record["seq"] == seq:
-        graph, label = int(event["id"]), process.strings.get(int(record["label"]))
-        nodes = process.graphs.nodes(graph, seq)
-        named = [
-            number
-            for number in np.flatnonzero(nodes["kind"] == graphs.KERNEL).tolist()
-            if process.kernel(int(nodes["function"][number])) == label
-        ]
-        if len(named) == 1:
-            return call_of_node(process, graph, seq, named[0])
-    return call_of(process, seq)
+    """The call; of a graph launch the node after which the epoch was cut, if that is known."""
+    node = node_after_which(process, epoch) if process.epochs["seq"][epoch] == seq else None
+    if node is None:
+        return call_of(process, seq)
+    graph = int(process.events_between(seq - 1, seq)["id"][0])
+    return call_of_node(process, graph, seq, node)
 
 
 def _finding(one: _Seen, sighting: Sighting) -> Finding:
