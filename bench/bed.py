@@ -189,10 +189,19 @@ class Bed:
         """The JSON that a program prints."""
         return parse(self.run(command, environment, timeout), Path(command[0]).name)
 
+    def sanitized(self, tool: str, command: Command, timeout: float) -> Any:
+        """The same under a tool of compute-sanitizer. Raises ProgramError where that is missing."""
+        places = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
+        found = next(filter(None, map(shutil.which, places)), None)
+        if self.sim or not found:
+            raise ProgramError("no compute-sanitizer here")
+        line: Command = [found, "--tool", tool, "--print-limit", "1", *command]
+        return parse(self.run(line, self.bare(), timeout), "compute-sanitizer")
+
 
 def parse(text: str, name: str) -> Any:
-    """The JSON of a program's output, which may be the last line of it."""
-    for candidate in (text, text.strip().rpartition("\n")[2]):
+    """The JSON of a program's output, which may be the last line of it that is JSON."""
+    for candidate in (text, *reversed(text.splitlines())):
         with contextlib.suppress(ValueError):
             return json.loads(candidate)
     raise ProgramError(f"{name}: no JSON in its output: {last_line(text)}")

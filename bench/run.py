@@ -34,6 +34,7 @@ PARTS = {
     "launches": 40,
     "stacks": 40,
     "training": 180,
+    "bounds": 150,
     "memory": 50,
     "growth": 130,
     "toolkit": 40,

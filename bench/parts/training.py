@@ -8,8 +8,6 @@ the drain needs; the pause is not part of a step's time, and is reported.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -133,25 +131,13 @@ def _note(samples: list[Sample], pause: float) -> str:
 
 def _sanitizer(bed: Bed, command: Command, peers: list[Quantity], missing: list[str]) -> None:
     """Adds a step under compute-sanitizer's tool for memory contents to peers, or why not."""
-    places = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
-    tool = next(filter(None, map(shutil.which, places)), None)
-    if bed.quick or not tool:
-        missing.append("compute-sanitizer left out" if tool else "no compute-sanitizer here")
+    if bed.quick:
+        missing.append("compute-sanitizer left out")
         return
     few = [*command, "--steps", "10", "--warm", "3"]
-    line: Command = [tool, "--tool", "initcheck", "--print-limit", "1", *few]
     try:
         bare = median(bed.answer(few, bed.bare())["step_us"])
-        steps = _steps(bed.run(line, bed.bare(), SANITIZER_SECONDS))
+        steps = bed.sanitized("initcheck", few, SANITIZER_SECONDS)["step_us"]
         peers.append(Quantity("compute-sanitizer initcheck", median(steps) / bare, RATIO))
     except ProgramError as e:
         missing.append(str(e))
-
-
-def _steps(output: str) -> list[float]:
-    """The tool's own lines stand around the program's."""
-    for line in output.splitlines():
-        if line.startswith('{"step_us"'):
-            values: list[float] = json.loads(line)["step_us"]
-            return values
-    raise ProgramError("compute-sanitizer: the program did not get to its end")

@@ -31,3 +31,26 @@ extern "C" __global__ void scramble(const u64 *bases, u64 region_bytes, u64 bloc
 		}
 	}
 }
+
+/* c = a b, of n by n numbers: one item for each thread. */
+extern "C" __global__ void multiply(float *c, const float *a, const float *b, unsigned n)
+{
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, row = i / n, column = i % n;
+	float sum = 0;
+
+	if (row >= n)
+		return;
+	for (unsigned k = 0; k < n; k++)
+		sum += a[row * n + k] * b[k * n + column];
+	c[i] = sum;
+}
+
+/* Each number becomes the mean of its neighbours in a grid of n by n; the edge stays. */
+extern "C" __global__ void relax(float *to, const float *from, const float *unused, unsigned n)
+{
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, row = i / n, column = i % n;
+
+	(void)unused;
+	if (row && column && row + 1 < n && column + 1 < n)
+		to[i] = (from[i - 1] + from[i + 1] + from[i - n] + from[i + n]) / 4;
+}

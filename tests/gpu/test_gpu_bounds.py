@@ -16,8 +16,8 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
 ]
-FAULTS = ("end_4", "end_12", "start_4", "copy_too_long", "write_after_free", "pool_end_4")
-FAULTS += ("graph_end_4", "graph_branch_end_96", "end_by_two")
+FAULTS = ["end_4", "end_12", "start_4", "copy_too_long", "write_after_free", "pool_end_4"]
+FAULTS += ["graph_end_4", "graph_branch_end_96", "end_by_two"]
 FRAMEWORKS = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
 CASES = [case for case in corpus.cases() if case.name in FAULTS]
 CASES += [case for case in corpus.cases("torch_faults") if case.check == "bounds" and FRAMEWORKS]
