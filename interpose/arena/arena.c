@@ -1,5 +1,5 @@
 /*
- * Memory at fixed addresses: what is allocated, freed, and free again. See arena.h for the invariant.
+ * Allocates and frees device memory at fixed addresses. See arena.h for the invariant.
  */
 #include "arena/fill.h"
 #include "arena/mapping.h"
@@ -29,7 +29,7 @@ static struct free_list *free_list_of(uint64_t address)
 	return &arena_range_of(address)->free_list;
 }
 
-/* ---- what was freed ---- */
+/* ---- freed memory ---- */
 
 CUresult arena_wait_for(const struct context *c)
 {
@@ -42,7 +42,7 @@ CUresult arena_wait_for(const struct context *c)
 	return r;
 }
 
-/* What was freed up to the mark in the context, or in the stream, is free for all, or held back. */
+/* Frees blocks up to the mark, of the context or of one stream; those with zones go to zones_take. */
 static void reclaim(struct context *c, const struct stream *s, uint64_t mark)
 {
 	struct blocks zoned = TAILQ_HEAD_INITIALIZER(zoned);
@@ -74,7 +74,7 @@ void arena_context_waited_for(struct context *c, uint64_t mark)
 	arena_drop_row(c);
 }
 
-/* Nothing is unmapped: other streams may wait for the host, and that for them. */
+/* Unmaps nothing: an unmap may wait for other streams, which may wait for the host. */
 void arena_stream_waited_for(struct stream *s, uint64_t mark)
 {
 	reclaim(s->context, s, mark);
@@ -111,14 +111,14 @@ uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s)
 	b->freed_stream = s ? s->id : 0;
 	b->freed_serial = serial;
 	free_list_set_state(p, b, BLOCK_FREED);
-	if (!atomic_load(&c->alive)) /* no wait for it will come */
+	if (!atomic_load(&c->alive)) /* nothing will wait for it */
 		free_list_give(p, b);
 	return serial;
 }
 
 /* ---- allocation ---- */
 
-/* A block that is not handed out after all; work that was submitted may use it. */
+/* Discards a block that the program did not get; submitted work may still use it. */
 static void take_back(struct block *b, struct context *c, struct stream *s)
 {
 	pthread_mutex_lock(&arena.lock);
@@ -126,7 +126,7 @@ static void take_back(struct block *b, struct context *c, struct stream *s)
 	pthread_mutex_unlock(&arena.lock);
 }
 
-/* A new block in mapped memory; ordered by s where it is not NULL; it is not filled yet. */
+/* A new block in mapped memory, not filled yet; s, if not NULL, orders it. */
 static enum arena_result place(struct context *c, struct stream *s, struct pool *pool, uint64_t size, struct block **out)
 {
 	struct mapping *fresh = NULL;
@@ -144,7 +144,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		b->pool = pool;
 		b->stream_ordered = s != NULL;
 		b->sync_memops = 0;
-		b->id = (1ull << 62) + ++arena.ids; /* the driver's own begin at 1 */
+		b->id = (1ull << 62) + ++arena.ids; /* the driver's ids begin at 1 */
 	}
 	pthread_mutex_unlock(&arena.lock);
 	*out = b;
@@ -168,7 +168,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 			     c->device);
 		return ARENA_NOT;
 	}
-	if (users) /* devices came meanwhile */
+	if (users) /* the program gave more devices access meanwhile */
 		mapping_set_access(fresh->base, fresh->size, c->device, range->users);
 	return ARENA_SERVED;
 }
@@ -190,7 +190,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 
 	if (!size || !out || !(h = arena_holding(c)))
 		return ARENA_NOT;
-	/* More than there is: where allocating is allowed, it fails for that. */
+	/* Larger than any device: out of memory where the thread may allocate, else the error of the capture. */
 	if (arena_capture_matters() && forbidden(r = real.cuMemAlloc_v2(&none, (size_t)1 << 60))) {
 		*refused = r;
 		return ARENA_REFUSED;
@@ -212,7 +212,7 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	struct pool *pool;
 	struct block *b;
 
-	if (arena_capture_matters()) /* another stream's: only the driver knows whether it forbids this */
+	if (arena_capture_matters()) /* only the driver knows whether another stream's capture forbids this */
 		return ARENA_NOT;
 	if (!size || !out || !(pool = arena_pool(c->device, handle)))
 		return ARENA_NOT;
@@ -231,7 +231,7 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 
 /* ---- frees ---- */
 
-/* No longer the program's, and nobody else's so far. NULL: none that the program has begins there. */
+/* Takes a block from the program; no other allocation gets it yet. NULL: no live block begins at p. */
 static struct block *withdraw(CUdeviceptr p)
 {
 	pthread_mutex_lock(&arena.lock);
@@ -247,7 +247,7 @@ static struct block *withdraw(CUdeviceptr p)
 	return b;
 }
 
-/* The driver's own error for a pointer that is none, or what else keeps it from freeing. */
+/* The driver's error for an invalid pointer, or for a thread that may not free. */
 static CUresult refusal(void)
 {
 	CUresult r = real.cuMemFree_v2(ARENA_NOWHERE);
@@ -273,7 +273,7 @@ CUresult arena_free_end(struct context *c, struct block *b)
 	uint64_t serial = arena_block_freed(b, c, NULL);
 	pthread_mutex_unlock(&arena.lock);
 	if (atomic_load(&captures_active))
-		return CUDA_SUCCESS; /* no context may be waited for now: a later wait ends it */
+		return CUDA_SUCCESS; /* no context may be waited for now: a later wait frees the block */
 	CUresult r = arena_wait_for(c);
 	if (r == CUDA_SUCCESS)
 		arena_context_waited_for(c, serial);
@@ -282,7 +282,7 @@ CUresult arena_free_end(struct context *c, struct block *b)
 
 CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle, struct block **b)
 {
-	/* Nothing to free: what keeps the stream or the context from freeing anything. */
+	/* Frees nothing: only returns the error of the stream or the context. */
 	CUresult r = free_real(0, handle);
 
 	if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE)
@@ -324,7 +324,7 @@ void arena_context_gone(struct context *c, bool primary)
 		arena_reserve_anew(c->device);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 bool arena_find(uint64_t address, struct arena_allocation *found)
 {

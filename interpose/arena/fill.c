@@ -10,11 +10,11 @@
 #include "fill_pattern.h"
 #include "util/clock.h"
 
-#define CTAS 1024 /* each goes on to other memory */
+#define CTAS 1024 /* CTAs of a launch; each fills several parts */
 
 extern const char fill_ptx[];
 
-/* A driver that loads a kernel with its first launch would wait then for all that runs. */
+/* Loads the kernel now: a driver that loads it at its first launch would wait then for all running work. */
 void arena_load_fill(struct holding *h)
 {
 	CUmodule module = NULL;
@@ -69,7 +69,7 @@ CUresult arena_await(struct holding *h)
 CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
 {
 	CUstreamCaptureMode mode = capture_mode_relax();
-	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
+	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* the last fill timed out: do not wait again */
 
 	if (r == CUDA_ERROR_NOT_READY)
 		r = CUDA_ERROR_INVALID_HANDLE;
@@ -81,7 +81,7 @@ CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
 	return r;
 }
 
-/* False: the context, or what is needed in it, is not to be had. */
+/* NULL: the context or its resources are not available. */
 static struct holding *enter(struct context *c)
 {
 	if (!context_push(c->handle))
@@ -115,7 +115,7 @@ CUresult fill_in_stream(struct context *c, CUstream stream, CUdeviceptr p, uint6
 	return r;
 }
 
-/* At an address of its own for the time being. */
+/* Maps the memory at a temporary address. */
 enum fill_result fill_unmapped(struct context *c, CUmemGenericAllocationHandle memory, uint64_t size)
 {
 	enum fill_result result = FILL_NONE;

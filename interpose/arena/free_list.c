@@ -29,13 +29,13 @@ static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
 	return m;
 }
 
-/* Index of the first mapping that ends behind address. */
+/* Index of the first mapping that ends after address. */
 static size_t lower(const struct free_list *p, uint64_t address)
 {
 	return lower_bound(p->mapping_count, i, p->mappings[i]->base + p->mappings[i]->size <= address);
 }
 
-/* In the lowest gap that is large enough. */
+/* Uses the lowest gap that is large enough. */
 static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab)
 {
 	uint64_t at = p->base;
@@ -80,7 +80,7 @@ struct mapping *free_list_retire(struct free_list *p)
 	return NULL;
 }
 
-/* What the program would have without us: of a block's own mapping also what its zones take. */
+/* Free memory as the program would see it; includes the zones in blocks' own mappings. */
 uint64_t free_list_idle(const struct free_list *p)
 {
 	uint64_t bytes = 0;
@@ -113,7 +113,7 @@ static uint32_t units_of(const struct mapping *m, uint64_t room)
 	return m->slab ? (uint32_t)(room / FREE_LIST_UNIT) : 1;
 }
 
-/* The first of so many free units in a row, or -1. */
+/* Start of the first run of `units` free units, or -1. */
 static int64_t find_units(const struct mapping *m, uint32_t units)
 {
 	uint32_t all = units_of(m, m->size), run = 0;
@@ -128,7 +128,7 @@ static int64_t find_units(const struct mapping *m, uint32_t units)
 	return -1;
 }
 
-/* b NULL: the units are free. */
+/* b NULL: marks the units free. */
 static void set_units(struct mapping *m, uint64_t base, uint64_t room, struct block *b)
 {
 	uint32_t first = unit_of(m, base), units = units_of(m, room);
@@ -191,7 +191,7 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	return true;
 }
 
-/* Up to FREE_LIST_LARGE: in a slab. */
+/* Bytes that a block takes: in a slab up to FREE_LIST_LARGE, else in its own mapping. */
 static uint64_t room_for(const struct free_list *p, uint64_t size)
 {
 	size += 2 * p->zone;
@@ -223,7 +223,7 @@ struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping 
 
 struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
 {
-	/* With zones, freed memory is held back first. */
+	/* zones hold freed memory back first */
 	uint64_t room = size <= p->size && !p->zone ? room_for(p, size) : 0;
 	struct block *b;
 
@@ -238,13 +238,13 @@ struct block *free_list_take_freed(struct free_list *p, uint64_t size, const str
 	return NULL;
 }
 
-/* The list of a state that has one. */
+/* The list of blocks in this state, if there is one. */
 static struct blocks *list_of(struct free_list *p, enum block_state state)
 {
 	return state == BLOCK_FREED ? &p->freed : state == BLOCK_HELD ? &p->held : NULL;
 }
 
-/* It is not the program's, but not free for it either. */
+/* Whether the block is neither the program's nor free. */
 static int is_kept(const struct block *b, enum block_state state)
 {
 	return state == BLOCK_HELD || (state == BLOCK_FREED && b->was_held);

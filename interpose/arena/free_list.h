@@ -1,10 +1,9 @@
 /*
- * Where allocations lie in one range of addresses: large ones in a mapping of their own, small
- * ones side by side in slabs.
+ * Where allocations lie in one range of addresses: large ones in a mapping of their own, small ones side by side in
+ * slabs.
  *
- * Invariant: where something is placed depends on the calls made here and their order alone.
- * No driver is called: the owner of the range maps and unmaps what it is told to, and holds a
- * lock around each of these.
+ * Invariant: a placement depends only on the calls made here and their order. This file calls no driver: the owner
+ * of the range maps and unmaps what these functions return, and holds a lock around each call.
  */
 #ifndef TT_ARENA_FREE_LIST_H
 #define TT_ARENA_FREE_LIST_H
@@ -14,8 +13,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define FREE_LIST_UNIT 512            /* alignment of every allocation, as the driver's are */
-#define FREE_LIST_LARGE (1024 * 1024) /* a larger one has a mapping of its own */
+#define FREE_LIST_UNIT 512            /* alignment of each allocation, as in the driver */
+#define FREE_LIST_LARGE (1024 * 1024) /* a larger allocation has its own mapping */
 
 struct context;
 struct stream;
@@ -23,43 +22,43 @@ struct pool;
 
 struct mapping {
 	uint64_t base, size;
-	bool ready;          /* mapped, and not on its way out */
+	bool ready;          /* mapped, and not about to be unmapped */
 	bool slab;           /* else it has room for one block */
-	uint32_t blocks;     /* that lie in it, in whatever state */
-	uint32_t held;       /* of these, those that zones keep from being free */
-	uint32_t free_units; /* of a slab */
-	uint32_t full_units; /* from its begin on, at least */
-	struct block *at[];  /* that which holds each unit of a slab, or the one */
+	uint32_t blocks;     /* blocks in it, in any state */
+	uint32_t held;       /* of these, those that zones hold back */
+	uint32_t free_units; /* free units of a slab */
+	uint32_t full_units; /* lower bound of the full units at its start */
+	struct block *at[];  /* the block at each unit of a slab, or the only block */
 };
 
 enum block_state {
-	BLOCK_NEW,   /* not the program's so far, or no longer */
+	BLOCK_NEW,   /* not yet the program's, or no longer */
 	BLOCK_LIVE,
-	BLOCK_FREED, /* by the program; work that was submitted before may still use it */
-	BLOCK_HELD,  /* a zone in place of memory that was freed */
+	BLOCK_FREED, /* freed by the program; submitted work may still use it */
+	BLOCK_HELD,  /* freed memory that is held back as a zone */
 };
 
 struct block {
 	uint64_t base, size;
-	uint64_t room; /* all bytes that it takes, with the zones before and after it */
-	uint64_t zone; /* of these, before base */
+	uint64_t room; /* all bytes of the block, with its zones */
+	uint64_t zone; /* bytes of the zone before base */
 	struct mapping *mapping;
 	enum block_state state;
 	bool stream_ordered;
-	unsigned sync_memops;      /* the pointer attribute, as the program set it */
+	unsigned sync_memops;      /* the pointer attribute that the program set */
 	uint64_t id;
 	struct context *context;   /* that allocated it */
 	struct pool *pool;
-	struct context *freed_in;  /* whose work is to be waited for */
-	struct stream *freed_on;   /* or only this stream's, and its id: its struct may be another's by now */
+	struct context *freed_in;  /* whose work must be complete first */
+	struct stream *freed_on;   /* or only this stream's work, and its id: the struct may be reused */
 	uint64_t freed_stream;
 	uint64_t freed_serial;
-	bool was_held;             /* once is enough */
-	TAILQ_ENTRY(block) freed;  /* in one of the lists of those that were */
+	bool was_held;             /* a block is held back only once */
+	TAILQ_ENTRY(block) freed;  /* in the list of its state */
 };
 TAILQ_HEAD(blocks, block);
 
-/* All that a block takes: [start, end). */
+/* The addresses of a block with its zones: [start, end). */
 static inline uint64_t block_start(const struct block *b)
 {
 	return b->base - b->zone;
@@ -72,10 +71,10 @@ static inline uint64_t block_end(const struct block *b)
 
 struct free_list {
 	uint64_t base, size, granule;
-	uint64_t zone; /* bytes before and after each block */
-	struct mapping **mappings; /* by address */
+	uint64_t zone; /* bytes of a zone before and after each block */
+	struct mapping **mappings; /* sorted by address */
 	size_t mapping_count, mapping_capacity;
-	struct blocks freed, held; /* in these states, as they came to them */
+	struct blocks freed, held; /* blocks in these states, oldest first */
 	uint64_t held_bytes;
 	size_t held_count;
 };
@@ -83,24 +82,24 @@ struct free_list {
 void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule, uint64_t zone);
 
 /*
- * A new block of size bytes. *fresh is the mapping that must be mapped for it and then be set
- * ready, or NULL. NULL: the range has no such gap, or the host no memory.
+ * A new block of size bytes. *fresh: the mapping that the caller must map and then set ready, or NULL. Returns NULL
+ * if the range has no such gap or the host no memory.
  */
 struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping **fresh);
-/* The same in the place of a block that was freed in this very stream. */
+/* The same, in place of a block that was freed in this stream. */
 struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id);
-/* The block that holds address, whatever its state. */
+/* The block that holds address, in any state. */
 struct block *free_list_find(const struct free_list *p, uint64_t address);
-/* The first block that holds address or lies behind it. */
+/* The first block that holds address or lies after it. */
 struct block *free_list_next(const struct free_list *p, uint64_t address);
 void free_list_set_state(struct free_list *p, struct block *b, enum block_state state);
 void free_list_give(struct free_list *p, struct block *b);
 
-/* An idle mapping, no longer ready: it is to be unmapped and dropped. NULL: none. */
+/* An idle mapping, set not ready: the caller must unmap and drop it. NULL: none. */
 struct mapping *free_list_retire(struct free_list *p);
 void free_list_drop(struct free_list *p, struct mapping *m);
-uint64_t free_list_idle(const struct free_list *p); /* bytes of all of those, and what zones take */
-/* One without mappings is as new, and has no range. */
+uint64_t free_list_idle(const struct free_list *p); /* bytes of all idle mappings, and of zones */
+/* The caller has dropped all mappings; the list has no range afterwards. */
 void free_list_end(struct free_list *p);
 
 #endif

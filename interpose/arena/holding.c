@@ -1,5 +1,5 @@
 /*
- * The arena's own stream in each context, and what the driver was asked for there.
+ * The arena's resources in each context: a stream, the fill kernel and the driver's pitch.
  */
 #include "arena/parts.h"
 
@@ -14,7 +14,7 @@ static struct holding *find(const struct context *c)
 	return h;
 }
 
-/* What it takes from the device counts as the recorder's. */
+/* Device memory that the stream and the kernel use counts as the recorder's. */
 static struct holding *make(struct context *c)
 {
 	struct holding *h = calloc(1, sizeof(*h));
@@ -73,7 +73,7 @@ uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element)
 		if (arena_capture_matters() || real.cuMemAllocPitch_v2(&row, &pitch, 1, 1, 4) != CUDA_SUCCESS || !pitch)
 			return 0;
 		pthread_mutex_lock(&arena.lock);
-		bool second = h->pitch != 0; /* another thread was quicker */
+		bool second = h->pitch != 0; /* another thread was first */
 		if (!second) {
 			h->row = row;
 			h->pitch = pitch;

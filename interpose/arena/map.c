@@ -1,5 +1,5 @@
 /*
- * The arena's ranges: reserving them, mapping memory in them, and which devices reach it.
+ * The arena's ranges: reserves them, maps memory in them, and opens them to devices.
  */
 #include "arena/mapping.h"
 #include "arena/parts.h"
@@ -8,7 +8,7 @@
 
 /* ---- ranges ---- */
 
-/* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
+/* Reserves the whole stride, or less if the driver or the process lacks addresses, but at least `least`. */
 static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
 {
 	CUdeviceptr got;
@@ -24,8 +24,8 @@ static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
 }
 
 /*
- * Memory before the first allocation: the driver's own has other memory there, so that programs which read a
- * little before an allocation do not fail.
+ * Maps memory before the first allocation. The driver has other memory there, so programs that read slightly before
+ * an allocation do not fail.
  */
 static void map_margin(struct range *range)
 {
@@ -45,7 +45,7 @@ static void reserve(CUdevice device)
 	range->properties = mapping_properties(device);
 	real.cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
 	range->properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
-	/* Where the driver's own memory could be shared, ours can. */
+	/* The arena's memory can be shared where the driver's can. */
 	real.cuDeviceGetAttribute(&ipc, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, device);
 	real.cuDeviceGetAttribute(&files, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
 	if (ipc && files && real.cuMemExportToShareableHandle && real.cuMemRetainAllocationHandle)
@@ -110,7 +110,7 @@ CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t 
 
 	CUresult r = mapping_make(m->base, m->size, &properties, users);
 	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && properties.requestedHandleTypes) {
-		properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE; /* what the process may not have */
+		properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE; /* the process may lack the permission */
 		r = mapping_make(m->base, m->size, &properties, users);
 	}
 	capture_mode_restore(mode);
@@ -264,7 +264,7 @@ bool arena_is_closed(CUdevice user, CUdeviceptr p)
 	return !open;
 }
 
-/* An access that devices do not have would fail every mapping of the range from then on. */
+/* An access between devices without a connection would fail every later mapping of the range. */
 bool arena_bring_near(const struct context *c, CUdeviceptr p)
 {
 	CUdevice device = device_of(p);

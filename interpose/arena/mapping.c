@@ -40,7 +40,7 @@ CUresult mapping_make_of(uint64_t base, uint64_t size, CUmemGenericAllocationHan
 {
 	CUresult r = real.cuMemMap(base, size, 0, memory, 0);
 
-	real.cuMemRelease(memory); /* the mapping keeps it */
+	real.cuMemRelease(memory); /* the mapping keeps the memory */
 	if (r == CUDA_SUCCESS && (r = mapping_set_access(base, size, device, users)) != CUDA_SUCCESS)
 		real.cuMemUnmap(base, size);
 	return r;

@@ -1,8 +1,7 @@
 /*
  * Device memory at chosen addresses, for the arena and for the recorder itself.
  *
- * Invariant: a mapping is accessible to all its devices, or does not exist. Only the mapping keeps
- * its memory.
+ * Invariant: a mapping is accessible to all its devices, or does not exist. Only the mapping keeps its memory.
  */
 #ifndef TT_ARENA_MAPPING_H
 #define TT_ARENA_MAPPING_H
@@ -13,13 +12,13 @@
 
 #include "driver/driver.h"
 
-/* Ordinary memory of a device. */
+/* Properties of ordinary memory of a device. */
 CUmemAllocationProp mapping_properties(CUdevice device);
-/* Whether the driver has the calls, and the device can do it; in pages of *granule bytes. */
+/* Whether the driver has the calls and the device supports them; *granule: its page size. */
 bool mapping_supported(const CUmemAllocationProp *properties, size_t *granule);
-/* New memory. users: devices besides its own whose kernels reach it, a bit each. */
+/* New memory. users: other devices whose kernels have access, a bit each. */
 CUresult mapping_make(uint64_t base, uint64_t size, const CUmemAllocationProp *properties, uint64_t users);
-/* Memory that is there already: its handle is let go of in any case. */
+/* Maps existing memory; always releases its handle. */
 CUresult mapping_make_of(uint64_t base, uint64_t size, CUmemGenericAllocationHandle memory, CUdevice device, uint64_t users);
 CUresult mapping_set_access(uint64_t base, uint64_t size, CUdevice device, uint64_t users);
 

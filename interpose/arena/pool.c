@@ -55,7 +55,7 @@ struct pool *arena_pool(CUdevice device, CUmemoryPool handle)
 	return p && p->device == device ? p : NULL;
 }
 
-/* Memory that is exported, limited or elsewhere stays the driver's. */
+/* The driver serves pools that are exported, limited or not in device memory. */
 void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
 	if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || properties->handleTypes ||

@@ -23,7 +23,7 @@
 #define SHARE_MARK "tt-share"
 #define PATIENCE_S 5
 
-/* What the other side asks for, and what is sent along with the descriptor. */
+/* What the importing process sends, and what the owner sends back with the descriptor. */
 struct request {
 	uint64_t base, id;
 };
@@ -34,7 +34,7 @@ struct reply {
 
 struct opened {
 	struct shared_handle handle;
-	CUdevice device; /* whose kernels reach it at this address */
+	CUdevice device; /* its kernels have access at this address */
 	CUdeviceptr range, address;
 	uint64_t times;
 	struct opened *next;
@@ -42,17 +42,17 @@ struct opened {
 
 static struct {
 	pthread_mutex_t lock;
-	char name[sizeof(((struct shared_handle *)0)->socket)]; /* empty: there is no thread */
+	char name[sizeof(((struct shared_handle *)0)->socket)]; /* empty: no thread runs */
 	int listener;
 	struct stat listener_status;
-	pid_t server; /* the process whose thread it is: not a fork's child */
+	pid_t server; /* process of the thread; a forked child differs */
 	struct opened *opened;
 } share = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
 
 static socklen_t address_of(const char *socket_name, struct sockaddr_un *a)
 {
 	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
-	memcpy(a->sun_path + 1, socket_name, sizeof(share.name)); /* a first byte of 0: in no folder */
+	memcpy(a->sun_path + 1, socket_name, sizeof(share.name)); /* a first byte of 0: an abstract address, without a file */
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + sizeof(share.name));
 }
 
@@ -72,7 +72,7 @@ static void be_impatient(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
 }
 
-/* ---- the side that allocated ---- */
+/* ---- owner ---- */
 
 static bool send_descriptor(int to, int fd, const struct reply *reply)
 {
@@ -88,7 +88,7 @@ static bool send_descriptor(int to, int fd, const struct reply *reply)
 	return sendmsg(to, &m, MSG_NOSIGNAL) == (ssize_t)sizeof(*reply);
 }
 
-/* A descriptor of the memory that the allocation lies in, or -1. */
+/* A descriptor of the memory that holds the allocation, or -1. */
 static int export_memory(uint64_t base)
 {
 	CUmemGenericAllocationHandle memory;
@@ -118,7 +118,7 @@ static void answer(int to)
 	close(fd);
 }
 
-/* The program may close what is not its own, and the number may then be another's. */
+/* The program may close descriptors that it does not own, and reuse the number. */
 static bool is_ours(void)
 {
 	struct stat now;
@@ -156,7 +156,7 @@ static bool serving(void)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	share.listener = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the range that programs make assumptions about */
+	share.listener = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* above the numbers that programs make assumptions about */
 	close(fd);
 	socklen_t size = address_of(share.name, &a);
 	if (share.listener >= 0 && !fstat(share.listener, &share.listener_status) &&
@@ -189,7 +189,7 @@ bool arena_share(CUdeviceptr p, struct shared_handle *h)
 	return ok;
 }
 
-/* ---- the side that opens ---- */
+/* ---- importer ---- */
 
 bool arena_is_shared_handle(const void *handle)
 {
@@ -231,7 +231,7 @@ static int ask(const struct shared_handle *h, struct reply *reply)
 	return fd;
 }
 
-/* The memory behind the descriptor, at an address of the driver's choice. */
+/* Maps the descriptor's memory; the driver chooses the address. */
 static CUresult map_memory(int fd, uint64_t size, CUdevice device, CUdeviceptr *range)
 {
 	CUmemGenericAllocationHandle memory;
@@ -268,7 +268,7 @@ CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p)
 	if (!real.cuMemImportFromShareableHandle || !real.cuMemAddressReserve || !real.cuMemAddressFree)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!p || (share.server == getpid() && !memcmp(h->socket, share.name, sizeof(share.name))))
-		return CUDA_ERROR_INVALID_VALUE; /* a process has no need to open its own */
+		return CUDA_ERROR_INVALID_VALUE; /* a process may not open its own handle */
 	if ((r = real.cuCtxGetDevice(&device)) != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&share.lock);

@@ -1,16 +1,16 @@
 /*
- * Zones: patterns before and after each block, and in place of blocks that were freed. To the rest
- * of the recorder they are regions, so that epochs capture them.
+ * Zones: patterns before and after each block, and over freed blocks. The rest of the recorder sees them as
+ * regions, so epochs capture them.
  *
- * Invariant: a zone's region begins after the pattern is in memory, and ends before its block can
- * be another's.
+ * Invariant: a zone's region begins after the pattern is in memory, and ends before another allocation can get its
+ * block.
  */
 #include "arena/parts.h"
 #include "fill_pattern.h"
 #include "track/regions.h"
 #include "track/thread.h"
 
-#define HELD_BYTES ((uint64_t)256 << 20) /* in each range */
+#define HELD_BYTES ((uint64_t)256 << 20) /* limit in each range */
 #define HELD_COUNT 4096
 
 CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream)
@@ -44,7 +44,7 @@ bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
 	return found;
 }
 
-/* ---- memory that was freed ---- */
+/* ---- freed memory ---- */
 
 bool zones_concern(const struct block *b)
 {
@@ -56,7 +56,7 @@ static bool is_worth_holding(const struct context *c, const struct block *b)
 	return b->context == c && b->room <= HELD_BYTES / 4;
 }
 
-/* No epoch is cut meanwhile; those before may read the zones until the block's next wait. */
+/* Within the gate, no epoch is cut. Earlier epochs may read the zones until the next wait for the block. */
 static void end_zones(const struct block *b)
 {
 	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
@@ -72,7 +72,7 @@ static void end_zones(const struct block *b)
 		gate_leave(t);
 }
 
-/* The oldest of those that are too many, or of all. It is the caller's alone. */
+/* The oldest held-back block over the limit, or of all. Only the caller owns it then. */
 static struct block *take_oldest(struct free_list *p, bool all)
 {
 	pthread_mutex_lock(&arena.lock);
@@ -85,7 +85,7 @@ static struct block *take_oldest(struct free_list *p, bool all)
 	return b;
 }
 
-/* It is free after the next wait: epochs that were cut before may read its zones. */
+/* The block is free after the next wait: earlier epochs may read its zones. */
 static void let_go(struct block *b)
 {
 	end_zones(b);
@@ -107,7 +107,7 @@ bool zones_let_go(bool all)
 	return any;
 }
 
-/* Its pattern is in memory: from here on epochs capture it. */
+/* The pattern is in memory: later epochs capture it. */
 static void hold(struct block *b)
 {
 	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
