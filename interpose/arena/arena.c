@@ -183,12 +183,12 @@ static void hand_out(struct block *b, CUdeviceptr *out)
 
 enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused)
 {
-	struct holding *h;
+	struct arena_resources *h;
 	struct block *b;
 	CUdeviceptr none;
 	CUresult r;
 
-	if (!size || !out || !(h = arena_holding(c)))
+	if (!size || !out || !(h = arena_resources_of(c)))
 		return ARENA_NOT;
 	/* Larger than any device: out of memory where the thread may allocate, else the error of the capture. */
 	if (arena_capture_matters() && forbidden(r = real.cuMemAlloc_v2(&none, (size_t)1 << 60))) {
@@ -315,7 +315,7 @@ void arena_context_gone(struct context *c, bool primary)
 				free_list_give(p, b);
 		}
 	}
-	arena_holding_gone(c);
+	arena_resources_gone(c);
 	pthread_mutex_unlock(&arena.lock);
 	if (!used)
 		return;

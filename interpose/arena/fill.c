@@ -15,7 +15,7 @@
 extern const char fill_ptx[];
 
 /* Loads the kernel now: a driver that loads it at its first launch would wait then for all running work. */
-void arena_load_fill(struct holding *h)
+void arena_load_fill(struct arena_resources *h)
 {
 	CUmodule module = NULL;
 	CUresult r = real.cuModuleLoadData(&module, fill_ptx);
@@ -30,7 +30,7 @@ void arena_load_fill(struct holding *h)
 	session_warn("the driver refused the kernel that fills memory: new memory is zero");
 }
 
-CUresult arena_pattern(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed)
+CUresult arena_pattern(const struct arena_resources *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed)
 {
 	struct tt_fill_params params = {.base = p, .size = size, .seed = seed};
 	void *args[] = {&params};
@@ -40,14 +40,14 @@ CUresult arena_pattern(const struct holding *h, CUstream stream, CUdeviceptr p, 
 				   NULL);
 }
 
-static CUresult submit(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size)
+static CUresult submit(const struct arena_resources *h, CUstream stream, CUdeviceptr p, uint64_t size)
 {
 	if (options.fill.kind == FILL_PATTERN && h && h->fill)
 		return arena_pattern(h, stream, p, size, options.fill.seed);
 	return real.cuMemsetD8Async(p, options.fill.kind == FILL_ONES ? 0xff : 0, size, stream);
 }
 
-CUresult arena_await(struct holding *h)
+CUresult arena_await(struct arena_resources *h)
 {
 	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
 	long pause = 0;
@@ -58,18 +58,18 @@ CUresult arena_await(struct holding *h)
 			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
 		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
 	}
-	h->held_up = r == CUDA_ERROR_NOT_READY;
-	if (h->held_up)
+	h->timed_out = r == CUDA_ERROR_NOT_READY;
+	if (h->timed_out)
 		session_warn("the program's work blocks the device: %s",
 			     options.deterministic ? "an allocation's address may differ between runs"
 						   : "an allocation is not filled");
 	return r;
 }
 
-CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
+CUresult arena_fill(struct arena_resources *h, CUdeviceptr p, uint64_t size)
 {
 	CUstreamCaptureMode mode = capture_mode_relax();
-	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* the last fill timed out: do not wait again */
+	CUresult r = h->timed_out ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* do not wait again */
 
 	if (r == CUDA_ERROR_NOT_READY)
 		r = CUDA_ERROR_INVALID_HANDLE;
@@ -82,11 +82,11 @@ CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size)
 }
 
 /* NULL: the context or its resources are not available. */
-static struct holding *enter(struct context *c)
+static struct arena_resources *enter(struct context *c)
 {
 	if (!context_push(c->handle))
 		return NULL;
-	struct holding *h = arena_holding(c);
+	struct arena_resources *h = arena_resources_of(c);
 	if (!h)
 		context_pop();
 	return h;
@@ -94,7 +94,7 @@ static struct holding *enter(struct context *c)
 
 enum fill_result fill_now(struct context *c, CUdeviceptr p, uint64_t size)
 {
-	struct holding *h = enter(c);
+	struct arena_resources *h = enter(c);
 
 	if (!h)
 		return FILL_NONE;
@@ -107,7 +107,7 @@ CUresult fill_in_stream(struct context *c, CUstream stream, CUdeviceptr p, uint6
 {
 	if (options.fill.kind != FILL_PATTERN)
 		return submit(NULL, stream, p, size);
-	struct holding *h = enter(c);
+	struct arena_resources *h = enter(c);
 	if (!h)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	CUresult r = submit(h, stream, p, size);

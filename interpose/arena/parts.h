@@ -31,7 +31,7 @@ struct range {
 extern struct arena {
 	pthread_mutex_t lock;
 	struct range ranges[ARENA_DEVICES];
-	struct holding *holdings;
+	struct arena_resources *resources;
 	uint64_t ids; /* given so far */
 } arena;
 
@@ -78,35 +78,35 @@ void zones_take(struct context *c, struct blocks *freed);
 /* Releases all held-back blocks, or those over the limit: they are free after a wait. True: there was one. */
 bool zones_let_go(bool all);
 
-/* ---- holding.c ---- */
+/* ---- resources.c ---- */
 
 /* The recorder's resources in a context: a fill must not wait for a stream of the program, nor delay one. */
-struct holding {
+struct arena_resources {
 	struct context *context;
 	CUstream stream;
 	CUfunction fill; /* for patterns; NULL if the driver refuses it; its module lives as long as the context */
-	_Atomic bool held_up; /* the last fill timed out */
+	_Atomic bool timed_out; /* the last fill did not end in time */
 	uint64_t pitch;  /* the driver's pitch for a row of one byte */
 	CUdeviceptr row; /* that row; freed after the next wait, when a free does not wait */
-	struct holding *next;
+	struct arena_resources *next;
 };
 
 /* In the current context, which is c. NULL: the driver gives no stream. */
-struct holding *arena_holding(struct context *c);
+struct arena_resources *arena_resources_of(struct context *c);
 /* Call after a wait for the context. */
 void arena_drop_row(const struct context *c);
 /* The context was destroyed. Caller holds the lock. */
-void arena_holding_gone(const struct context *c);
+void arena_resources_gone(const struct context *c);
 
 /* ---- fill.c ---- */
 
 /* h: of the current context. */
-void arena_load_fill(struct holding *h);
+void arena_load_fill(struct arena_resources *h);
 /* Fills with zeros, or as --fill asks. CUDA_ERROR_NOT_READY: not complete within the recorder's time limit. */
-CUresult arena_fill(struct holding *h, CUdeviceptr p, uint64_t size);
+CUresult arena_fill(struct arena_resources *h, CUdeviceptr p, uint64_t size);
 /* Waits for all work in the stream of h, within the same limit. */
-CUresult arena_await(struct holding *h);
+CUresult arena_await(struct arena_resources *h);
 /* Submits a pattern. */
-CUresult arena_pattern(const struct holding *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed);
+CUresult arena_pattern(const struct arena_resources *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed);
 
 #endif

@@ -22,7 +22,7 @@ CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream
 		return CUDA_SUCCESS;
 	if (!context_push(c->handle))
 		return r;
-	const struct holding *h = arena_holding(c);
+	const struct arena_resources *h = arena_resources_of(c);
 	if (h && h->fill)
 		r = arena_pattern(h, stream, block_start(b), b->zone, TT_ZONE_SEED);
 	if (r == CUDA_SUCCESS)
@@ -120,13 +120,13 @@ static void hold(struct block *b)
 
 void zones_take(struct context *c, struct blocks *freed)
 {
-	struct holding *h = NULL;
+	struct arena_resources *h = NULL;
 	struct block *b;
 
 	if (TAILQ_EMPTY(freed))
 		return;
 	bool entered = context_push(c->handle);
-	bool ok = entered && (h = arena_holding(c)) && h->fill;
+	bool ok = entered && (h = arena_resources_of(c)) && h->fill;
 	TAILQ_FOREACH(b, freed, freed)
 	{
 		b->was_held = true;

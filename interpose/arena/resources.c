@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-static struct holding *find(const struct context *c)
+static struct arena_resources *find(const struct context *c)
 {
-	struct holding *h = arena.holdings;
+	struct arena_resources *h = arena.resources;
 
 	while (h && h->context != c)
 		h = h->next;
@@ -15,9 +15,9 @@ static struct holding *find(const struct context *c)
 }
 
 /* Device memory that the stream and the kernel use counts as the recorder's. */
-static struct holding *make(struct context *c)
+static struct arena_resources *make(struct context *c)
 {
-	struct holding *h = calloc(1, sizeof(*h));
+	struct arena_resources *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return NULL;
@@ -35,20 +35,20 @@ static struct holding *make(struct context *c)
 	return NULL;
 }
 
-struct holding *arena_holding(struct context *c)
+struct arena_resources *arena_resources_of(struct context *c)
 {
 	pthread_mutex_lock(&arena.lock);
-	struct holding *h = find(c);
+	struct arena_resources *h = find(c);
 	pthread_mutex_unlock(&arena.lock);
 	if (h)
 		return h;
-	struct holding *made = make(c);
+	struct arena_resources *made = make(c);
 	if (!made)
 		return NULL;
 	pthread_mutex_lock(&arena.lock);
 	if (!(h = find(c))) {
-		made->next = arena.holdings;
-		h = arena.holdings = made;
+		made->next = arena.resources;
+		h = arena.resources = made;
 	}
 	pthread_mutex_unlock(&arena.lock);
 	if (h != made) {
@@ -60,7 +60,7 @@ struct holding *arena_holding(struct context *c)
 
 uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element)
 {
-	struct holding *h = element == 4 || element == 8 || element == 16 ? arena_holding(c) : NULL;
+	struct arena_resources *h = element == 4 || element == 8 || element == 16 ? arena_resources_of(c) : NULL;
 	size_t pitch = 0;
 	CUdeviceptr row;
 
@@ -91,7 +91,7 @@ void arena_drop_row(const struct context *c)
 	CUdeviceptr row = 0;
 
 	pthread_mutex_lock(&arena.lock);
-	struct holding *h = find(c);
+	struct arena_resources *h = find(c);
 	if (h) {
 		row = h->row;
 		h->row = 0;
@@ -101,10 +101,10 @@ void arena_drop_row(const struct context *c)
 		real.cuMemFree_v2(row);
 }
 
-void arena_holding_gone(const struct context *c)
+void arena_resources_gone(const struct context *c)
 {
-	for (struct holding **h = &arena.holdings; *h;) {
-		struct holding *gone = *h;
+	for (struct arena_resources **h = &arena.resources; *h;) {
+		struct arena_resources *gone = *h;
 
 		if (gone->context != c) {
 			h = &gone->next;
