@@ -1,5 +1,5 @@
 /*
- * When epochs are cut, and what surrounds them. See capture.h for the invariant.
+ * Decides when to cut epochs, and in which contexts. See capture.h for the invariant.
  */
 #include "capture/capture.h"
 
@@ -13,13 +13,13 @@
 #include "util/clock.h"
 
 #define GATE_MS 200
-#define OTHERS 64         /* contexts that an epoch is of, besides its own */
+#define OTHERS 64         /* other contexts that an epoch may include */
 #define NO_LAST_EPOCH "work of the program did not end: the last epoch is missing"
-#define HURRY_MS 700      /* in a hurry, for the GPU */
+#define HURRY_MS 700      /* wait for the GPU while the process ends */
 #define HURRY_DRAIN_MS 3000
 
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic uint64_t launches; /* where they are counted */
+static _Atomic uint64_t launches; /* counted only if a trigger or the window uses launches */
 
 uint64_t capture_count_launch(void)
 {
@@ -40,7 +40,7 @@ uint64_t capture_deadline(uint64_t usual, bool drain)
 	return since && until < usual ? until : usual;
 }
 
-/* What the thread comes back to. */
+/* State of the thread that end_own restores. */
 struct interrupted {
 	CUstreamCaptureMode mode;
 	uint64_t submits_for;
@@ -50,7 +50,7 @@ static struct interrupted begin_own(struct thread *t)
 {
 	struct interrupted was = {recorder_work_begin(t), t->submits_for};
 
-	if (!t->holds) /* or it is at its end within a launch that holds it */
+	if (!t->holds) /* else the thread already has the lock for a launch */
 		pthread_mutex_lock(&capture_lock);
 	t->submits_for = 0;
 	return was;
@@ -74,7 +74,7 @@ static bool epochs_wanted(void)
 
 void capture_prepare(struct thread *t, struct context *c)
 {
-	/* A call within another is a tool's perhaps, while the driver makes the context. */
+	/* A nested call may come from a tool while the driver creates the context. */
 	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 ||
 	    atomic_load(&captures_active))
 		return;
@@ -86,7 +86,7 @@ void capture_prepare(struct thread *t, struct context *c)
 	end_own(t, was);
 }
 
-/* Whether there is to be one in the context, and it is ready for one. */
+/* Whether the context needs an epoch and can be captured. */
 static bool is_due(struct context *c, uint32_t trigger)
 {
 	bool implied = (trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL) && !atomic_load(&regions_managed);
@@ -103,7 +103,10 @@ static bool is_due(struct context *c, uint32_t trigger)
 	return false;
 }
 
-/* Behind the closed gate; exact: nobody is inside. Its number where it was captured, else TT_NO_EPOCH. */
+/*
+ * Caller has closed the gate. exact: no thread is inside. Returns the epoch's number, TT_NO_EPOCH if it was not
+ * captured.
+ */
 static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
 {
 	struct capture *p = c->capture;
@@ -129,7 +132,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	return number;
 }
 
-/* What is asked for by name is of all devices: of each context with work since its last epoch. */
+/* An epoch asked for by tt_epoch or NVTX covers each context with work since its last epoch. */
 static unsigned find_others(const struct context *c, uint32_t trigger, struct context **others)
 {
 	unsigned n = 0;
@@ -151,7 +154,7 @@ static unsigned find_others(const struct context *c, uint32_t trigger, struct co
 	return n;
 }
 
-/* That was submitted, with the gate closed; 0: not known. */
+/* Number of the last submitted call; caller has closed the gate. 0: unknown. */
 static uint64_t last_call(void)
 {
 	return atomic_load(&gate_ahead) ? 0 : session_last_seq();
@@ -165,7 +168,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (!asked && !capture_in_window(trigger == TT_TRIGGER_KERNEL_BEFORE))
 		return;
 	if (atomic_load(&captures_active) || t->busy)
-		return; /* what a capturing program may submit is not ours to change */
+		return; /* a stream capture forbids work of the recorder */
 	struct interrupted was = begin_own(t);
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
@@ -187,7 +190,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	end_own(t, was);
 }
 
-/* Nothing happened in the context since its last epoch, and that one can be had. */
+/* Nothing happened in the context since its last epoch, and that epoch is usable. */
 static bool is_as_captured(const struct context *c)
 {
 	const struct capture *p = c->capture;
@@ -204,7 +207,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	struct interrupted was = begin_own(t);
 	bool gate = session_state == SESSION_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
 	bool exact = gate && gate_close(GATE_MS);
-	*seq = session_next_seq(); /* who comes to the closed gate gets a later one */
+	*seq = session_next_seq(); /* a thread that waits at the closed gate gets a later number */
 	if (exact && is_as_captured(c)) {
 		*before = c->capture->last_exact;
 	} else if (gate) {
@@ -216,7 +219,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	if (gate && !t->holds)
 		gate_open();
 	end_own(t, was);
-	t->busy += t->holds; /* calls within the driver's, as of a tool, must not wait for the gate */
+	t->busy += t->holds; /* nested calls, for example of a tool, must not wait for the gate */
 	return t->holds;
 }
 
@@ -254,8 +257,9 @@ void capture_settle(struct thread *t, struct context *c)
 }
 
 /*
- * Nothing of the program's or of ours that may be asked about. To free device memory, or to load
- * kernels, waits for all that runs: for ever, where that waits for what this thread does next.
+ * Whether the context has no running work of the program or of the recorder, as far as it may be queried. A free of
+ * device memory and the load of a kernel wait for all running work. They never return if that work waits for this
+ * thread.
  */
 static bool runs_nothing(const struct thread *t, const struct context *c)
 {
@@ -282,7 +286,7 @@ static bool work_ends(const struct thread *t, const struct context *c)
 
 static bool give_back(struct thread *t, struct context *c, struct capture *p)
 {
-	bool all = p->host_only; /* the kernels, too: the next epoch needs them again */
+	bool all = p->host_only; /* also frees the kernels: the next epoch loads them again */
 	uint64_t expected = 0;
 
 	flight_dump(p);
@@ -335,14 +339,14 @@ void capture_dump(struct thread *t)
 			continue;
 		if (capture_settled(p)) {
 			flight_dump(p);
-			drain_flush(); /* before the ring's tail moves on by anyone else */
+			drain_flush(); /* before anything else moves the ring's tail */
 		}
 		context_pop();
 	}
 	end_own(t, was);
 }
 
-/* Whether a last epoch can be cut: one where there was none before needs what may wait for all that runs. */
+/* Whether a final epoch can be cut. The first epoch of a context needs calls that may wait for all running work. */
 static bool may_end(const struct thread *t, const struct context *c)
 {
 	if (atomic_load(&session_state) != SESSION_ON)
@@ -368,7 +372,7 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 		session_lost(NO_LAST_EPOCH);
 		session_hurry();
 	}
-	/* What a process leaves behind at its end the system frees, and without a wait. */
+	/* At the end of the process the system frees the memory, and does not wait. */
 	bool frees = p && drain_flush() && !p->broken && !session_hurried() && (process_ends || work_ends(t, c)) &&
 		     gate_close(GATE_MS) && runs_nothing(t, c);
 	if (frees)

@@ -1,10 +1,9 @@
 /*
- * What the capture kernels do: digest every block, gather the changed ones into the ring.
- * kernels.h says how the host uses them.
+ * The capture kernels: hash every block, copy the changed ones into the ring. kernels.h says how the host uses
+ * them.
  *
- * Invariant: an epoch reaches the ring as a whole chunk or not at all, and a block's stored
- * digest changes only together with that. Nothing outside [base, base + size) of a region is
- * read, whatever its alignment.
+ * Invariant: an epoch reaches the ring as a whole chunk or not at all, and a block's stored digest changes only
+ * together with its chunk. Nothing outside [base, base + size) of a region is read, whatever its alignment.
  */
 #include "capture/device.cuh"
 #include "capture/digest.cuh"
@@ -12,17 +11,17 @@
 
 #define CURSOR_SHIFT 40 /* of the count in tt_capture_control.cursor */
 
-/* ---- where a chunk goes ---- */
+/* ---- position of a chunk ---- */
 
 struct place {
-	uint64_t head, at; /* ring position of the chunk, and the same as an offset in the ring */
+	uint64_t head, at; /* ring position of the chunk, and its offset in the ring */
 	uint64_t wrap;     /* bytes before it that a wrap header fills */
 	uint64_t payload;  /* offset of the payload in the chunk */
 	uint64_t size;
 	bool fits;
 };
 
-/* All CTAs of a launch come to the same answer: the control block's head moves only at its end. */
+/* All CTAs of a launch compute the same result: the head in the control block moves only at its end. */
 INLINE struct place place_chunk(const struct tt_capture_params &p, uint64_t count, uint64_t bytes)
 {
 	const struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
@@ -79,7 +78,7 @@ INLINE void write_status(const struct tt_capture_params &p, const struct place &
 	*(volatile uint64_t *)&status->sequence = p.sequence;
 }
 
-/* The host gave this epoch up while it waited, with all before it: the memory may be gone. */
+/* The host cancelled this epoch and all before it: their memory may be unmapped. */
 INLINE bool cancelled(const struct tt_capture_params &p)
 {
 	uint32_t until = *(volatile uint32_t *)&at<struct tt_capture_control>(p.control)->cancelled;
@@ -87,7 +86,7 @@ INLINE bool cancelled(const struct tt_capture_params &p)
 	return (int32_t)(until - p.epoch) > 0;
 }
 
-/* True in one thread of the launch: the one after which no CTA has anything left to do. */
+/* True in one thread of the launch, in the last CTA that has finished. */
 INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check)
 {
 	if (threadIdx.x != 0)
@@ -103,7 +102,7 @@ INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check)
 	return true;
 }
 
-/* The chunk's contents are in place: writes its header and moves the head beyond it. */
+/* The chunk's contents are complete: writes its header and moves the head past it. */
 INLINE uint64_t commit_chunk(const struct tt_capture_params &p, const struct place &place, uint64_t count)
 {
 	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
@@ -161,8 +160,8 @@ INLINE void prepare_job(struct job *job, const struct tt_capture_params &p, unsi
 INLINE void digest(const struct tt_capture_params &p)
 {
 	/*
-	 * While the first warp finishes a block, all others sum the next one, and the last
-	 * warp's first thread prepares the one after that: hence two buffers and four jobs.
+	 * The first warp finishes a block, the other warps sum the next one, and the first thread of the last warp
+	 * prepares the one after that: hence two buffers and four jobs.
 	 */
 	__shared__ __align__(16) struct constants constants;
 	__shared__ uint64_t sums[2][BLOCK_ROUNDS][8];
@@ -224,7 +223,7 @@ INLINE void digest(const struct tt_capture_params &p)
 			uint64_t units = digests ? 0 : tt_payload_size(job.length) / TT_CHUNK_ALIGN;
 			uint64_t cursor = add(&control->cursor, 1ull << CURSOR_SHIFT | units);
 
-			/* One addition yields both, so offsets grow with the index, without gaps. */
+			/* One addition gives both, so offsets grow with the index, without gaps. */
 			slot = cursor >> CURSOR_SHIFT;
 			entry.offset = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
 		}
@@ -256,11 +255,11 @@ INLINE void digest(const struct tt_capture_params &p)
 
 /* ---- copies ---- */
 
-/* What of the list a launch takes: entries [first, last). */
+/* The entries of the list that a launch takes: [first, last). */
 struct range {
 	unsigned count, first, last; /* count: of the whole list */
 	uint64_t from, bytes;        /* of its contents */
-	uint64_t total;              /* of all */
+	uint64_t total;              /* of all contents */
 };
 
 INLINE struct range find_range(const struct tt_capture_params &p)
@@ -283,7 +282,7 @@ INLINE bool discarded(const struct tt_capture_params &p)
 	return p.flags & TT_CAPTURE_DISCARD || cancelled(p);
 }
 
-/* Takes an entry of the list, whose contents go behind payload. */
+/* Takes an entry of the list; its contents go to payload and after. */
 INLINE void prepare_copy(struct job *job, struct tt_chunk_entry *entry, const struct tt_capture_params &p, unsigned i,
                          uint64_t payload, uint64_t from)
 {
@@ -297,12 +296,12 @@ INLINE void prepare_copy(struct job *job, struct tt_chunk_entry *entry, const st
 }
 
 /*
- * Each block is hashed again as it is copied: others may have written to it since it was listed. Where only
- * digests are asked for nothing is read again.
+ * Hashes each block again while copying it, because it may have been written since it was listed. Reads nothing if
+ * only digests are stored.
  */
 INLINE void gather(const struct tt_capture_params &p)
 {
-	/* As in digest: three blocks are under way. */
+	/* As in digest: three blocks are in progress. */
 	__shared__ __align__(16) struct constants constants;
 	__shared__ uint64_t sums[2][BLOCK_ROUNDS][8];
 	__shared__ struct job jobs[4];

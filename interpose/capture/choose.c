@@ -1,15 +1,15 @@
 /*
- * Chooses the regions that an epoch reads, and makes their table for the kernels.
+ * Chooses the regions that an epoch reads, and writes their table for the kernels.
  *
- * Invariant: the table in staging is what the device has, or will have before the next kernel. It
- * stays unchanged while no region is born, dies or is new to the device.
+ * Invariant: the table in staging is the one on the device, or will be before the next kernel. It stays unchanged
+ * while no region is born, dies or is new to the device.
  */
 #include <stdlib.h>
 
 #include "capture/controls.h"
 #include "capture/capture.h"
 
-#define GRANULE ((uint64_t)2 << 20) /* of device memory: less takes as much */
+#define GRANULE ((uint64_t)2 << 20) /* of device memory: smaller allocations take as much */
 
 struct region_list *region_list_new(size_t capacity)
 {
@@ -135,7 +135,7 @@ void choose_captured(struct capture *p)
 		return;
 	for (uint32_t i = 0; i < p->list->count; i++)
 		p->list->regions[i]->fresh = false;
-	p->staged_all = false; /* of the table's flags there are too many now */
+	p->staged_all = false; /* the flags of the table no longer hold */
 }
 
 void choose_again(struct capture *p)

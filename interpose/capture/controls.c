@@ -21,8 +21,8 @@
 HOT_DATA struct controls controls;
 
 static struct {
-	char *text;         /* as it was given */
-	regex_t expression; /* of names, if the text is one */
+	char *text;         /* as the program gave it */
+	regex_t expression; /* of names, if the text is an expression */
 	bool has_expression;
 } wanted; /* regions */
 
@@ -37,7 +37,7 @@ static void take_regions(char *text)
 	free(wanted.text);
 	wanted.text = text;
 	controls.choice = touched || !strcmp(text, "all") ? 0 : ++last;
-	if (touched && !atomic_exchange(&controls.touched, true)) /* what was touched before was not noted */
+	if (touched && !atomic_exchange(&controls.touched, true)) /* earlier writes were not noted */
 		for (struct context *c = context_first(); c; c = c->next)
 			regions_touch_all(c);
 	atomic_store(&controls.touched, touched);
@@ -88,7 +88,7 @@ void controls_note(void)
 	e->seq = session_next_seq();
 	e->time_ns = clock_ns();
 	e->thread = thread_current()->tid;
-	e->call = TT_NO_CALL; /* and of all contexts */
+	e->call = TT_NO_CALL; /* for all contexts */
 	e->id = controls.text;
 	events_publish(e, TT_EVENT_CONTROL);
 }

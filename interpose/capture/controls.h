@@ -18,21 +18,24 @@ struct region;
 
 struct controls {
 	_Atomic bool points;  /* epochs inside graphs */
-	_Atomic bool stamps;  /* times of their nodes */
-	_Atomic bool touched; /* regions: of those, only what was touched */
+	_Atomic bool stamps;  /* times of graph nodes */
+	_Atomic bool touched; /* capture only regions that were touched */
 	uint32_t snapshot_every;
-	uint32_t choice; /* number of what was said last of regions; 0: all of them */
-	uint32_t text;   /* string: all of it; 0 where nothing was ever said */
+	uint32_t choice; /* number of the last choice of regions; 0: all regions */
+	uint32_t text;   /* string: all settings; 0 if none was ever changed */
 };
 extern struct controls controls;
 
-/* As the recording starts, from the options. */
+/* Initial settings from the options. */
 void controls_begin(void);
-/* The caller holds the capture lock; or it begins. False with a one-line reason, and nothing has changed. */
+/*
+ * The caller holds the capture lock, or recording is starting. False: *why has a one-line reason, and nothing
+ * changed.
+ */
 bool controls_set(const char *text, char *why, size_t size);
-/* An event says what is set. */
+/* Records an event with the settings. */
 void controls_note(void);
-/* Whether the region is among those asked for. The caller holds the capture lock. */
+/* Whether the settings choose this region. The caller holds the capture lock. */
 bool controls_want(struct region *r);
 
 #endif

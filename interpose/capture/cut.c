@@ -1,5 +1,5 @@
 /*
- * Submitting an epoch. See cut.h.
+ * Submits an epoch. See cut.h.
  */
 #include "capture/cut.h"
 
@@ -21,7 +21,7 @@ void capture_let_go_after(struct capture *p, CUstream stream)
 {
 	if (real.cuStreamWriteValue32_v2(stream, p->shared.device, p->number, 0) == CUDA_SUCCESS)
 		atomic_store(&p->context->captures, p->number);
-	else /* nothing can wait for it but we here */
+	else /* streams cannot wait for it, so wait here */
 		capture_settled(p);
 }
 
@@ -67,16 +67,15 @@ static bool gather(struct capture *p, struct tt_capture_params *params, struct p
 }
 
 /*
- * The list did not fit: gather it in parts, each as large as what the drain has freed, while
- * the program's memory holds still. Entries of one region may be of any size, so a part is
- * taken by its worst case.
+ * The list did not fit: gathers it in parts, each as large as the drain has freed. The program's memory does not
+ * change meanwhile. Part sizes assume full blocks, because entries may be of any size.
  */
 static bool gather_parts(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t count)
 {
 	uint64_t first = 0;
 	uint32_t part = 0;
 
-	do { /* at least once: a ring may be too full even for a chunk without a block */
+	do { /* at least once: a ring may be too full even for a chunk without blocks */
 		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
 		if (n > count - first)
 			n = count - first;
@@ -92,7 +91,7 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 			if (!drain_flush())
 				return false;
 			if (atomic_load(&p->tail) == params->tail)
-				return false; /* an empty ring did not take it */
+				return false; /* it does not fit into an empty ring */
 			continue;
 		}
 		first += n;
@@ -110,14 +109,14 @@ static bool hand_over(struct capture *p, const struct pending *q)
 	return options.overwrite == OVERWRITE_DROP_OLDEST ? flight_keep(p, q) : drain_add(q);
 }
 
-/* The epoch gets a record without contents. */
+/* Gives the epoch a record without contents. */
 static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 {
 	session_set_next_epoch(q->epoch.number + 1);
 	p->gap |= flag == TT_EPOCHF_REFUSED;
 	q->refused = q->final = q->read = true;
 	q->epoch.flags = flag;
-	q->part = 0; /* of what was stored of it nothing is left */
+	q->part = 0; /* stored parts were discarded */
 	for (uint32_t i = 0; p->list && i < p->list->count; i++)
 		p->list->regions[i]->touched = true;
 	hand_over(p, q);
@@ -129,7 +128,7 @@ static void refuse(struct capture *p, struct pending *q, const char *why)
 	leave_out(p, q, TT_EPOCHF_REFUSED);
 }
 
-/* Drop-oldest: the oldest epochs make room. False: the ring holds nothing else to drop. */
+/* Drop-oldest: drops the oldest epochs to make room. False: the ring has nothing else to drop. */
 static bool gather_over_oldest(struct capture *p, struct tt_capture_params *params, struct pending *q)
 {
 	while (flight_drop_group(p))
@@ -144,13 +143,13 @@ static void discard(struct capture *p, struct tt_capture_params *params, const s
 {
 	params->flags = TT_CAPTURE_DISCARD;
 	capture_status(p, q->slot)->sequence = 0;
-	/* The next capture may have the slot: that is not its status. */
+	/* The next capture may reuse the slot, and must not find this status. */
 	if (!p->broken && (launch(p, p->gather, params, 1) != CUDA_SUCCESS || !capture_wait(p, q->slot, options.stall_ms)))
 		never_ended(p, q->slot);
 	choose_again(p);
 }
 
-/* Room for a snapshot, as far as its policy allows. */
+/* Makes room for a snapshot, as far as the overwrite policy allows. */
 static bool make_room(struct capture *p, uint64_t size)
 {
 	if (capture_fits(p, size, size))
@@ -191,7 +190,7 @@ struct tt_capture_params capture_params(struct capture *p, const struct pending 
 	};
 }
 
-/* Why the driver refuses something. */
+/* Whether the driver refuses calls because the context failed. */
 static bool context_failed(struct capture *p)
 {
 	CUresult r = real.cuStreamQuery(p->stream);
@@ -202,7 +201,7 @@ static bool context_failed(struct capture *p)
 	return true;
 }
 
-/* What the record says of how it is read. Gives whether it is a snapshot. */
+/* Sets the flags of the record. Returns whether the epoch is a snapshot. */
 static bool begin_epoch(struct thread *t, struct capture *p, struct pending *q, bool full)
 {
 	bool idle;
@@ -211,7 +210,10 @@ static bool begin_epoch(struct thread *t, struct capture *p, struct pending *q, 
 	full |= capture_needs_snapshot(p);
 	q->epoch.flags |= p->gap ? TT_EPOCHF_GAP : 0;
 	if (!capture_order(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
-		/* A snapshot hashes what it copies; and the next starts from nothing that may be torn. */
+		/*
+		 * A snapshot stores the digests of what it copies, so the next epoch does not depend on torn
+		 * contents.
+		 */
 		q->epoch.flags |= TT_EPOCHF_LOOSE;
 		full = true;
 	}
@@ -221,7 +223,7 @@ static bool begin_epoch(struct thread *t, struct capture *p, struct pending *q, 
 	return full;
 }
 
-/* Its regions, and for a snapshot room in the ring. False: it was left out. */
+/* Chooses regions, and for a snapshot makes room in the ring. False: the epoch was refused. */
 static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *worst)
 {
 	q->slot = p->last_slot = capture_slot(p);
@@ -244,7 +246,7 @@ static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *w
 	return true;
 }
 
-/* Begins again with a snapshot, as an epoch of its own: regions came and went meanwhile. */
+/* Cuts a snapshot as another epoch: the dropped epoch had the changes of regions. */
 static bool cut_snapshot_instead(struct thread *t, struct capture *p, struct pending *q)
 {
 	struct pending next = {.capture = p, .number = q->number, .epoch = q->epoch};
@@ -256,7 +258,7 @@ static bool cut_snapshot_instead(struct thread *t, struct capture *p, struct pen
 	return capture_cut(t, p, q, true);
 }
 
-/* It was submitted, and may not fit into the ring: the host waits for it. */
+/* The epoch was submitted and may not fit into the ring: waits for it. */
 static bool finish(struct thread *t, struct capture *p, struct tt_capture_params *params, struct pending *q, bool full)
 {
 	if (!await_status(p, q))
@@ -271,7 +273,7 @@ static bool finish(struct thread *t, struct capture *p, struct tt_capture_params
 	discard(p, params, q);
 	if (options.overwrite == OVERWRITE_DROP_OLDEST && !full)
 		return cut_snapshot_instead(t, p, q);
-	p->force_full |= full || options.overwrite == OVERWRITE_BACKPRESSURE; /* parts of it may have come */
+	p->force_full |= full || options.overwrite == OVERWRITE_BACKPRESSURE; /* some parts may be stored */
 	refuse(p, q, "the ring is full");
 	return false;
 }

@@ -1,5 +1,5 @@
 /*
- * Submitting an epoch: digest, gather, and what becomes of it where the ring is full.
+ * Submits an epoch: digest, gather, and the overwrite policy if the ring is full.
  */
 #ifndef TT_CAPTURE_CUT_H
 #define TT_CAPTURE_CUT_H
@@ -7,8 +7,8 @@
 #include "capture/capture.h"
 
 /*
- * Within the gate and the capture lock. True: it was captured, or will be, and streams of the program have
- * something to wait for. q becomes another epoch where a snapshot is taken in place of it.
+ * Caller has closed the gate and has the capture lock. True: captured or pending, and the program's streams must
+ * wait for it. If a snapshot replaces the epoch, q becomes that one.
  */
 bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool full);
 

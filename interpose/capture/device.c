@@ -1,8 +1,8 @@
 /*
- * What the recorder holds on a device: kernels, ring, digest store. See capture.h.
+ * The recorder's resources on a device: kernels, ring, digest store. See capture.h.
  *
- * Invariant: nothing here makes the program's own allocations fail: the ring takes a share of
- * what is free and goes to pinned host memory where the device has none.
+ * Invariant: nothing here makes the program's own allocations fail. The ring takes a share of the free memory, or
+ * uses pinned host memory if the device has too little.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,19 +21,19 @@ extern const char capture_ptx[];
 #define RING_DEFAULT_LEAST ((uint64_t)1 << 20)
 #define RING_SMALLEST ((uint64_t)4 << 20)
 #define RING_HOST ((uint64_t)64 << 20)
-#define LENT 64 /* of the ring's memory, the part that is used for lists */
+#define LENT 64 /* one part in LENT of the ring's memory is for lists */
 #define SLAB ((uint64_t)1 << 20)
-static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the places too */
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program use `places` too */
 
-#define WIPING_MS 500 /* at most, for memory that was freed to be counted as free */
+#define WIPING_MS 500 /* most time until freed memory counts as free */
 #define STEADY_MS 5
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
-#define WORD_AT(i) (32 * (i)) /* of those that are waited for: each has a line to itself */
+#define WORD_AT(i) (32 * (i)) /* words that are waited for each have a cache line */
 #define STATUS_AT WORD_AT(1 + DRAIN_BUFFERS)
 #define SHARED_SIZE (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
-/* The driver keeps some of what was freed, until an allocation fails. */
+/* Makes the driver return memory that it keeps until an allocation fails. */
 static void free_kept(void)
 {
 	size_t left = 0, total = 0;
@@ -79,7 +79,7 @@ void capture_free_outgrown(struct capture *p)
 	context_account(p->context, before);
 }
 
-/* The end of the ring's memory holds block digests and the list of changed blocks, as far as it goes. */
+/* Uses the end of the ring's memory for block digests and for the list of changed blocks. */
 static void lend(struct capture *p)
 {
 	uint64_t lent = p->ring.size / LENT & ~(uint64_t)(TT_RING_ALIGN - 1);
@@ -186,7 +186,7 @@ static bool had(CUresult r, const char *call, const char **refused)
 	return r == CUDA_SUCCESS;
 }
 
-/* A driver that loads it with its first launch would wait then for all that runs. */
+/* Loads the kernel now: a driver that loads it at its first launch would wait then for all running work. */
 static CUresult get_kernel(struct capture *p, const char *name, CUfunction *kernel)
 {
 	CUresult r = real.cuModuleGetFunction(kernel, p->module, name);
@@ -249,7 +249,7 @@ static struct capture *create(struct context *c, bool host_only)
 	tell_ring(p, ring_wanted);
 	lend(p);
 	memset(p->shared.host, 0, SHARED_SIZE);
-	capture_release(p, atomic_load(&c->captures)); /* those of a capture before this one are through */
+	capture_release(p, atomic_load(&c->captures)); /* captures before this one are complete */
 	p->force_full = true;
 	return p;
 }
@@ -268,8 +268,10 @@ uint64_t capture_destroy(struct capture *p)
 	struct context *c = p->context;
 	uint64_t before = context_free_bytes(), expected = before + (p->ring.host ? 0 : p->ring.size);
 
-	/* Unmapping memory does not wait for work that uses it, as freeing does. What the caller could not
-	 * ask about, in other threads' default streams, ends by itself. */
+	/*
+	 * Unlike a free, an unmap does not wait for work that uses the memory. Other threads' default streams,
+	 * which the caller could not query, end by themselves.
+	 */
 	if (!atomic_load(&captures_active))
 		real.cuCtxSynchronize();
 	destroy(p);
@@ -323,7 +325,7 @@ bool capture_place(struct capture *p, struct region *r)
 	return ok;
 }
 
-/* Its digests' place is free at once: later captures run after those that still use it. */
+/* The room for its digests is free at once: later captures run after those that still use it. */
 void capture_region_gone(struct region *r)
 {
 	pthread_mutex_lock(&places_lock);
@@ -372,7 +374,7 @@ bool capture_enter(struct context *c)
 	return r == CUDA_SUCCESS;
 }
 
-/* What the device wrote before is read after. */
+/* Orders reads of memory that the device wrote before the word after this. */
 static bool has_come(const uint32_t *word, uint32_t value)
 {
 	return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
@@ -393,8 +395,8 @@ void capture_release(struct capture *p, uint32_t captures)
 }
 
 /*
- * Waiting looks at memory that the device writes, so as not to take the driver's locks from
- * under the program's launches; now and then the driver is asked whether all is well.
+ * Polls memory that the device writes, because calls would take the driver's locks from the program's launches.
+ * Asks the driver for errors from time to time.
  */
 bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream, uint32_t timeout_ms)
 {

@@ -1,7 +1,7 @@
 /*
  * Memory access of the capture kernels: addresses as integers, 16-byte loads and stores, copies.
  *
- * Invariant: nothing outside the bytes asked for is read or written, whatever their alignment.
+ * Invariant: only the given bytes are read or written, whatever their alignment.
  */
 #ifndef TT_DEVICE_CUH
 #define TT_DEVICE_CUH
@@ -13,7 +13,7 @@
 
 #define INLINE static __device__ __forceinline__
 
-/* Addresses come as integers; this tells the compiler that they are global memory. */
+/* Converts an integer address; tells the compiler that it is global memory. */
 template <typename T> INLINE T *at(uint64_t address)
 {
 	T *p = (T *)address;
@@ -61,7 +61,7 @@ INLINE ulonglong2 load16_any(uint64_t from)
 	return make_ulonglong2(word[0], word[1]);
 }
 
-/* Bytes [i, length) by threads that each take every step-th from their own i. */
+/* Bytes [i, length), shared by threads that each take every step-th byte from their own i. */
 INLINE void copy_bytes(uint64_t to, uint64_t from, unsigned i, unsigned length, unsigned step)
 {
 #pragma unroll 1
@@ -69,7 +69,7 @@ INLINE void copy_bytes(uint64_t to, uint64_t from, unsigned i, unsigned length, 
 		*at<uint8_t>(to + i) = *at<uint8_t>(from + i);
 }
 
-/* All threads of the CTA. */
+/* By all threads of the CTA. */
 INLINE void copy_block(uint64_t to, uint64_t from, unsigned length)
 {
 	const unsigned step = 16 * TT_COPY_THREADS;

@@ -1,10 +1,9 @@
 /*
  * XXH3-64 of one block by all warps of a CTA.
  *
- * XXH3's accumulators are sums within a round of 1024 bytes, and only the scramble between
- * rounds is sequential. So a block's rounds are summed in parallel, by all warps of the CTA,
- * into sums[round][accumulator]; then one warp runs through the scrambles. While it reads,
- * the CTA also copies the block where that is asked for.
+ * XXH3's accumulators are sums within a round of 1024 bytes; only the scramble between rounds is sequential. So all
+ * warps of the CTA sum the rounds of a block in parallel, into sums[round][accumulator]. Then one warp does the
+ * scrambles. While it reads, the CTA also copies the block if asked to.
  */
 #ifndef TT_DIGEST_CUH
 #define TT_DIGEST_CUH
@@ -16,20 +15,20 @@
 #define BATCH (BATCH_ROUNDS * XXH3_ROUND)
 #define BLOCK_ROUNDS (TT_BLOCK_SIZE / XXH3_ROUND)
 
-/* What the CTA needs again and again, in shared memory since registers are short. */
+/* Constants of the CTA, in shared memory because registers are short. */
 struct constants {
 	uint64_t first[WARP][2], second[WARP][2]; /* secrets of a lane's 16 bytes in stripes 0 to 7 and 8 to 15 of a round */
 	uint64_t last_stripe[8];
 	uint64_t start[8], scramble[8], merge[8]; /* by accumulator */
 };
 
-/* One block's work, as one thread prepares it for the CTA. */
+/* The work for one block; one thread prepares it for the CTA. */
 struct job {
-	uint64_t data, copy; /* copy: where the contents go, or 0 */
+	uint64_t data, copy; /* copy: destination of the contents, or 0 */
 	unsigned length, block, region;
 };
 
-/* Every warp of the CTA writes the same. */
+/* Every warp of the CTA writes the same values. */
 INLINE void prepare_constants(struct constants *constants, unsigned lane)
 {
 	for (int i = 0; i < 2; i++) {
@@ -44,7 +43,7 @@ INLINE void prepare_constants(struct constants *constants, unsigned lane)
 	}
 }
 
-/* What 16 bytes add to their accumulators: even and odd one of a pair. */
+/* The addends of 16 bytes to their two accumulators, the even and the odd one. */
 INLINE void mix16(ulonglong2 data, const uint64_t secret[2], uint64_t *even, uint64_t *odd)
 {
 	*even += xxh3_product(data.x, secret[0]) + data.y;
@@ -52,9 +51,8 @@ INLINE void mix16(ulonglong2 data, const uint64_t secret[2], uint64_t *even, uin
 }
 
 /*
- * Sums four whole rounds. Each lane starts with two accumulators of each round, for 2 of its
- * 16 stripes; three exchanges, each of half of what a lane holds, leave it with the total of
- * one accumulator of one round.
+ * Sums four whole rounds. Each lane starts with two accumulators of each round, for 2 of its 16 stripes. Three
+ * exchanges, each of half of a lane's values, leave it with the total of one accumulator of one round.
  */
 INLINE void sum_batch(const struct job &job, unsigned offset, const struct constants &constants, uint64_t (*sums)[8],
                       unsigned lane)
@@ -95,7 +93,7 @@ INLINE void sum_batch(const struct job &job, unsigned offset, const struct const
 	sums[lane / 8][lane % 4 * 2 + upper] = (upper ? odd[0] : even[0]) + across(upper ? even[0] : odd[0], 4);
 }
 
-/* Those bytes of a value at an offset that are at or beyond another offset. */
+/* Stores the bytes of a value, which is at offset at_offset, from offset `first` on. */
 INLINE void store_from(uint64_t to, unsigned at_offset, ulonglong2 v, unsigned first)
 {
 #pragma unroll 1
@@ -104,7 +102,7 @@ INLINE void store_from(uint64_t to, unsigned at_offset, ulonglong2 v, unsigned f
 			*at<uint8_t>(to + at_offset + i) = (uint8_t)((i < 8 ? v.x : v.y) >> i % 8 * 8);
 }
 
-/* Sums one round of any alignment, the block's last one of any length too. */
+/* Sums one round of any alignment; the block's last round may have any length. */
 INLINE void sum_round(const struct job &job, unsigned offset, uint64_t sums[8], unsigned lane)
 {
 	unsigned left = job.length - offset;
@@ -146,7 +144,7 @@ INLINE void sum_round(const struct job &job, unsigned offset, uint64_t sums[8], 
 	}
 }
 
-/* Every warp of the CTA: the sums of a block of more than XXH3_LONG bytes. */
+/* By every warp of the CTA: the sums of a block of more than XXH3_LONG bytes. */
 INLINE void sum_block(const struct job &job, const struct constants &constants, uint64_t (*sums)[8], unsigned warp,
                       unsigned lane)
 {
@@ -160,7 +158,7 @@ INLINE void sum_block(const struct job &job, const struct constants &constants, 
 		sum_round(job, i * XXH3_ROUND, sums[i], lane);
 }
 
-/* One warp: the digest, in every lane, from the sums. */
+/* By one warp: the digest, in every lane, from the sums. */
 INLINE uint64_t finish_block(unsigned length, const struct constants &constants, const uint64_t (*sums)[8],
                              unsigned lane)
 {
@@ -178,7 +176,7 @@ INLINE uint64_t finish_block(unsigned length, const struct constants &constants,
 	return xxh3_avalanche(length * XXH3_PRIME64_1 + folded);
 }
 
-/* One warp: the digest of a block that was summed, or is short; that one is copied here first. */
+/* By one warp: the digest of a block that was summed or is short; a short block is copied here first. */
 INLINE uint64_t finish_job(const struct job &job, const struct constants &constants, const uint64_t (*sums)[8],
                            unsigned lane)
 {

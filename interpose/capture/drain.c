@@ -17,11 +17,11 @@
 
 static struct {
 	struct pending queue[CAPTURE_PENDING];
-	uint64_t added, drained;  /* ever */
-	_Atomic uint64_t progress; /* changes while the drain gets on */
+	uint64_t added, drained;  /* in total */
+	_Atomic uint64_t progress; /* changes whenever the drain makes progress */
 	bool running;
 	_Atomic bool stopping;
-	_Atomic bool given_up; /* an epoch was left out: none can come after it */
+	_Atomic bool given_up; /* an epoch could not be stored, so no later one can be */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 } drain = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -36,7 +36,7 @@ bool drain_is_stopping(void)
 	return atomic_load(&drain.stopping);
 }
 
-/* Its context went before it was stored: it gets a record without contents. */
+/* The context was destroyed before the epoch was stored: gives it a record without contents. */
 static bool store_lost(struct pending *q)
 {
 	if (!q->refused)
@@ -47,8 +47,8 @@ static bool store_lost(struct pending *q)
 }
 
 /*
- * Waits for an epoch to be captured; one that work of the program holds up for too long is called off,
- * again and again: what was submitted meanwhile may wait for it, too.
+ * Waits for the capture of an epoch. Cancels it if it waits too long for work of the program, repeatedly, because
+ * later captures may wait for it too.
  */
 static bool wait_captured(struct pending *q)
 {
@@ -68,14 +68,14 @@ static bool wait_captured(struct pending *q)
 	return captured;
 }
 
-/* Whatever became of the recording, streams of the program may wait for what was not captured so far. */
+/* Also waits if recording has failed: streams of the program may wait for this capture. */
 static bool drain_from_device(struct pending *q, bool on)
 {
 	struct capture *p = q->capture;
 
 	if (!capture_enter(p->context))
 		return false;
-	capture_mode_relax(); /* in each context: a capture of the program forbids nothing here */
+	capture_mode_relax(); /* in each context: a stream capture of the program must not forbid calls here */
 	bool ok = (q->read || wait_captured(q)) && on && (q->watch || epoch_store_part(q));
 	context_pop();
 	return ok;
@@ -103,7 +103,7 @@ static void drain_one(struct pending *q)
 		session_fail("epoch %u can't be stored", q->epoch.number);
 }
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static void wait_for_change(unsigned ms)
 {
 	struct timespec until = clock_in(ms);
@@ -115,7 +115,7 @@ static void *work(void *unused)
 {
 	(void)unused;
 
-	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* the waits for copies are shorter than what is usual */
+	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* waits for copies are shorter than the default slack */
 	thread_current()->busy = 1;
 	pthread_mutex_lock(&drain.lock);
 	for (;;) {
@@ -144,7 +144,7 @@ static void *work(void *unused)
 
 bool drain_start(void)
 {
-	drain.running = true; /* before the thread says otherwise */
+	drain.running = true; /* before the thread can clear it */
 	if (recorder_thread(NULL, "tt-drain", 512 << 10, work, NULL))
 		drain.running = false;
 	return drain.running;
@@ -176,7 +176,7 @@ bool drain_add(const struct pending *p)
 	return ok;
 }
 
-/* Until so many more can be added at once, or as much is drained as lets chunks into the ring of p. */
+/* Waits until that many more can be added at once, or until chunks fit into the ring of p. */
 static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
 {
 	uint64_t seen = drain.progress, since = clock_ns();
@@ -212,7 +212,7 @@ bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 	return wait_drained(CAPTURE_PENDING, p, size, largest) && session_state == SESSION_ON;
 }
 
-/* With the lock held: epochs that are not in the files, of all contexts or of one. */
+/* Number of epochs that are not stored, of one context or of all (NULL). Caller holds the lock. */
 static unsigned epochs_left(const struct capture *p)
 {
 	unsigned n = 0;

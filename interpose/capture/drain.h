@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Pinned memory that a context's epochs pass through: as many buffers of so many bytes. */
+/* Pinned memory for the epochs of a context: the number of buffers, and their size. */
 #define DRAIN_BUFFERS 8
 #define DRAIN_BUFFER ((uint64_t)2 << 20)
 
@@ -18,23 +18,27 @@ struct pending;
 struct capture;
 
 bool drain_start(void);
-/* Takes a copy. The caller holds the capture lock; waits while all places are taken. False: given up. */
+/*
+ * Adds a copy of *p. Caller holds the capture lock; waits while the queue is full. False: the drain has given up.
+ */
 bool drain_add(const struct pending *p);
 /* The slot that the next drain_add will use; waits for it. */
 uint32_t drain_slot(struct capture *p);
-/* Waits until everything added is in the files. False: the drain gets no further. */
+/* Waits until all added epochs are stored. False: the drain makes no progress. */
 bool drain_flush(void);
-/* Waits only until so many more can be added without a wait. */
+/* Waits until that many more can be added without a wait. */
 bool drain_places(unsigned places);
-/* Waits only until chunks fit into the ring (as capture_fits), or nothing is left to wait for. False: as drain_flush. */
+/* Waits until chunks fit into the ring (as in capture_fits) or nothing is pending. False: as drain_flush. */
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
-/* The context is about to go: its memory is not used any more, and epochs not stored by now get no contents. */
+/*
+ * The context is about to be destroyed: its memory is not used any more, and epochs not stored yet get no contents.
+ */
 void drain_leave(struct capture *p);
-/* Flushes, and ends the thread. What could not be stored fails the run. */
+/* Flushes and ends the thread. An epoch that could not be stored fails the run. */
 void drain_stop(void);
-/* For its own work: it got on by a step; it is to end, so that nothing more is waited for. */
+/* For the drain's own files: it made progress; it must end, so no more waits. */
 void drain_progressed(void);
 bool drain_is_stopping(void);
-void drain_forget(void); /* in a fork's child */
+void drain_forget(void); /* in a forked child */
 
 #endif

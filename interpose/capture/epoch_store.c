@@ -14,21 +14,21 @@
 #include "util/clock.h"
 #include "util/xxh3.h"
 
-#define COPIES_AHEAD 4 /* of what is handed to the writers, who have the other buffers */
-#define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
-#define HURRY_MS 500 /* in a hurry, for a copy */
-#define LOOK 256 /* entries looked up at a time, while copies are under way */
+#define COPIES_AHEAD 4 /* copies that may be ahead of the writers, who have the other buffers */
+#define BRIDGE ((uint64_t)512 << 10) /* most bytes to copy although they are stored already */
+#define HURRY_MS 500 /* limit of a copy while the process ends */
+#define LOOK 256 /* entries that are looked up at a time while copies run */
 
 _Static_assert(DRAIN_BUFFERS == WRITERS_QUEUE * TT_DATA_LANES, "a buffer for each piece of a writer's work");
 
-/* The epoch being assembled, over its parts. */
+/* The epoch that is being stored, over all its parts. */
 static struct assembled {
 	struct {
 		bool listed;
 		uint32_t changed; /* blocks */
 	} *regions; /* by index */
 	uint64_t bytes_changed;
-	bool written; /* to, while it was read */
+	bool written; /* a block was written while the epoch read it */
 } assembled;
 
 static bool came(struct capture *p, CUresult r, const char *call)
@@ -69,9 +69,10 @@ static bool no_memory(const struct pending *q)
 }
 
 /*
- * What of a chunk came to the host: its header, its entries, and in buffer 0 its first `have` bytes.
- * known: of the first `looked` entries, where the files have their contents, 0 where they lack them.
- * records: room for those of the entries that were not taken yet.
+ * The parts of a chunk that are on the host: header, entries, and in buffer 0 its first `have` bytes.
+ *
+ * known: for the first `looked` entries, where the files have their contents; 0: they lack them. records: room for
+ * the records of the remaining entries.
  */
 struct arrived {
 	struct tt_chunk header;
@@ -81,7 +82,7 @@ struct arrived {
 	struct tt_block *records;
 };
 
-/* One copy for all of a chunk that a buffer holds, else for what comes before the payload. */
+/* One copy for all of the chunk if a buffer holds it, else for its part before the payload. */
 static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a)
 {
 	const struct tt_capture_status *s = &q->status;
@@ -119,7 +120,7 @@ static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a
 	return false;
 }
 
-/* Payload that is copied at once: entries [first, last), contiguous in the chunk. */
+/* Payload of one copy: entries [first, last), contiguous in the chunk. */
 struct run {
 	uint64_t first, last, offset, size;
 };
@@ -130,9 +131,9 @@ static bool take(struct pending *q, const struct tt_chunk_entry *e)
 
 	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
 		return no_memory(q);
-	/* What is stored has its own digest, whatever it is; but the cut was not exact. */
+	/* The digest belongs to the stored contents, but the cut was not exact. */
 	assembled.written |= (e->more & TT_ENTRY_WRITTEN) != 0;
-	/* A snapshot lists all blocks; others may list some that are as they were. */
+	/* A snapshot lists all blocks; deltas may list unchanged blocks too. */
 	bool changed = q->epoch.flags & TT_EPOCHF_FULL || r->mirror[e->block] != e->digest;
 	r->mirror[e->block] = e->digest;
 	assembled.regions[e->region].listed = true;
@@ -152,7 +153,7 @@ static bool is_sound(const struct pending *q, const struct arrived *a, const str
 	       (options.contents == CONTENTS_NONE || e->offset + e->length <= a->header.size - a->header.payload);
 }
 
-/* Looks for some more entries' contents in the files, and takes those that are there. */
+/* Looks up the contents of some more entries in the files, and takes those that are stored. */
 static bool look(struct pending *q, struct arrived *a)
 {
 	uint64_t first = a->looked, last = first + LOOK < a->header.count ? first + LOOK : a->header.count, n = 0;
@@ -178,8 +179,8 @@ static bool look(struct pending *q, struct arrived *a)
 }
 
 /*
- * The next run of what the files lack, empty at the end. A little of what they have may be in it: to
- * copy that costs less than another copy would. False: something failed.
+ * The next run of contents that the files lack; empty at the end. It may include a few stored ones, because another
+ * copy would cost more. False: failure.
  */
 static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct run *r)
 {
@@ -209,7 +210,7 @@ static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct 
 	return ok;
 }
 
-/* A run whose contents came to the host: the records of the blocks that the files lack. */
+/* The contents of a run are on the host: makes records of the blocks that the files lack. */
 static bool take_run(struct pending *q, struct arrived *a, const struct run *r, uint64_t *count)
 {
 	*count = 0;
@@ -225,16 +226,15 @@ static bool take_run(struct pending *q, struct arrived *a, const struct run *r, 
 }
 
 /*
- * Copies run after run into the buffers in turn, ahead of what is handed to the writers; what
- * the files have is looked up meanwhile. Without writers, or where the order in the files has to
- * be the same each time, the drain writes by itself.
+ * Copies runs into the buffers in turn, ahead of the writers, and looks up entries meanwhile. Without writers, or
+ * in deterministic runs, which need a fixed order in the files, the drain itself writes.
  */
 static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 {
 	struct capture *p = q->capture;
 	bool writers = !options.deterministic && writers_start(), ok = true, more = true;
 	struct run runs[DRAIN_BUFFERS];
-	uint64_t pieces[DRAIN_BUFFERS] = {0}; /* of the writers' work, by the buffer that it is in */
+	uint64_t pieces[DRAIN_BUFFERS] = {0}; /* number of the work in each buffer, for writers_wait */
 	uint64_t position = 0, asked = 0, handed = 0, n;
 
 	while (ok && (more || handed < asked)) {
@@ -263,7 +263,7 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 	return ok;
 }
 
-/* All of the chunk is in buffer 0. */
+/* The whole chunk is in buffer 0. */
 static bool store_small(struct pending *q, struct arrived *a)
 {
 	const unsigned char *contents = q->capture->pinned[0] + a->header.payload;
@@ -276,7 +276,7 @@ static bool store_small(struct pending *q, struct arrived *a)
 	       store_blocks(session_store(), a->records, n, contents, 0);
 }
 
-/* Writes a chunk's blocks; contents stored before are not written again, nor, where that saves a copy, copied. */
+/* Writes a chunk's blocks. Stored contents are not written again, and not copied if that saves a copy. */
 static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
 {
 	uint64_t room = a->header.count + 1;
@@ -285,7 +285,7 @@ static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
 
 	if (!ok)
 		no_memory(q);
-	else if (a->have == a->header.size || !store_takes_contents(session_store())) /* which nobody looks at then */
+	else if (a->have == a->header.size || !store_takes_contents(session_store())) /* then nothing reads the contents */
 		ok = store_small(q, a);
 	else
 		ok = store_runs(q, a, at + a->header.payload);
@@ -309,12 +309,12 @@ static bool drain_chunk(struct pending *q)
 	uint64_t at = q->status.position % p->ring.size;
 	struct arrived a = {0};
 
-	/* The kernels have said that they are through: the copies come after their very end. */
+	/* The status is written shortly before the kernels end: copies must come after their end. */
 	for (int i = 0; i < 2; i++)
 		real.cuStreamWaitEvent(p->drain_streams[i], p->done[q->slot], 0);
 	if (!read_entries(q, at, &a))
 		return false;
-	if (options.deterministic) /* the kernels list blocks in the order in which they came to them */
+	if (options.deterministic) /* the order of a delta's entries is not deterministic */
 		qsort(a.entries, a.header.count, sizeof(*a.entries), by_place);
 	bool ok = store_chunk(q, &a, at);
 	free(a.entries);
@@ -322,7 +322,7 @@ static bool drain_chunk(struct pending *q)
 	return ok;
 }
 
-/* Once, with the first epoch that lacks contents. */
+/* Only for the first epoch without contents. */
 static void tell_of_limit(const struct tt_epoch *e)
 {
 	char reason[200];
@@ -351,7 +351,7 @@ static bool commit(struct pending *q)
 
 	q->epoch.flags |= assembled.written ? TT_EPOCHF_LOOSE : 0;
 	q->epoch.bytes_changed = assembled.bytes_changed;
-	/* Of an epoch that read some regions only, readers have to know which. */
+	/* Lists the regions that were read, if the epoch did not read all. */
 	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
 		if (assembled.regions[i].listed || (q->epoch.flags & TT_EPOCHF_TOUCHED && q->list->regions[i]->mirror))
 			ok = store_digest(s, q->list->regions[i]->id,

@@ -1,8 +1,8 @@
 /*
  * Moves epochs from the ring to the files.
  *
- * Invariant: the tail of the ring moves only when the contents of a chunk are in the files. When
- * the drain stops, it does not wait for copies.
+ * Invariant: the tail of the ring moves only when the contents of a chunk are in the files. When the drain stops,
+ * it does not wait for copies.
  */
 #ifndef TT_CAPTURE_EPOCH_STORE_H
 #define TT_CAPTURE_EPOCH_STORE_H
@@ -11,7 +11,7 @@
 
 struct pending;
 
-/* By the drain's thread, part after part; the last one commits the epoch. False: it is not in the files. */
+/* Called by the drain's thread for each part in order; the last part commits the epoch. False: it is not stored. */
 bool epoch_store_part(struct pending *q);
 
 #endif

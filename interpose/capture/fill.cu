@@ -1,5 +1,5 @@
 /*
- * Fills new memory with a pattern. include/fill_pattern.h says which.
+ * Fills new memory with a pattern, see include/fill_pattern.h.
  */
 #include "capture/device.cuh"
 #include "fill_pattern.h"

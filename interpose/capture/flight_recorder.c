@@ -18,7 +18,7 @@ static void take_first(struct capture *p, size_t n)
 	memmove(p->kept, p->kept + n, p->kept_count * sizeof(*p->kept));
 }
 
-/* Of the other contexts, the one with the oldest epoch before this number. */
+/* The capture of another context with the oldest epoch before this number. */
 static struct capture *oldest_before(uint32_t number, const struct capture *but)
 {
 	struct capture *found = NULL;
@@ -34,8 +34,8 @@ static struct capture *oldest_before(uint32_t number, const struct capture *but)
 }
 
 /*
- * Epochs reach the files in the order of their numbers, whichever context they are of. Those of
- * others that are older go there with their contents, before their rings move on.
+ * Epochs are stored in the order of their numbers, in whatever context. Older epochs of other contexts are stored
+ * first, with their contents.
  */
 static bool hand_on(const struct capture *p, const struct pending *q)
 {
@@ -74,7 +74,7 @@ static void drop_first(struct capture *p, size_t n)
 	take_first(p, n);
 }
 
-/* Epochs in the oldest group; all of them where there is but one. */
+/* Number of epochs in the oldest group. */
 static size_t first_group(const struct capture *p)
 {
 	size_t n = 1;
@@ -99,7 +99,7 @@ bool flight_keep(struct capture *p, const struct pending *q)
 	if (!make_room(&p->kept, &p->kept_capacity, p->kept_count, 1, sizeof(*p->kept))) {
 		flight_dump(p);
 		bool ok = hand_on(p, q);
-		drain_flush(); /* before the ring's tail moves on by anyone else */
+		drain_flush(); /* before anything else moves the ring's tail */
 		return ok;
 	}
 	p->kept[p->kept_count++] = *q;

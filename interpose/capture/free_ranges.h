@@ -19,11 +19,11 @@ struct free_ranges {
 	size_t count, room;
 };
 
-/* False: no memory for the list, and the range is lost. */
+/* False: no memory for the list; the range is lost. */
 bool free_ranges_add(struct free_ranges *f, uint64_t start, uint64_t size);
-/* From the lowest range that is large enough. False: there is none. */
+/* Takes from the lowest range that is large enough. False: there is none. */
 bool free_ranges_take(struct free_ranges *f, uint64_t size, uint64_t *start);
-/* Takes these addresses, if they are a range of the list. False: they are not. */
+/* Removes this range, if it is in the list. False: it is not. */
 bool free_ranges_remove(struct free_ranges *f, uint64_t start, uint64_t size);
 void free_ranges_end(struct free_ranges *f);
 

@@ -23,7 +23,7 @@ CUgraphNode graph_clone_node(const struct graph_clone *t, CUgraphNode of)
 	return n ? n->node : NULL;
 }
 
-/* Kernels may change such a node, in the executable graph of the one that it was made for. */
+/* Whether kernels may change the node: then only in the executable graph of the original. */
 static bool changes_itself(CUgraphNode node)
 {
 	CUlaunchAttributeValue value = {0};

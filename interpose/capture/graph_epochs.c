@@ -1,11 +1,10 @@
 /*
- * Prepares launches of graphs that have nodes of ours. See graph_epochs.h for the invariant.
+ * Prepares launches of instrumented graphs. See graph_epochs.h for the invariant.
  *
- * Host and device count launches alike as turns. The host writes what the nodes are to do in the
- * places of that turn, and the last node ends the turn. Launches of one executable graph run one
- * after the other. Captures of several graphs in one stream do so too, and the host waits for none.
- * For different streams the host waits, because captures that are cancelled must not run side by
- * side.
+ * Host and device count launches alike, as turns. The host writes the work of the nodes into the slots of that
+ * turn, and the last node ends the turn. Launches of one executable graph run one after the other. Captures of
+ * several graphs in one stream do so too, and the host waits for none. For different streams the host waits,
+ * because captures that are cancelled must not run side by side.
  */
 #include "capture/graph_epochs.h"
 
@@ -40,12 +39,12 @@ void instrumentation_give_up(struct instrumentation *q)
 	session_lost("no more epochs inside a graph: the recorder cannot follow all of its launches");
 }
 
-/* ---- what a point reads ---- */
+/* ---- regions that a point reads ---- */
 
 /*
- * The regions that the kernel is given, and the zones of all that the graph is given, as asked for,
- * held. Each point reads the same zones, so that the first that finds one changed tells the kernel.
- * NULL: no memory.
+ * The chosen regions among those given to the kernel, and the zones of all regions given to the graph; holds a
+ * reference to each. Each point reads the same zones, so the first point that finds one changed identifies the
+ * kernel. NULL: no memory.
  */
 static struct region_list *regions_of(const struct capture *p, struct exec *x, struct point *point)
 {
@@ -72,7 +71,7 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, s
 	point->regions_version = g.version;
 	regions_gather_end(&g);
 	free(g.list);
-	for (uint32_t i = 0, n = list ? list->count : 0; i < n; i++) { /* names are behind the map's lock */
+	for (uint32_t i = 0, n = list ? list->count : 0; i < n; i++) { /* read names without the lock of the region map */
 		struct region *r = list->regions[i];
 		list->count -= i == 0 ? n : 0;
 		if (controls_want(r))
@@ -110,7 +109,7 @@ static bool holds(const struct point *point, const struct exec *x)
 	       regions_unchanged_since(point->regions_version);
 }
 
-/* Tables that queued launches use stay where they are. */
+/* Does not move tables that queued launches use. */
 static bool make_room(struct instrumentation *q, struct point *point)
 {
 	uint32_t room = point->room;
@@ -130,7 +129,7 @@ static bool make_room(struct instrumentation *q, struct point *point)
 	return true;
 }
 
-/* A launch has at most one new one, so that none which is in use is written to. */
+/* A launch has at most one new table, so no table in use is written. */
 static void write_table(struct point *point, bool all)
 {
 	point->table = (point->table + 1) % POINT_SETS;
@@ -148,7 +147,7 @@ static void write_table(struct point *point, bool all)
 			.flags = all || r->fresh ? TT_CAPTURE_REGION_ALL : 0,
 		};
 		first += (uint32_t)region_blocks(r);
-		r->fresh = false; /* for the points behind it, which come after it */
+		r->fresh = false; /* later points of the launch find the digests */
 	}
 }
 
@@ -162,7 +161,7 @@ static bool prepare(struct capture *p, struct instrumentation *q, struct point *
 		struct region *r = point->list->regions[i];
 		if (!capture_place(p, r))
 			return false;
-		marked |= r->fresh; /* as what was placed now is */
+		marked |= r->fresh; /* placed just now */
 	}
 	if (anew || marked || point->marked)
 		write_table(point, all);
@@ -170,7 +169,7 @@ static bool prepare(struct capture *p, struct instrumentation *q, struct point *
 	return point->blocks <= TT_CAPTURE_MAX_BLOCKS;
 }
 
-/* As for an epoch that was discarded. */
+/* As for a discarded epoch: the next one reads all of these regions. */
 static void let_go(struct instrumentation *q)
 {
 	for (unsigned i = 0; i < q->point_count; i++) {
@@ -180,11 +179,11 @@ static void let_go(struct instrumentation *q)
 	}
 }
 
-/* Why it can't be, or NULL. largest: of their chunks. */
+/* The reason if an epoch is not possible, or NULL. largest: size of the largest chunk. */
 static const char *prepare_all(struct capture *p, struct instrumentation *q, struct exec *x, uint64_t *largest)
 {
 	uint32_t every = controls.snapshot_every;
-	bool all = every && q->since_snapshot >= every; /* so that readers need not look back any further */
+	bool all = every && q->since_snapshot >= every; /* limits how far back readers must look */
 	uint64_t most = 1, size = 0;
 
 	*largest = 0;
@@ -199,7 +198,7 @@ static const char *prepare_all(struct capture *p, struct instrumentation *q, str
 	}
 	if (!capture_scratch(p, most))
 		return "no memory for lists of blocks";
-	/* They can't wait for room: there has to be enough for whatever changes. */
+	/* A running graph can't wait for room: there must be room for any change. */
 	if (size + *largest > p->ring.size)
 		return "the ring is smaller than the memory that their kernels can reach";
 	if (!capture_fits(p, size, *largest) && !(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)))
@@ -217,7 +216,7 @@ static bool has_failed(const struct stream *s)
 	return r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY;
 }
 
-/* Looks at memory; the driver, whose locks the program's threads want, is asked now and then whether all is well. */
+/* Polls memory, and asks the driver for errors from time to time, because threads of the program need its locks. */
 static bool wait_for_turn(const struct instrumentation *q, const struct stream *s, uint64_t turn)
 {
 	uint64_t now = clock_ns(), until = now + options.stall_ms * 1000000ull, ask = now + ASK_NS;
@@ -231,7 +230,7 @@ static bool wait_for_turn(const struct instrumentation *q, const struct stream *
 	return instrumentation_finished(q) >= turn;
 }
 
-/* The first turn that has to be over, so that at most `most` launches are under way with the next. */
+/* The turn that must be complete, so that with the next launch at most `most` launches are pending. */
 static uint64_t turn_before(const struct instrumentation *q, uint64_t most)
 {
 	uint64_t launched = atomic_load(&q->launched);
@@ -239,7 +238,7 @@ static uint64_t turn_before(const struct instrumentation *q, uint64_t most)
 	return launched >= most ? launched - most + 1 : 0;
 }
 
-/* Behind those that are under way, if they are in this stream. */
+/* Waits until this launch can be queued: after pending captures, or at once if these are in this stream. */
 static bool queue(struct capture *p, struct instrumentation *q, const struct stream *s)
 {
 	if ((p->open_stream != s || capture_held_up(p)) && !capture_settled(p))
@@ -284,12 +283,12 @@ static void submit(struct capture *p, struct instrumentation *q, unsigned i, uin
 	};
 	capture_opened(p, pending.slot, size);
 	capture_begins(p, number);
-	if (atomic_load(&p->called_off) > p->base) /* meanwhile: it would build on what is not there */
+	if (atomic_load(&p->called_off) > p->base) /* its base was cancelled meanwhile */
 		capture_call_off(p, pending.slot);
 	drain_add(&pending);
 }
 
-/* With the lock. */
+/* Caller holds the capture lock. */
 static bool capture(struct capture *p, struct instrumentation *q, struct exec *x, const struct stream *s, uint64_t seq)
 {
 	const char *why;
@@ -317,12 +316,12 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 	return true;
 }
 
-/* With the capture lock, unless nothing is captured. */
+/* Returns with the capture lock held if something is captured. */
 static bool capture_inside(struct thread *t, struct instrumentation *q, struct exec *x, struct stream *s, uint64_t seq)
 {
 	struct context *c = s->context;
 	atomic_fetch_add(&gate_ahead, 1);
-	gate_leave(t); /* the lock is taken first: whoever has it may be closing the gate */
+	gate_leave(t); /* lock order: the lock's owner may be closing the gate */
 	pthread_mutex_lock(&capture_lock);
 	if (!c->capture || !c->capture->epochs || capture_needs_snapshot(c->capture)) {
 		pthread_mutex_unlock(&capture_lock);
@@ -337,10 +336,10 @@ static bool capture_inside(struct thread *t, struct instrumentation *q, struct e
 		pthread_mutex_unlock(&capture_lock);
 	gate_enter(t);
 	atomic_fetch_sub(&gate_ahead, 1);
-	return on; /* with the lock: nothing else is captured until the graph is launched */
+	return on; /* keeps the lock: nothing else is captured until the graph is launched */
 }
 
-/* Where the graph has changed a kernel may be another. */
+/* An update of the graph may have changed kernels. */
 static void name_kernels(struct instrumentation *q, struct exec *x)
 {
 	q->named_as_of = graph_changes(x);
@@ -351,7 +350,7 @@ static void name_kernels(struct instrumentation *q, struct exec *x)
 	}
 }
 
-/* Times of a launch are looked at later than the graph may change. */
+/* Stamps are read later, when the graph may have changed. */
 static void note_stamped(struct instrumentation *q, uint64_t turn)
 {
 	struct instrumented_node *nodes = q->stamped + turn % TURNS * q->stamped_count;
@@ -399,7 +398,7 @@ static void launched(struct capture *p, struct instrumentation *q, struct stream
 	atomic_store(&s->seen, atomic_load(&p->context->captures));
 }
 
-/* The drain waits for them: they are as good as called off. */
+/* The drain waits for these captures: they end as cancelled. */
 static void not_launched(struct capture *p, struct instrumentation *q, const struct tt_replay_point *points)
 {
 	for (unsigned i = 0; i < q->active; i++) {

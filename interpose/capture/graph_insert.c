@@ -17,7 +17,7 @@
 #include "capture/graph_epochs.h"
 #include "capture/graph_topology.h"
 
-/* ---- which kernels ---- */
+/* ---- chosen kernels ---- */
 
 /* The kernel of a node if it was chosen and runs in this context, else NULL. */
 static const struct function *chosen(const struct context *c, CUgraphNode node)
@@ -67,7 +67,7 @@ static void add_spot(struct instrumentation *q, uint32_t position, const struct 
 	q->spots[q->spot_count++] = s;
 }
 
-/* In order; NULL where there are none. False without memory for them. */
+/* The chosen kernels in execution order; *found NULL: none. False: no memory. */
 static bool find_spots(struct context *c, const struct topology *g, struct instrumentation **found)
 {
 	bool times = node_timer.wanted && node_timer.wanted();
@@ -96,7 +96,7 @@ static bool find_spots(struct context *c, const struct topology *g, struct instr
 	return ok || none;
 }
 
-/* ---- into the graph and out of it ---- */
+/* ---- insertion and removal ---- */
 
 static bool add_with(void **params, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, CUfunction f,
 		     unsigned threads, unsigned grid)
@@ -130,13 +130,13 @@ static bool add_front(struct instrumentation *q, CUgraph graph, const struct ker
 	return add_with((void *[]){&replay, &launch}, &q->front, graph, NULL, 0, k->front, TT_FRONT_THREADS, 1);
 }
 
-/* What comes after a kernel comes after this. */
+/* The node that a kernel's successors must wait for. */
 static CUgraphNode behind(const struct spot *s)
 {
 	return s->captured ? s->gather : s->end;
 }
 
-/* What a node comes after, with what is of ours. */
+/* The same for any node: a chosen kernel's is its last inserted node. */
 static CUgraphNode behind_node(const struct instrumentation *q, CUgraphNode node, const struct spot *before)
 {
 	for (const struct spot *s = q->spots; s < before; s++)
@@ -163,7 +163,7 @@ static bool add_stamps(struct instrumentation *q, struct spot *s, CUgraph graph,
 	return ok;
 }
 
-/* last: of the chain of epochs, or what begins it. */
+/* last: the previous epoch's last node, or the first inserted node. */
 static bool add_spot_nodes(struct instrumentation *q, struct spot *s, CUgraphNode *last, CUgraph graph,
 			   const struct topology *g, const struct kernels *k)
 {
@@ -243,7 +243,7 @@ bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topolo
 	return ok;
 }
 
-/* Drivers of before CUDA 12 lack some of what is needed. */
+/* Drivers before CUDA 12 lack some of these calls. */
 static bool driver_has_calls(void)
 {
 	return real.cuGraphGetNodes && (real.cuGraphGetEdges_v2 || real.cuGraphGetEdges) && real.cuGraphNodeGetType &&
@@ -252,7 +252,7 @@ static bool driver_has_calls(void)
 	       real.cuGraphExecDestroy && real.cuGraphDestroy && (real.cuGraphExecUpdate_v2 || real.cuGraphExecUpdate);
 }
 
-/* To a copy of the graph, or where that can't be, to the graph. */
+/* Adds the nodes to a copy of the graph, or to the graph if it can't be copied. */
 static bool add_somewhere(struct instrumentation *q, CUgraph graph, struct topology *g, const struct kernels *k)
 {
 	if (graph_clone_make(&q->clone, graph))

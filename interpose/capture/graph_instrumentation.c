@@ -1,6 +1,5 @@
 /*
- * Instrumented graphs: their kernels, memory and lists. See graph_instrumentation.h for the
- * invariant.
+ * Instrumented graphs: their kernels, memory and lists. See graph_instrumentation.h for the invariant.
  */
 #include "capture/graph_instrumentation.h"
 
@@ -20,8 +19,8 @@ static struct {
 	struct kernels kernels[CONTEXTS];
 	pthread_mutex_t kernels_lock;
 	struct instrumentation *all;
-	struct instrumentation_memory *spares; /* of graphs that are gone */
-	pthread_mutex_t lock;         /* both lists */
+	struct instrumentation_memory *spares; /* memory of destroyed graphs, for reuse */
+	pthread_mutex_t lock;         /* guards both lists */
 } instrumented = {.kernels_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 const struct kernels *kernels_of(const struct context *c)
@@ -46,7 +45,7 @@ const struct kernels *kernels_of(const struct context *c)
 	return ok ? k : NULL;
 }
 
-/* ---- memory that the nodes read ---- */
+/* ---- memory of the nodes ---- */
 
 static struct instrumentation_memory *take_spare(const struct context *c, uint64_t size, bool pinned)
 {
@@ -86,7 +85,7 @@ const struct memory *instrumentation_more_memory(struct instrumentation *q, uint
 	return &m->memory;
 }
 
-/* The caller holds the lock. Where launches may be left that look at it, it stays as it is until its context goes. */
+/* Caller holds the lock. Memory that pending launches may read is kept until its context is destroyed. */
 static void leave_memory(struct instrumentation *q)
 {
 	bool unused = !q->gone && (!q->replay || (!q->given_up && instrumentation_finished(q) == atomic_load(&q->launched)));
@@ -153,13 +152,13 @@ void instrumentation_attach(struct instrumentation *q, struct exec *x)
 	q->next = instrumented.all;
 	instrumented.all = q;
 	pthread_mutex_unlock(&instrumented.lock);
-	instrumentation_each(nothing, NULL); /* graphs that ended before their launches did */
+	instrumentation_each(nothing, NULL); /* releases graphs whose launches completed after their end */
 	graph_set_instrumentation(x, q);
 }
 
-/* ---- all of them ---- */
+/* ---- all instrumented graphs ---- */
 
-/* The caller holds the lock. */
+/* Caller holds the lock. */
 static void let_go(struct instrumentation *q)
 {
 	leave_memory(q);
@@ -172,7 +171,7 @@ static void let_go(struct instrumentation *q)
 	free(q);
 }
 
-/* With the lock. Its launches are through and were looked at, or that will never be. */
+/* Whether its launches are complete and their times were read, or never will be. Caller holds the lock. */
 static bool is_over(const struct instrumentation *q)
 {
 	uint64_t launched = atomic_load(&q->launched);
@@ -196,7 +195,7 @@ void instrumentation_each(void (*visit)(struct instrumentation *q, void *to), vo
 	pthread_mutex_unlock(&instrumented.lock);
 }
 
-/* The executable graph is gone, or never was. */
+/* The executable graph was destroyed, or not created. */
 void instrumentation_free(struct instrumentation *q)
 {
 	bool attached = false;

@@ -1,8 +1,8 @@
 /*
- * The recorder's data about an executable graph with nodes of ours.
+ * The recorder's data about an instrumented executable graph.
  *
- * Invariant: what nodes read of a launch is not overwritten before the launch is complete, as
- * replay->turn says. Memory that nodes have the address of stays until its context is destroyed.
+ * Invariant: data that nodes read about a launch is not overwritten before the launch is complete, as replay->turn
+ * says. Memory whose address nodes have stays until its context is destroyed.
  */
 #ifndef TT_CAPTURE_GRAPH_INSTRUMENTATION_H
 #define TT_CAPTURE_GRAPH_INSTRUMENTATION_H
@@ -16,111 +16,111 @@
 #include "capture/graph_topology.h"
 #include "capture/graph_clone.h"
 
-#define POINTS_MOST 32  /* of a graph: epochs of one launch wait for the drain side by side */
+#define POINTS_MOST 32  /* of a graph: all epochs of a launch wait for the drain at once */
 #define STAMPED_MOST 128
 #define POINT_SETS 16 /* launches with epochs that may be queued */
-#define TURNS 512     /* launches of any kind */
+#define TURNS 512     /* launches that may be queued */
 
 /* A node of the executable graph. */
 struct instrumented_node {
-	uint32_t number; /* in its list */
-	uint32_t name;   /* of its kernel: string */
+	uint32_t number; /* as in tt_graph_record.node */
+	uint32_t name;   /* string: name of its kernel */
 };
 
-/* A kernel that was chosen, and what goes around it while that is in a graph. */
+/* A chosen kernel, and the nodes around it while it is in a graph. */
 struct spot {
-	uint32_t position; /* as graphs are read: the same in every one that it can be updated from */
+	uint32_t position; /* in the topology: the same in each graph that it can be updated from */
 	struct instrumented_node node;
 	bool captured, stamped;
-	uint32_t point, stamp; /* among those */
-	CUgraphNode kernel; /* of the program's graph */
-	CUgraphNode in, begin, end, digest, gather; /* the same, and what is around it, in the graph with our nodes */
+	uint32_t point, stamp; /* indices in points and stamps */
+	CUgraphNode kernel; /* in the program's graph */
+	CUgraphNode in, begin, end, digest, gather; /* the kernel and the nodes around it in the instrumented graph */
 };
 
-/* An epoch in each launch: what it reads. */
+/* The regions of an epoch inside a graph, the same in each launch. */
 struct point {
 	const struct spot *spot;
 	struct region_list *list;
-	uint32_t graph_changes, choice; /* as of which the list holds */
+	uint32_t graph_changes, choice; /* versions for which the list is valid */
 	uint64_t regions_version;
 	uint64_t blocks, payload, bytes;
-	bool marked; /* the table has regions of which all is read */
-	struct tt_capture_region *tables; /* POINT_SETS of them, of so much room, used in turn */
-	CUdeviceptr tables_device, fetched; /* fetched: memory for the one that a launch uses */
+	bool marked; /* the table has flags for regions of which all blocks are read */
+	struct tt_capture_region *tables; /* POINT_SETS tables of `room` entries, used in turn */
+	CUdeviceptr tables_device, fetched; /* fetched: device memory for the table of the running launch */
 	uint32_t room, table;
-	uint32_t slot; /* of a launch */
+	uint32_t slot; /* of the current launch */
 };
 
-/* Of a launch, for the times of its nodes. */
+/* A launch whose nodes have times. */
 struct stamped {
 	_Atomic uint64_t seq, stream;
 };
 
-/* Memory that nodes read. */
+/* Memory that the nodes read. */
 struct instrumentation_memory {
 	const struct context *context;
-	bool pinned; /* asked for as such */
+	bool pinned; /* allocated as pinned host memory */
 	struct memory memory;
 	struct instrumentation_memory *next;
 };
 
 struct instrumentation {
 	struct context *context;
-	uint64_t form; /* of the graph */
+	uint64_t form; /* hash of the topology */
 	unsigned spot_count, point_count, stamped_count;
 	struct spot *spots;
 	struct point *points;
-	struct graph_clone clone; /* of the program's graph; without one that has our nodes */
-	CUgraphExec shadow; /* made of it */
+	struct graph_clone clone; /* copy of the program's graph; without one, the program's has the nodes */
+	CUgraphExec shadow; /* made of the copy */
 	_Atomic bool diverged;
-	bool paired_unseen; /* it followed an update in which the driver may have paired other nodes */
-	CUgraphNode front, last; /* while it is in a graph: the ones that begin and end the turn */
+	bool paired_unseen; /* after an update in which the driver may have paired nodes differently */
+	CUgraphNode front, last; /* the nodes that begin and end the turn, while they are in a graph */
 	struct instrumentation_memory *memory; /* all of it */
-	struct tt_replay *replay; /* what the first node reads begins with it */
+	struct tt_replay *replay; /* at the start of the memory that the first node reads */
 	CUdeviceptr device;
-	CUdeviceptr launch; /* what all others read: a struct tt_replay_launch, points, their tables */
+	CUdeviceptr launch; /* memory that the other nodes read: a struct tt_replay_launch, the points, their tables */
 	struct tt_replay_turn *turns;
 	struct tt_replay_point *params; /* POINT_SETS for each point */
 	uint64_t *stamps;
-	struct stamped *launches; /* TURNS */
-	struct instrumented_node *stamped; /* of each launch, the kernels with times */
-	uint32_t named_as_of; /* changes of the graph */
-	_Atomic uint64_t launched; /* turns that were given out */
-	uint64_t looked;           /* those of them whose times were looked at */
-	bool given_up;             /* there was a launch without a turn: no other can have one */
-	bool ended;                /* the executable graph is gone */
-	bool gone;                 /* so is the context, or soon */
-	unsigned active;           /* points that capture in this launch */
+	struct stamped *launches; /* TURNS entries */
+	struct instrumented_node *stamped; /* for each launch, the kernels with times */
+	uint32_t named_as_of; /* graph_changes for which the kernels' names hold */
+	_Atomic uint64_t launched; /* turns given out */
+	uint64_t looked;           /* turns whose times were read */
+	bool given_up;             /* a launch had no turn: no later one can have one */
+	bool ended;                /* the executable graph was destroyed */
+	bool gone;                 /* the context was destroyed, or will be soon */
+	unsigned active;           /* points that capture in the current launch */
 	uint32_t since_snapshot;   /* epochs */
 	struct instrumentation *next;
 };
 
 struct kernels {
-	CUmodule module; /* stays: executable graphs have its kernels in them */
+	CUmodule module; /* never unloaded: executable graphs use its kernels */
 	CUfunction front, digest, gather, stamp_at, turn, stamp;
 };
-/* NULL: the driver refuses them. The context is the current one. */
+/* For the current context. NULL: the driver refuses the kernels. */
 const struct kernels *kernels_of(const struct context *c);
-/* All that the nodes read. False: there is no memory for it. */
+/* Allocates the memory that the nodes read. False: no memory. */
 bool instrumentation_allocate(struct instrumentation *q, struct context *c);
-/* graph_insert.c: the recorder's nodes into a graph that was read, or into its copy: `g` has the nodes of the copy then. */
+/* graph_insert.c: adds the recorder's nodes to a graph, or to its copy `t`; `g` then gets the nodes of the copy. */
 bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topology *g, const struct graph_clone *t,
 			 const struct kernels *k);
-/* More of it, which stays for as long as queued launches may read it; NULL: there is none. */
+/* More memory, which stays while queued launches may read it; NULL: none. */
 const struct memory *instrumentation_more_memory(struct instrumentation *q, uint64_t size, bool pinned);
-/* With the list held still: every executable graph that has nodes of ours. */
+/* Calls visit for each instrumented graph, with the list locked. */
 void instrumentation_each(void (*visit)(struct instrumentation *q, void *to), void *to);
 
-/* Launches that are through. */
+/* Number of complete launches. */
 static inline uint64_t instrumentation_finished(const struct instrumentation *q)
 {
 	return __atomic_load_n(&q->replay->turn, __ATOMIC_ACQUIRE);
 }
 
-/* Who takes the times of nodes by stamps inside their graphs; it says so before the first graph is made. */
+/* The owner of node times, which are stamps inside graphs; set before the first graph is instantiated. */
 struct node_timer {
 	bool (*wanted)(void);
-	void (*prepare)(const struct context *c); /* a graph of the context, which is the current one, is about to have some */
+	void (*prepare)(const struct context *c); /* c is current, and one of its graphs will have stamps */
 };
 extern struct node_timer node_timer;
 

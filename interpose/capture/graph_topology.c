@@ -8,7 +8,7 @@
 
 struct topology_node {
 	CUgraphNode node;
-	uint32_t position, before, after; /* edges that lead to it, and that lead on */
+	uint32_t position, before, after; /* edges: incoming and outgoing */
 };
 
 static int by_handle(const void *a, const void *b)
@@ -37,7 +37,7 @@ void topology_free(struct topology *g)
 	free(g->sorted);
 }
 
-/* The form with data: the other one refuses edges that have any. */
+/* With edge data: the call without it refuses graphs that have any. */
 static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
 {
 	return real.cuGraphGetEdges_v2 ? real.cuGraphGetEdges_v2(graph, from, to, data, n)
@@ -77,7 +77,7 @@ static CUresult get_before(CUgraphNode node, CUgraphNode *before, CUgraphEdgeDat
 	return real.cuGraphNodeGetDependencies ? real.cuGraphNodeGetDependencies(node, before, n) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Unless it has one. */
+/* Sets the node's position, unless it has one. */
 static bool set_position(struct topology *g, CUgraphNode node, CUgraphNode *order, size_t *n)
 {
 	struct topology_node *p = find_node(g, node);
@@ -95,8 +95,8 @@ static void add_to_form(struct topology *g, uint64_t value)
 }
 
 /*
- * First what nothing comes after, then what each comes after, in the order of its edges: as drivers do.
- * The edges are put in the same order.
+ * Orders nodes as drivers do: first those without successors, then the predecessors of each, in the order of their
+ * edges. Sorts the edges in the same order.
  */
 static bool put_in_order(struct topology *g)
 {
@@ -160,7 +160,7 @@ uint32_t *topology_order(const struct topology *g)
 		first[i + 1] += first[i];
 	for (size_t i = g->edges; i-- > 0;)
 		to[--first[position_of(g, g->from[i]) + 1]] = position_of(g, g->to[i]);
-	/* first[p + 1] is now where the edges of p begin, and first[p + 2] where they end. */
+	/* first[p + 1] is now the start of the edges of p, and first[p + 2] their end. */
 	for (size_t i = 0; i < g->count; i++)
 		if (!before[i])
 			order[n++] = (uint32_t)i;

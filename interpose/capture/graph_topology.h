@@ -1,8 +1,8 @@
 /*
- * The nodes of a graph, as needed to insert capture kernels.
+ * The nodes and edges of a graph, for inserting capture kernels.
  *
- * Invariant: the position of a node is the one in which the driver pairs it with nodes of other
- * graphs in a whole-graph update, whatever the order in which nodes were added.
+ * Invariant: the position of a node is the one by which the driver pairs nodes of two graphs in an update, whatever
+ * the order in which nodes were added.
  */
 #ifndef TT_CAPTURE_GRAPH_TOPOLOGY_H
 #define TT_CAPTURE_GRAPH_TOPOLOGY_H
@@ -13,20 +13,20 @@
 
 #include "driver/driver.h"
 
-/* A graph as it is read: nodes by position, and by handle, and what leads where. */
+/* Nodes by position and by handle, and edges. */
 struct topology {
 	CUgraphNode *nodes, *from, *to;
 	struct topology_node *sorted;
 	size_t count, edges;
-	uint64_t form; /* the same where each position has what it comes after at the same positions */
+	uint64_t form; /* hash of the topology: equal if the nodes at each position have the same predecessors */
 };
 
-/* False: the driver does not tell its nodes, or there is no memory. Either is followed by topology_free. */
+/* False: the driver does not describe the graph, or no memory. Call topology_free in any case. */
 bool topology_read(struct topology *g, CUgraph graph);
 void topology_free(struct topology *g);
-/* Positions in an order in which the nodes may run; to be freed. NULL: no memory. */
+/* Positions in a possible execution order; the caller frees it. NULL: no memory. */
 uint32_t *topology_order(const struct topology *g);
-/* Whether nodes of it allocate or free memory; true where it can't be told. */
+/* Whether nodes allocate or free memory; true if unknown. */
 bool topology_allocates(const struct topology *g);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The capture kernels as they are launched, and the one that puts memory back. kernels.h says how
- * the host uses them.
+ * The capture kernels that the host launches, and the kernel that restores memory. kernels.h says how the host uses
+ * them.
  */
 #include "capture/capture.cuh"
 

@@ -17,28 +17,27 @@
  * and TT_KERNEL_DIGEST alone: it hashes, copies and writes the chunk in one pass.
  *
  * If status.flags has TT_CAPTURE_OVERFLOW, nothing went into the ring, and the list of count
- * entries (payload bytes in all) is kept. Then either
+ * entries (payload bytes in total) is kept. Then either
  *   - launch TT_KERNEL_GATHER (TT_CAPTURE_FULL cleared) for parts 0, 1, … over consecutive
- *     ranges [first, last) of that list, in order, each with the tail then reached and read
- *     back before the next; a part that overflows may be tried again, smaller or later;
- *     n entries take at most tt_chunk_size(n, n * TT_BLOCK_SIZE), and a drained ring always
- *     has room for a chunk of half its size. The part whose range ends the list ends the
- *     epoch. The captured memory must hold still until then.
- *   - or launch it once with TT_CAPTURE_DISCARD: the list is forgotten, no stored digest has
+ *     ranges [first, last) of that list, in order. Give each the current tail, and read its status
+ *     before the next. Retry a part that overflows, smaller or later. n entries take at most
+ *     tt_chunk_size(n, n * TT_BLOCK_SIZE), and an empty ring has room for a chunk of half its
+ *     size. The part whose range ends the list ends the epoch. The captured memory must not
+ *     change until then.
+ *   - or launch it once with TT_CAPTURE_DISCARD: the list is dropped and no stored digest has
  *     changed, so the same changes show in the next epoch.
- * While no epoch is under way and the ring is empty, head and head_at may be set to 0.
- * Epochs that work before them holds up can be called off by a write to control->cancelled:
- * their kernels then read no memory, and their status says TT_CAPTURE_DISCARDED. The next epoch
- * must be a full one.
- * No other epoch may be launched with this control block while a list is kept: read the
- * status of one epoch before launching the next, unless the ring has room for all that both may
- * take; and the kernels of one epoch come after those of the one before. A delta's digest is always followed by its
- * gather, which also makes the control block ready for the next epoch; should a launch fail,
- * copy head and head_at, zero the rest, and treat the epoch as refused.
+ * While no epoch is running and the ring is empty, head and head_at may be set to 0.
+ * A write to control->cancelled cancels epochs that wait too long for earlier work: their kernels
+ * then read no memory, and their status says TT_CAPTURE_DISCARDED. The next epoch must be a full one.
+ * No other epoch may be launched with this control block while it has a list. Read the status of one
+ * epoch before you launch the next, unless the ring has room for the largest chunks of both. The kernels
+ * of one epoch run after those of the epoch before. A delta's digest is always followed by its gather,
+ * which also makes the control block ready for the next epoch. If a launch fails, copy head and head_at,
+ * zero the rest, and treat the epoch as refused.
  *
- * A block's stored digest changes only with the chunk that carries its contents, and is theirs:
- * one that was written to between digest and gather is hashed again, and its entry says so.
- * Entry order in a delta chunk differs from run to run; a full chunk's is the block order.
+ * A block's stored digest changes only with the chunk that has its contents, and is their digest:
+ * a block that was written between digest and gather is hashed again, and its entry says so.
+ * The order of entries in a delta chunk differs from run to run; a full chunk has block order.
  */
 #ifndef TT_CAPTURE_KERNELS_H
 #define TT_CAPTURE_KERNELS_H
@@ -48,26 +47,26 @@
 #include "format.h"
 #include "chunk.h"
 
-#define TT_KERNELS "tt_capture_" /* so they all begin */
+#define TT_KERNELS "tt_capture_" /* prefix of all names */
 /* void NAME(struct tt_capture_params) */
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
 /*
- * The same, as nodes of graphs: void NAME(const struct tt_replay_launch *, uint32_t which). Stamp notes
- * the time; turn ends the launch and comes after all others. Front, of TT_FRONT_THREADS in one CTA,
- * comes before them: void NAME(const struct tt_replay *, struct tt_replay_launch *).
+ * The same as graph nodes: void NAME(const struct tt_replay_launch *, uint32_t which). Stamp writes the time; turn
+ * ends the launch and is the last node. Front, one CTA of TT_FRONT_THREADS, is the first: void NAME(const struct
+ * tt_replay *, struct tt_replay_launch *).
  */
 #define TT_KERNEL_FRONT_AT "tt_capture_front_at"
 #define TT_KERNEL_DIGEST_AT "tt_capture_digest_at"
 #define TT_KERNEL_GATHER_AT "tt_capture_gather_at"
 #define TT_KERNEL_STAMP_AT "tt_capture_stamp_at"
 #define TT_KERNEL_TURN_AT "tt_capture_turn_at"
-/* void NAME(uint64_t *): writes the time there */
+/* void NAME(uint64_t *): writes the time to it */
 #define TT_KERNEL_STAMP "tt_capture_stamp"
 /* void NAME(struct tt_restore_params) */
 #define TT_KERNEL_RESTORE "tt_restore"
 
-/* Threads per CTA, and CTAs per multiprocessor that fill it; any grid of at least 1 is right. */
+/* Threads per CTA, and CTAs that fill a multiprocessor; a grid of any size works. */
 #define TT_DIGEST_WARPS 4
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
@@ -84,12 +83,12 @@
 #define TT_CAPTURE_DIGESTS 4 /* chunks have no payload: every payload of regions and params is 0 */
 
 /* tt_capture_region.flags */
-#define TT_CAPTURE_REGION_ALL 1 /* list its blocks whether or not they changed */
+#define TT_CAPTURE_REGION_ALL 1 /* list all blocks, changed or not */
 
 /* tt_capture_status.flags */
 #define TT_CAPTURE_OVERFLOW 1
 #define TT_CAPTURE_DISCARDED 2
-#define TT_CAPTURE_FINAL 4 /* the epoch is complete and its list is gone */
+#define TT_CAPTURE_FINAL 4 /* the epoch is complete and its list is empty */
 
 struct tt_capture_region {
 	uint64_t base;        /* any alignment */
@@ -97,19 +96,19 @@ struct tt_capture_region {
 	uint64_t digests;     /* address of u64[blocks], the digests last stored */
 	uint64_t payload;     /* full epochs: sum of tt_payload_size over the blocks of earlier regions */
 	uint32_t first_block; /* number of blocks in earlier regions */
-	uint32_t region;      /* what tt_chunk_entry.region shall be */
+	uint32_t region;      /* the value for tt_chunk_entry.region */
 	uint32_t flags;       /* TT_CAPTURE_REGION_… */
 	uint32_t reserved;
 };
 
-/* All device addresses; the same struct goes to both capture kernels. */
+/* All addresses are device addresses; both capture kernels get the same struct. */
 struct tt_capture_params {
 	uint64_t regions; /* struct tt_capture_region[region_count] */
 	uint64_t control; /* struct tt_capture_control */
 	uint64_t scratch; /* struct tt_chunk_entry[], at least blocks of them */
 	uint64_t ring;
 	uint64_t ring_size; /* 0: no ring, everything overflows */
-	uint64_t tail;      /* ring position up to which the ring is free again */
+	uint64_t tail;      /* ring position up to which the ring is free */
 	uint64_t status;    /* struct tt_capture_status */
 	uint64_t sequence;  /* value for status.sequence, not 0 */
 	uint64_t payload;   /* full epochs: sum of tt_payload_size over all blocks */
@@ -123,15 +122,15 @@ struct tt_capture_params {
 	uint32_t reserved;
 };
 
-/* Kept by the kernels from launch to launch. */
+/* The kernels keep it between launches. */
 struct tt_capture_control {
 	uint64_t head;          /* ring position of the next chunk */
-	uint64_t head_at;       /* the same as an offset in the ring */
+	uint64_t head_at;       /* its offset in the ring */
 	uint64_t cursor;        /* the list: count << 40 | payload bytes / 32 */
 	uint64_t entries_check; /* of the chunk being written */
-	uint32_t next;          /* blocks handed out beyond each CTA's first */
-	uint32_t done;          /* CTAs that are through */
-	uint32_t cancelled;     /* written by the host: epochs before this number shall read nothing */
+	uint32_t next;          /* blocks assigned after each CTA's first */
+	uint32_t done;          /* CTAs that have finished */
+	uint32_t cancelled;     /* the host writes it: epochs before this number must read nothing */
 	uint32_t reserved0;
 	uint64_t reserved[2];
 };
@@ -143,7 +142,7 @@ struct tt_capture_status {
 	uint32_t part;
 	uint64_t position; /* of the chunk's header (where it would go on overflow) */
 	uint64_t size;     /* of the chunk (what it would take on overflow) */
-	uint64_t count;    /* entries in the chunk (in the whole list on overflow) */
+	uint64_t count;    /* entries in the chunk (in the list on overflow) */
 	uint64_t payload;  /* their bytes, each block rounded up to 32 */
 	uint64_t entries_check;
 	uint32_t flags; /* TT_CAPTURE_OVERFLOW, … */
@@ -154,26 +153,25 @@ struct tt_capture_status {
 #define TT_REPLAY_POINTS 1
 #define TT_REPLAY_STAMPS 2
 
-/* A launch that the host has prepared. */
+/* A launch that the host prepared. */
 struct tt_replay_turn {
-	uint64_t number; /* 1 + how many there were before it */
+	uint64_t number; /* 1 + number of earlier launches */
 	uint32_t flags;  /* TT_REPLAY_… */
 	uint32_t reserved;
 };
 
-/* What a point is to do in a launch. The kernels find its regions at params.regions. */
+/* The work of a point in a launch. The kernels find its regions at params.regions. */
 struct tt_replay_point {
 	struct tt_capture_params params;
-	uint64_t table; /* where front gets them: params.region_count of struct tt_capture_region */
+	uint64_t table; /* front copies params.region_count of struct tt_capture_region from here */
 };
 
 /*
- * What the host writes of an executable graph's launches; pinned host memory. Launches of it run one
- * after the other, and the first node of each looks for its turn: where that was not prepared, the
- * others do nothing.
+ * The host's data about launches of an executable graph, in pinned host memory. Its launches run one after the
+ * other, and the first node of each reads its turn. If the turn was not prepared, the other nodes do nothing.
  */
 struct tt_replay {
-	uint64_t turn;   /* launches that are through, of those that were prepared; the device's */
+	uint64_t turn;   /* complete launches of those that were prepared; the device writes it */
 	uint64_t turns;  /* struct tt_replay_turn[turn_mask + 1] */
 	uint64_t points; /* struct tt_replay_point[point_mask + 1][point_count] */
 	uint64_t stamps; /* uint64_t[turn_mask + 1][stamp_count], times of %globaltimer */
@@ -184,14 +182,14 @@ struct tt_replay {
 };
 
 /*
- * What front has fetched for all other nodes of the launch that is under way; device memory, since
- * thousands of CTAs that each read a word across the bus take milliseconds. A struct tt_replay_point
- * for each point follows, valid with TT_REPLAY_POINTS.
+ * Copied by front for all other nodes of the running launch. It is in device memory, because thousands of CTAs that
+ * each read a word over the bus take milliseconds. A struct tt_replay_point for each point follows, valid with
+ * TT_REPLAY_POINTS.
  */
 struct tt_replay_launch {
-	uint64_t number;  /* of its turn; 0: none was prepared */
+	uint64_t number;  /* of the turn; 0: not prepared */
 	uint64_t through; /* address of tt_replay.turn */
-	uint64_t stamps;  /* the turn's; 0: none */
+	uint64_t stamps;  /* stamps of the turn; 0: none */
 	uint32_t flags;   /* TT_REPLAY_… */
 	uint32_t reserved;
 };
@@ -200,7 +198,7 @@ struct tt_replay_launch {
 struct tt_restore_params {
 	uint64_t regions; /* struct tt_capture_region[]; only base is read */
 	uint64_t entries; /* struct tt_chunk_entry[count] */
-	uint64_t payload; /* entries' offsets count from here; aligned to 32 */
+	uint64_t payload; /* the entries' offsets are relative to it; aligned to 32 */
 	uint32_t count;
 	uint32_t reserved;
 };

@@ -17,26 +17,26 @@
 #include "track/streams.h"
 #include "capture/free_ranges.h"
 
-#define UNIT ((uint64_t)512)            /* alignment, as the driver's */
+#define UNIT ((uint64_t)512)            /* alignment, as in the driver */
 #define PAGE ((uint64_t)2 << 20)
-#define LARGE ((uint64_t)1 << 20)       /* more than this has a mapping of its own */
-#define GUARD ((uint64_t)1 << 30)       /* at both ends of the range: addresses cost nothing */
-#define SMALLEST ((uint64_t)64 << 20)   /* range */
-#define RANGES_AT 0x240000000000ull     /* far from what drivers give to programs; only a wish */
+#define LARGE ((uint64_t)1 << 20)       /* larger memory has its own mapping */
+#define GUARD ((uint64_t)1 << 30)       /* unused addresses at both ends of the range */
+#define SMALLEST ((uint64_t)64 << 20)   /* smallest range */
+#define RANGES_AT 0x240000000000ull     /* a hint: far from addresses that drivers give to programs */
 #define RANGES_APART ((uint64_t)1 << 40)
 #define RANGES 64
 
 struct area {
 	uint64_t base, size;
-	CUdeviceptr allocation; /* of the driver that it is a part of; 0: mapped */
+	CUdeviceptr allocation; /* of the driver's allocation that it is a part of; 0: mapped */
 };
 
 struct owner {
 	const struct context *context;
 	uint64_t reserved, reserved_size; /* the range; 0: none */
-	bool maps;                        /* areas lie there; else where the driver likes */
-	struct free_ranges unmapped;      /* of the range */
-	struct free_ranges unused;        /* of the slabs */
+	bool maps;                        /* areas are in the range; else at addresses of the driver */
+	struct free_ranges unmapped;      /* free parts of the range */
+	struct free_ranges unused;        /* free parts of the slabs */
 	struct area *areas;
 	size_t count, room;
 	struct owner *next;
@@ -57,7 +57,7 @@ static bool can_map(const struct owner *o)
 	return mapping_supported(&properties, &granule) && PAGE % granule == 0;
 }
 
-/* Twice the device's memory, or less where the process may not have so many addresses. */
+/* Reserves twice the device's memory, or less if the process lacks addresses. */
 static void reserve(struct owner *o)
 {
 	CUdeviceptr wish = RANGES_AT + o->context->index % RANGES * RANGES_APART, got;
@@ -117,7 +117,7 @@ static bool area_in_range(struct owner *o, struct area *a)
 	return false;
 }
 
-/* With unused pages in front and behind. */
+/* Has unused pages before and after it. */
 static bool area_of_driver(struct area *a)
 {
 	if (real.cuMemAlloc_v2(&a->allocation, a->size + 2 * PAGE) != CUDA_SUCCESS)
@@ -195,7 +195,9 @@ bool memory_on_device(struct context *c, struct memory *m, uint64_t size)
 	return address;
 }
 
-/* Pages between two that nobody may touch; a fork's child shares them, so that they stay where they are. */
+/*
+ * Pages between two inaccessible ones. They are shared, because they must keep their physical address after a fork.
+ */
 static void *pages_on_host(uint64_t size, uint64_t *mapped)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), inner = (size + page - 1) / page * page;
@@ -271,7 +273,7 @@ void memory_context_gone(const struct context *c)
 	if (!o)
 		return;
 	for (size_t i = 0; i < o->count; i++)
-		if (!o->areas[i].allocation) /* the driver's went with the context */
+		if (!o->areas[i].allocation) /* the driver's own were freed with the context */
 			real.cuMemUnmap(o->areas[i].base, o->areas[i].size);
 	if (o->reserved)
 		real.cuMemAddressFree(o->reserved, o->reserved_size);

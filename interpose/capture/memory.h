@@ -18,21 +18,21 @@ struct context;
 
 struct memory {
 	CUdeviceptr device;
-	void *host; /* NULL: on the device */
+	void *host; /* NULL: device memory */
 	uint64_t size;
-	uint64_t mapped; /* bytes of the host's pages, between two that nobody may touch; 0: the driver's */
-	bool lent; /* a part of another */
+	uint64_t mapped; /* bytes of host pages, between two inaccessible ones; 0: allocated by the driver */
+	bool lent; /* a part of other memory */
 };
 
-/* The context is the current one. False: there is none. */
+/* In the current context. False: no memory. */
 bool memory_on_device(struct context *c, struct memory *m, uint64_t size);
 bool memory_on_host(struct memory *m, uint64_t size);
-/* On the device unless host says otherwise or it has none. */
+/* On the device, or on the host if `host` is set or the device has no room. */
 bool memory_anywhere(struct context *c, struct memory *m, uint64_t size, bool host);
-/* No work may use it any more. */
+/* No work may use the memory any more. */
 void memory_free(struct context *c, struct memory *m);
-/* What is left of a context's, after its end. */
+/* Frees the rest of a destroyed context's memory. */
 void memory_context_gone(const struct context *c);
-void memory_forget(void); /* in a fork's child */
+void memory_forget(void); /* in a forked child */
 
 #endif

@@ -7,13 +7,13 @@
 #include "util/clock.h"
 #include "capture/capture.h"
 
-#define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
-#define OTHERS_MS 50      /* and so long for the others, if those stay busy */
+#define HOST_BOUND_MS 200 /* longest wait of an epoch for streams that may wait for the host */
+#define OTHERS_MS 50      /* and for busy other streams */
 
 void capture_stream_began(struct stream *s)
 {
 	if (!s || atomic_exchange(&s->captured, true))
-		atomic_fetch_sub(&captures_active, 1); /* it is not followed, or the end of the last one was not seen */
+		atomic_fetch_sub(&captures_active, 1); /* untracked, or its last end was missed */
 }
 
 void capture_stream_ended(struct stream *s)
@@ -39,9 +39,8 @@ static bool becomes_idle(const struct stream *s, uint64_t deadline)
 }
 
 /*
- * Work behind a host function or a wait for a value may end only by what the host does next,
- * so nothing of ours may wait for it: these streams get a moment to become idle. False: some
- * did not.
+ * Work after a host function, or after a wait for a value, may complete only through the host's next action. So no
+ * work of the recorder may wait for it. Waits shortly for these streams to become idle. False: some did not.
  */
 static bool host_bound_ended(const struct thread *t, struct context *c)
 {
@@ -52,7 +51,7 @@ static bool host_bound_ended(const struct thread *t, struct context *c)
 		uint64_t submitted = atomic_load(&s->submitted);
 		if (!atomic_load(&s->alive) || !atomic_load(&s->host_bound))
 			continue;
-		bool again = s->given_up == submitted + 1; /* nothing new: no second wait for it */
+		bool again = s->given_up == submitted + 1; /* no new work since the last wait */
 		if (stream_namable(s, t) && becomes_idle(s, again ? 0 : deadline)) {
 			atomic_store(&s->host_bound, false);
 			continue;
@@ -64,7 +63,7 @@ static bool host_bound_ended(const struct thread *t, struct context *c)
 	return ended;
 }
 
-/* By an event of its own: false where the driver does not have it so. The stream's context is current. */
+/* Uses a new event. False: the driver refuses it. The stream's context is current. */
 static bool order_behind(const struct capture *p, CUstream stream)
 {
 	CUevent event;
@@ -77,7 +76,7 @@ static bool order_behind(const struct capture *p, CUstream stream)
 	return ok;
 }
 
-/* Streams of another context that may have written to this one's memory. */
+/* Waits for streams of another context that may have written to this one's memory. */
 static bool order_others(const struct thread *t, const struct capture *p, struct context *other, bool *idle)
 {
 	uint64_t bit = context_bit(p->context);
@@ -133,7 +132,7 @@ bool capture_order(struct thread *t, struct capture *p, bool *idle)
 		uint64_t submitted = atomic_load(&s->submitted);
 		if (submitted == atomic_load(&s->settled) || !atomic_load(&s->alive))
 			continue;
-		/* Nothing of ours goes into an idle stream: it stays idle. */
+		/* An idle stream stays idle: nothing is submitted to it. */
 		bool order = !stream_namable(s, t) || !becomes_idle(s, deadline);
 		*idle &= !order;
 		if (order && stuck) {
@@ -152,7 +151,7 @@ bool capture_order(struct thread *t, struct capture *p, bool *idle)
 	return exact;
 }
 
-/* False: that many captures are through, and it need not wait. */
+/* False: these captures are complete, so there is nothing to wait for. */
 static bool wait_for_captures(struct capture *p, CUstream stream, uint32_t captures)
 {
 	if (capture_released(p, captures))

@@ -10,9 +10,9 @@
 #include "capture/capture.h"
 #include "session/session.h"
 
-#define CANCEL_MS 2000 /* for the device to notice that captures are called off */
+#define CANCEL_MS 2000 /* for the device to notice a cancellation */
 
-/* Free bytes in the ring, as far as the drain has come. */
+/* Free bytes in the ring, from the drain's position. */
 static uint64_t ring_free(const struct capture *p)
 {
 	return p->ring.size - (p->head - atomic_load(&p->tail));
@@ -30,7 +30,7 @@ void capture_opened(struct capture *p, uint32_t slot, uint64_t size)
 	p->reserved += size;
 }
 
-/* Those that are through, as they come to an end in order. */
+/* Removes complete captures, in order. */
 static void close_ended(struct capture *p)
 {
 	while (p->open_count) {
@@ -80,14 +80,14 @@ uint32_t capture_slot(struct capture *p)
 {
 	uint32_t slot = drain_slot(p);
 
-	close_ended(p); /* the slot's last user was drained */
+	close_ended(p); /* the drain has stored the slot's last user */
 	capture_status(p, slot)->sequence = 0;
 	return slot;
 }
 
 /*
- * The drain calls captures off while another thread, which has the capture lock, may begin the next
- * one: as it sees, with this lock, one that is not through, the one that begins comes after it.
+ * The drain cancels captures while another thread, which has the capture lock, may start the next. The lock orders
+ * them: a capture that starts after the drain found one incomplete comes after it.
  */
 void capture_begins(struct capture *p, uint32_t epoch)
 {
@@ -108,10 +108,10 @@ void capture_call_off(struct capture *p, uint32_t slot)
 		atomic_store(&p->called_off, epoch);
 	bool asked = late && real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch, 0) == CUDA_SUCCESS;
 	pthread_mutex_unlock(&p->calling_off);
-	/* First they must not read any more: what the program does next may free memory. */
+	/* Cancelled captures must stop reading first: the program may free the memory next. */
 	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
 		if (clock_ns() > until)
-			return; /* the device does nothing at all, nor would what is let go */
+			return; /* the device makes no progress, so released streams would not either */
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
 	if (late)
@@ -134,7 +134,7 @@ bool capture_held_up(const struct capture *p)
 	return p->open_count && p->last_epoch < atomic_load(&p->called_off);
 }
 
-/* The kernels keep one list: a capture must be through before the next. */
+/* All captures use the kernels' one list: each must be complete before the next. */
 bool capture_settled(struct capture *p)
 {
 	bool late = capture_held_up(p);

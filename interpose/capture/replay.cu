@@ -1,12 +1,12 @@
 /*
- * The capture kernels as nodes of graphs, and those that note when nodes ran: what they are to do the
- * first node fetches from where the host has written it for the launch. kernels.h says how.
+ * The capture kernels and the time stamps as nodes of graphs. The first node fetches their work, which the host has
+ * written for the launch. kernels.h says how.
  */
 #include "capture/capture.cuh"
 
 #define SINGLE_KERNEL extern "C" __global__ void __launch_bounds__(1, 1)
 
-/* What a point is to do; false where that is nothing. One thread of each CTA reads it for all. */
+/* The parameters of a point; false: it has no work. One thread of each CTA reads them. */
 INLINE bool take_point(const struct tt_replay_launch *launch, uint32_t which, struct tt_capture_params *p)
 {
 	__shared__ struct tt_capture_params params;
@@ -30,7 +30,7 @@ INLINE uint64_t now(void)
 	return ns;
 }
 
-/* By all threads: the first ones read a word each, so that all cross the bus at once. */
+/* By all threads: each of the first ones reads a word, so that all reads cross the bus at once. */
 INLINE void fetch(void *to, const void *from, unsigned bytes)
 {
 	if (threadIdx.x < bytes / sizeof(uint64_t))
@@ -38,7 +38,7 @@ INLINE void fetch(void *to, const void *from, unsigned bytes)
 	__syncthreads();
 }
 
-/* By n threads, of which this is the i-th; bytes: a multiple of 16. Nobody writes there meanwhile. */
+/* By n threads, this one being the i-th; bytes: a multiple of 16. Nothing writes to the source meanwhile. */
 INLINE void copy_words(uint64_t to, uint64_t from, unsigned bytes, unsigned i, unsigned n)
 {
 #pragma unroll 4
@@ -46,7 +46,7 @@ INLINE void copy_words(uint64_t to, uint64_t from, unsigned bytes, unsigned i, u
 		store16(to + k, load16(from + k));
 }
 
-/* All that comes over the bus, where it takes a microsecond each time. */
+/* Does all reads over the bus; each takes a microsecond. */
 extern "C" __global__ void __launch_bounds__(TT_FRONT_THREADS, 1)
 	tt_capture_front_at(const struct tt_replay *r, struct tt_replay_launch *launch)
 {
@@ -102,7 +102,7 @@ SINGLE_KERNEL tt_capture_stamp_at(const struct tt_replay_launch *launch, uint32_
 		at<uint64_t>(stamps)[which] = time;
 }
 
-/* The launch is over: the next one's nodes look for the next turn. */
+/* Ends the launch: the nodes of the next launch read the next turn. */
 SINGLE_KERNEL tt_capture_turn_at(const struct tt_replay_launch *launch, uint32_t)
 {
 	uint64_t number = launch->number;

@@ -1,6 +1,5 @@
 /*
- * What runs beside recorded work that is done again: digests of memory as it is now, and kernels
- * that do nothing but keep processors busy.
+ * Kernels for replay: digests of memory, and kernels that only keep processors busy.
  */
 #include "capture/device.cuh"
 #include "capture/digest.cuh"
@@ -42,7 +41,7 @@ INLINE uint64_t nanoseconds(void)
 	return now;
 }
 
-/* Each block stays for a time from `least` to `most`, in nanoseconds, which the seed decides. */
+/* Each CTA spins for a time from `least` to `most` nanoseconds, chosen by the seed. */
 extern "C" __global__ void tt_replay_spin(uint64_t least, uint64_t most, uint64_t seed)
 {
 	uint64_t began = nanoseconds(), stay = least;

@@ -1,6 +1,6 @@
 /*
- * Our executable graph that is launched in place of the program's: makes it, and repeats the
- * program's changes. See graph_epochs.h for the invariant.
+ * The shadow: the recorder's executable graph that is launched in place of the program's. Creates it, and repeats
+ * the program's changes. See graph_epochs.h for the invariant.
  */
 #include <time.h>
 
@@ -15,7 +15,7 @@
 
 bool instrumentation_make_shadow(struct thread *t, struct instrumentation *q, uint64_t flags)
 {
-	flags &= ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* which needs a stream */
+	flags &= ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* needs a stream */
 	CUstreamCaptureMode mode = recorder_work_begin(t);
 	bool ok = real.cuGraphInstantiateWithFlags(&q->shadow, q->clone.graph, flags) == CUDA_SUCCESS;
 	recorder_work_end(t, mode);
@@ -65,7 +65,7 @@ void instrumentation_follow(struct thread *t, struct instrumentation *q, CUgraph
 		instrumentation_diverged(q);
 }
 
-/* The driver has launches of one executable graph run one after the other, but not those of two. */
+/* The driver orders launches of one executable graph, but not launches of two. */
 static void wait_for_launches(const struct instrumentation *q)
 {
 	uint64_t until = clock_ns() + options.stall_ms * UINT64_C(1000000);

@@ -21,7 +21,7 @@ struct writer {
 		size_t count;
 		const void *contents;
 	} queue[WRITERS_QUEUE];
-	uint64_t put, done; /* ever */
+	uint64_t put, done; /* in total */
 	bool good;
 };
 
@@ -92,7 +92,7 @@ bool writers_wait(unsigned lane, uint64_t piece)
 	while (w->done < (piece < w->put ? piece : w->put))
 		pthread_cond_wait(&w->changed, &w->lock);
 	bool good = w->good;
-	w->good |= piece == WRITERS_ALL; /* what the next epoch begins with */
+	w->good |= piece == WRITERS_ALL; /* state for the next epoch */
 	pthread_mutex_unlock(&w->lock);
 	return good;
 }

@@ -12,22 +12,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WRITERS_QUEUE 2 /* pieces of work of a writer: the one it does and the next */
+#define WRITERS_QUEUE 2 /* pieces of work of a writer: the current one and the next */
 
 struct tt_block;
 
-/* All of these are called by the drain's thread alone. */
+/* Only the drain's thread calls these. */
 
-/* Starts the threads at its first call. False: there are none, and there will be none. */
+/* Starts the threads at its first call. False: no threads are available. */
 bool writers_start(void);
 /*
- * Has the lane's writer call store_blocks; it must have fewer than WRITERS_QUEUE pieces of work. Gives
- * what to wait for.
+ * The lane's writer will call store_blocks. It must have fewer than WRITERS_QUEUE pieces of work. Returns the
+ * number for writers_wait.
  */
 uint64_t writers_put(unsigned lane, struct tt_block *blocks, size_t count, const void *contents);
 #define WRITERS_ALL UINT64_MAX
-/* Waits until the lane's writer has done this piece of work, or all: whether all it did so far went well. */
+/* Waits for this piece of work of the lane, or for all. True: all work of the lane so far succeeded. */
 bool writers_wait(unsigned lane, uint64_t piece);
-void writers_forget(void); /* in a fork's child */
+void writers_forget(void); /* in a forked child */
 
 #endif
