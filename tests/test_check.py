@@ -65,6 +65,16 @@ def test_deterministic_program_is_clean(
 
 
 @pytest.mark.native
+def test_all_checks_share_recordings(
+    check: Check, varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    outcome = check(varies("clean"), "--only", "bounds,determinism,order,uninitialized,values")
+    assert outcome.status == 0
+    assert "runs the program 7 times" in outcome.stderr
+    assert (tmp_path / "counter").read_text() == "7\n"
+
+
+@pytest.mark.native
 def test_second_call_reuses_recordings(
     check: Check, varies: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-enum { N = 1024, BYTES = N * 4 };
+enum { N = 1024, BYTES = N * 4, RACES = 12 };
 
 /* Its result depends on the order of its threads: each stores its number in the same place. */
 static const char LAST[] = PTX_HEADER
@@ -104,9 +104,11 @@ int main(int argc, char **argv)
 				     PARAMS(&y, !strcmp(mode, "graph-kernel") ? &many : &one, &one));
 		if (here && !strcmp(mode, "order")) {
 			OK(cuCtxSynchronize());
-			for (int i = 0; i < 2; i++)
-				OK(launch(i ? mix : add, n, streams[i], PARAMS(&y, &n, &rounds)));
-			OK(cuCtxSynchronize());
+			for (int i = 0; i < 2 * RACES; i++) {
+				OK(launch(i % 2 ? mix : add, n, streams[i % 2], PARAMS(&y, &n, &rounds)));
+				if (i % 2)
+					OK(cuCtxSynchronize());
+			}
 		}
 		OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));
 		OK(launch(copy, n, NULL, PARAMS(&z, &y, &n)));

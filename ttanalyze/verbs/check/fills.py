@@ -291,8 +291,3 @@ def _sort(same: Same, region: int, held: Sequence[Array], where: Array, out: Sor
     out.unwritten.add(differs & kept & in_place, where)
     out.copied.add(differs & kept & ~in_place, where)
     out.computed.add(differs & ~kept, where)
-
-
-def size(process: Process) -> int:
-    """Returns how many bytes the regions of a process have in all."""
-    return int(process.regions.size[process.regions.flags & layout.CAPTURED != 0].sum())

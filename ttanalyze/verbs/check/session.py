@@ -33,7 +33,13 @@ from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Serie
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
-PLAIN = {"contents": "none", "deterministic": True, "params": True, "cpu_callstack": "auto"}
+PLAIN = {
+    "contents": "none",
+    "deterministic": True,
+    "fill": "zero",
+    "params": True,
+    "cpu_callstack": "auto",
+}
 
 
 @dataclass(frozen=True)
@@ -70,10 +76,13 @@ class Plan:
     Attributes:
         names: The names of those that it always makes.
         more: How many more it makes at most to explain what it finds.
+        either: Names of recordings of which it needs one: the first that another check makes, else
+            the last.
     """
 
     names: tuple[str, ...]
     more: int = 0
+    either: tuple[str, ...] = ()
 
 
 class Session:
@@ -162,6 +171,7 @@ class Session:
             plans: The recordings of all checks. Recordings with the same name are one recording.
         """
         self._planned = {name for plan in plans for name in plan.names}
+        self._planned |= {self.either(*plan.either) for plan in plans if plan.either}
         done = sum(self._series.finished(name) is not None for name in self._planned)
         runs = text.count(len(self._planned) - done, "time")
         line = f"check runs the program {runs}"
@@ -172,6 +182,15 @@ class Session:
         if self.settings.seconds:
             line += f"; it repeats the program for {self.settings.seconds:.10g} s"
         self.say(f"{line}; recordings and log are in {self.folder}")
+
+    def either(self, *names: str) -> str:
+        """Returns the first of these recordings that is planned or finished, else the last.
+
+        Args:
+            names: Names of recordings.
+        """
+        known = (name for name in names if name in self._planned or self._series.finished(name))
+        return next(known, names[-1])
 
     # ---- recording ----
 

@@ -16,7 +16,7 @@ from ttanalyze.core.writers import INDIRECT, writers
 from ttanalyze.format import open_run
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
-from ttanalyze.verbs.check import determinism, difference, fills, zoom
+from ttanalyze.verbs.check import determinism, difference, fills, values, zoom
 from ttanalyze.verbs.check.difference import HOST_SRC, call_text
 from ttanalyze.verbs.check.fills import Dependent, Same
 from ttanalyze.verbs.check.findings import (
@@ -36,18 +36,23 @@ from ttanalyze.verbs.record.series import Recording
 
 NAME = "uninitialized"
 DESCRIPTION = "results that depend on memory that the program did not write"
-CONTROLS = {"zero": "zero", "zero-2": "zero", "zero-3": "zero"}
+CONTROLS = ("plain", "again")  # with zeros, as the third one
+ZEROS = ("values", "fill-zero")  # either is the third control
 FILLS = {"zero": "zero", "ones": "ones", "pattern-1": "pattern:1", "pattern-2": "pattern:2"}
-MOST = 60  # regions whose contents are recorded, if memory is large
-SMALL = 64 << 20  # bytes of memory whose contents are recorded at once
+MOST = 60  # regions whose contents are recorded, if much changes
+LITTLE = 2 << 30  # changed bytes whose contents are recorded at once
 UNINITIALIZED, COPY, ORDER = "uninitialized", "uninitialized copy", "order-dependent"
 OUTPUT, STATUS, LAUNCHES = "output", "exit status", "launches"
 
 
 def recordings(settings: Settings) -> Plan:
-    """Returns three recordings with zeros, three with other fills, and those that look closer."""
+    """Returns three recordings with zeros, three with other fills, and those that look closer.
+
+    Other checks make the recordings with zeros, too.
+    """
     more = len(FILLS) if settings.quick else 2 * len(FILLS) * (1 + zoom.ROUNDS)
-    return Plan(("plain", *(f"fill-{name}" for name in {**CONTROLS, **FILLS})), more)
+    others = (f"fill-{name}" for name in FILLS if name != "zero")
+    return Plan((*CONTROLS, *others), more, either=ZEROS)
 
 
 def examine(session: Session) -> Outcome:
@@ -57,21 +62,25 @@ def examine(session: Session) -> Outcome:
         Error: A recording failed.
     """
     first = session.sound(session.plain())
-    small = sum(map(fills.size, open_run(first.run).processes)) <= SMALL
-    options = PLAIN | {"contents": "changed" if small else "none"}
-    named = {**CONTROLS, **FILLS}
-    runs = {name: session.record(f"fill-{name}", **options, fill=named[name]) for name in CONTROLS}
+    changed = sum(int(p.epochs["bytes_changed"].sum()) for p in open_run(first.run).processes)
+    little = changed <= LITTLE
+    options = PLAIN | {"contents": "changed" if little else "none"}
+    zeros = session.either(*ZEROS)
+    shared = values.CONTENTS if zeros == ZEROS[0] else options
+    runs = {"zero": session.record(zeros, **shared)}
     outcome = Outcome(NAME, CLEAN)
-    controls = _controls(session, outcome, list(runs.values()))
+    again = [session.plain(name) for name in CONTROLS]
+    controls = _controls(session, outcome, [runs["zero"], *again])
     if controls is None:
         return outcome
-    for name in FILLS:
-        runs[name] = session.record(f"fill-{name}", **options, fill=named[name])
+    for name, fill in FILLS.items():
+        if name not in runs:
+            runs[name] = session.record(f"fill-{name}", **(options | {"fill": fill}))
     found = [one for name in FILLS if (one := _ended(runs["zero"], runs[name], FILLS[name]))]
     outcome.findings += found[:1]
     differs = _output(runs) if controls.output else None
     same = fills.aligned([runs[name].run for name in FILLS])
-    search = _Search(session, small, controls.left_out)
+    search = _Search(session, little, controls.left_out)
     memory = search.memory("fill", same, differs is not None)
     outcome.findings += memory
     if not memory and not found:
@@ -172,7 +181,7 @@ class _Search:
     """Looks for the first call that uses uninitialised memory."""
 
     session: Session
-    small: bool
+    little: bool  # changes
     left_out: dict[int, int]
 
     def memory(self, name: str, same: list[Same], printed: bool) -> list[Finding]:
@@ -197,14 +206,14 @@ class _Search:
         return [_finding(*found, coarse[1], printed)]
 
     def _closer(self, name: str, options: dict[str, Any]) -> tuple[Same, Dependent] | None:
-        contents = "changed" if self.small else "none"
+        contents = "changed" if self.little else "none"
         runs = self._runs(name, {**options, "contents": contents})
         return self._first(name, fills.aligned(runs), options)
 
     def _runs(self, name: str, options: dict[str, Any]) -> list[Any]:
         session, given = self.session, PLAIN | options
         return [
-            session.record(f"{name}-{fill}", **given, fill=value).run
+            session.record(f"{name}-{fill}", **(given | {"fill": value})).run
             for fill, value in FILLS.items()
         ]
 
@@ -212,7 +221,7 @@ class _Search:
         self, name: str, same: list[Same], options: dict[str, Any] | None = None
     ) -> tuple[Same, Dependent] | None:
         """The first dependent memory: what was computed goes before what was copied."""
-        if not self.small:
+        if not self.little:
             regions = sorted({region for one in same for region in fills.differing(one)})
             if not regions:
                 return None
