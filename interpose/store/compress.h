@@ -14,7 +14,7 @@
 
 #include "format.h"
 
-/* What one thread compresses with; begins as zeros. */
+/* State of one thread's compression; initially zeros. */
 struct compressor {
 	void *context;
 	uint8_t *out;
@@ -24,11 +24,11 @@ struct compressor {
 /* Loads the library. False: there is none. */
 bool compress_open(void);
 /*
- * Compresses blocks whose offsets count from contents. Their offsets count from c->out then, in
- * multiples of TT_CHUNK_ALIGN. False: no memory.
+ * Compresses blocks whose offsets are relative to contents. Their offsets become relative to c->out, as multiples
+ * of TT_CHUNK_ALIGN. False: no memory.
  */
 bool compress_blocks(struct compressor *c, int level, struct tt_block *blocks, size_t count, const uint8_t *contents);
-/* Bytes that a block takes in this form. */
+/* Bytes of a compressed block. */
 uint64_t compress_size(const uint8_t *at);
 void compress_close(struct compressor *c);
 

@@ -12,7 +12,7 @@
 
 struct dedup_bucket {
 	uint64_t digest[WAYS];
-	uint64_t place[WAYS]; /* above LENGTH_BITS bits of length, two of the lane and the offset / 32; 0: free */
+	uint64_t place[WAYS]; /* length in the low LENGTH_BITS bits, then two bits of the lane and the offset / 32; 0: free */
 };
 
 _Static_assert(TT_DATA_LANES == 4, "two bits of lane");

@@ -17,8 +17,8 @@
 
 #include "store/file.h"
 
-#define KEPT ((uint64_t)5 << 30) /* least bytes that stay free, on a large file system a tenth */
-#define DEPTH 3                  /* of folders in a run directory */
+#define KEPT ((uint64_t)5 << 30) /* least bytes that stay free; on a large file system a tenth */
+#define DEPTH 3                  /* of directories in a run directory */
 
 static struct {
 	const struct folder *run;
@@ -34,7 +34,7 @@ void disk_limit(const struct folder *run, uint64_t most)
 	atomic_store(&limit.granted[DISK_RECORDS], 0);
 }
 
-/* Bytes of the files in a directory, which is closed, and in those below. */
+/* Bytes of the files in a directory and below; closes it. */
 static uint64_t add_up(int directory, int depth)
 {
 	DIR *entries = directory < 0 ? NULL : fdopendir(directory);
@@ -57,7 +57,7 @@ static uint64_t add_up(int directory, int depth)
 	return sum;
 }
 
-/* Bytes that there are, and those of them that are not for more files: of the disk or of the limit. */
+/* Bytes of the disk or of the limit, and how many of them are not available for more files. */
 static void look(uint64_t *have, uint64_t *gone)
 {
 	struct statvfs system;
@@ -66,7 +66,7 @@ static void look(uint64_t *have, uint64_t *gone)
 	*gone = 0;
 	if (limit.most != DISK_KEEP_FREE) {
 		*gone = add_up(folder_open(limit.run), DEPTH);
-	} else if (!statvfs(limit.run->path, &system) && system.f_blocks) { /* else: a file system that does not tell */
+	} else if (!statvfs(limit.run->path, &system) && system.f_blocks) { /* else: the file system does not report its size */
 		uint64_t size = (uint64_t)system.f_blocks * system.f_frsize;
 		*have = (uint64_t)system.f_bavail * system.f_frsize;
 		*gone = size / 10 > KEPT ? size / 10 : KEPT < size / 2 ? KEPT : size / 2;
@@ -95,7 +95,7 @@ bool disk_take(enum disk_use use, uint64_t size)
 	return size <= left;
 }
 
-/* A size with the unit that leaves it a few digits. */
+/* A size as text with a suitable unit. */
 static const char *readable(uint64_t bytes, char text[24])
 {
 	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};

@@ -21,11 +21,11 @@
 
 enum disk_use { DISK_CONTENTS, DISK_RECORDS };
 
-/* most: bytes that all of the run directory may take, 0: any, or DISK_KEEP_FREE. */
+/* most: limit of the whole run directory in bytes; 0: none; or DISK_KEEP_FREE. */
 void disk_limit(const struct folder *run, uint64_t most);
-/* Whether files of the run may grow by so much; they count as grown. */
+/* Whether files of the run may grow by `size` bytes; if so, counts these. */
 bool disk_take(enum disk_use use, uint64_t size);
-/* Why they may not, in a few words. */
+/* Writes the reason why they may not. */
 void disk_explain(char *out, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 #include "store/disk.h"
 #include "store/internal.h"
 
-#define AHEAD 8 /* concurrent look-ups: each is a cache miss */
+#define AHEAD 8 /* concurrent lookups, because each is a cache miss */
 
 bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 {
@@ -33,7 +33,7 @@ static void roll_back_lane(struct store_lane *lane)
 	lane->planned = lane->committed;
 }
 
-/* Forgets the contents that the active epoch wrote, and where they are. */
+/* Drops the contents of the active epoch and their positions. */
 static void roll_back_contents(store *s)
 {
 	uint64_t from[TT_DATA_LANES];
@@ -75,8 +75,8 @@ bool store_takes_contents(const store *s)
 }
 
 /*
- * There is no room for contents: the active epoch and all after it have digests only. With `capture`
- * held. Gives true where errno says just that, as nothing has failed then.
+ * No room for contents: the active epoch and all later ones have digests only. Caller holds `capture`. True if
+ * errno says that there is no room, which is no failure.
  */
 static bool leave_contents_out(store *s, const char *path)
 {
@@ -94,7 +94,7 @@ static bool leave_contents_out(store *s, const char *path)
 	return true;
 }
 
-/* What was written for an epoch that lacks contents goes, which makes room for its digests. No lane is being written. */
+/* Drops the contents of an epoch that lacks some, to make room for its digests. No lane is being written. */
 static void drop_contents(store *s)
 {
 	if (s->lacks && !s->dropped)
@@ -169,15 +169,15 @@ bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t 
 	return true;
 }
 
-/* Bytes that a block takes in the data file, of contents that begin here. */
+/* Bytes of a block in the data file; contents: those of the block. */
 static uint64_t stored_size(const store *s, const struct tt_block *b, const uint8_t *contents)
 {
 	return s->compress ? compress_size(contents) : b->length;
 }
 
 /*
- * Gives each block its place, and notes for those that the files lack where in the contents they
- * are: `segment` is that offset / TT_CHUNK_ALIGN + 1, and 0 for the others.
+ * Gives each block its position. For blocks that the files lack, `segment` becomes their offset in the contents /
+ * TT_CHUNK_ALIGN + 1; for others 0.
  */
 static bool plan(store *s, struct tt_block *blocks, size_t count, const uint8_t *contents, unsigned lane)
 {
@@ -204,7 +204,7 @@ static bool plan(store *s, struct tt_block *blocks, size_t count, const uint8_t 
 	return true;
 }
 
-/* Appends what was planned: blocks that lie side by side in the contents in one write. */
+/* Appends the planned contents; blocks that are adjacent in them with one write. */
 static bool append_contents(store *s, const struct tt_block *blocks, size_t count, const uint8_t *contents,
 			    struct store_lane *lane)
 {
@@ -230,7 +230,7 @@ static bool append_contents(store *s, const struct tt_block *blocks, size_t coun
 	return true;
 }
 
-/* Or will be, before the epoch is committed. */
+/* Whether all are stored, or will be before the commit. */
 static bool are_stored(const store *s, const struct tt_block *blocks, size_t count)
 {
 	bool good = true;
@@ -251,7 +251,7 @@ static bool append_to_span(store *s, struct store_span *p, const void *record, s
 	       store_fail_write(s, &p->file);
 }
 
-/* The caller holds `capture`. */
+/* Caller holds `capture`. */
 static bool append_records(store *s, struct tt_block *blocks, size_t count)
 {
 	for (struct tt_block *b = blocks; b < blocks + count; b++) {
@@ -281,7 +281,7 @@ static bool begin_contents(store *s, struct tt_block *blocks, size_t count, cons
 	return good;
 }
 
-/* With errno, from a write of contents that did not succeed. */
+/* A write of contents failed with errno. */
 static bool contents_failed(store *s, const struct file *f)
 {
 	struct visit v;
@@ -295,7 +295,7 @@ static bool contents_failed(store *s, const struct file *f)
 	return good;
 }
 
-/* `capture` is not held while contents are written, so that lanes are written side by side. */
+/* Does not hold `capture` while it writes contents, so that lanes are written in parallel. */
 static bool store_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
 {
 	struct visit v;
@@ -352,7 +352,7 @@ static void place(const struct store_span *p, size_t record_size, uint64_t *firs
 	*check = xxh3_stream_end(&p->check);
 }
 
-/* Deletes the data files that no epoch to keep needs. */
+/* Deletes the data files that no kept epoch needs. */
 static void drop_segments(store *s, const struct tt_epoch *e)
 {
 	char name[32];
@@ -365,7 +365,7 @@ static void drop_segments(store *s, const struct tt_epoch *e)
 	for (; s->oldest_segment < oldest; s->oldest_segment++) {
 		snprintf(name, sizeof(name), "data-%05u.bin", s->oldest_segment);
 		if (!folder_unlink(&s->folder, name) && errno != ENOENT)
-			break; /* tried again at the next epoch */
+			break; /* the next epoch tries again */
 	}
 }
 
@@ -389,7 +389,7 @@ static bool flush_contents(store *s)
 	       store_fail_write(s, &s->blocks.file);
 }
 
-/* The order is the invariant: the epoch's record comes after all that it speaks of. */
+/* The order keeps the invariant: an epoch's record follows everything that it refers to. */
 static bool commit(store *s, struct tt_epoch *e)
 {
 	drop_contents(s);

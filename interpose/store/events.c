@@ -15,12 +15,12 @@
 #include "util/visit.h"
 
 #define RUN_BYTES (EVENTS_RUN * sizeof(struct tt_event))
-#define LEFTOVERS 4096                  /* rests of runs that ended threads handed back */
-#define ENDINGS 3                       /* thread destructors run in rounds; after so many ours might not */
+#define LEFTOVERS 4096                  /* unused rests of runs, from ended threads */
+#define ENDINGS 3                       /* thread destructors run in a few rounds; later ones might not call ours */
 
 struct cursor {
 	struct tt_event *next, *end;
-	uint32_t generation; /* of the recording that the slots belong to */
+	uint32_t generation; /* the recording that the slots belong to */
 	uint32_t endings;
 	TAILQ_ENTRY(cursor) link;
 };
@@ -31,8 +31,8 @@ HOT_DATA static _Atomic uint32_t generation; /* 0: not recording */
 static struct {
 	struct mapped slots;
 	_Atomic uint64_t lost;
-	pthread_mutex_t lock;          /* what follows */
-	TAILQ_HEAD(, cursor) cursors; /* of the generation */
+	pthread_mutex_t lock;          /* guards the following members */
+	TAILQ_HEAD(, cursor) cursors; /* of this generation */
 	uint32_t generations;
 	struct {
 		struct tt_event *next, *end;
@@ -50,7 +50,7 @@ bool events_failed(char *text, size_t size)
 
 /* ---- claiming ---- */
 
-/* Slots of the run that the cursor has not given out. */
+/* Slots of the run that are not given out yet. */
 static uint64_t rest(const struct cursor *c)
 {
 	const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);
@@ -66,7 +66,7 @@ static void take(struct cursor *c, struct tt_event *next, struct tt_event *end)
 	__atomic_store_n(&c->next, next, __ATOMIC_RELAXED);
 }
 
-/* What a thread leaves over goes to the next that asks: threads may be many and short. */
+/* The next thread gets the rest of the ended thread's run: threads may be many and short. */
 static void thread_ended(void *value)
 {
 	struct cursor *c = value;
@@ -147,7 +147,7 @@ static __attribute__((noinline, cold)) struct tt_event *claim(struct cursor *c)
 static inline void prefetch_write(const void *at)
 {
 #if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at)); /* compilers take it for an extension */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at)); /* the builtin gives it only with -mprfchw */
 #else
 	__builtin_prefetch(at, 1);
 #endif
@@ -161,7 +161,10 @@ HOT struct tt_event *events_next(void)
 	if (__builtin_expect(e == c->end || c->generation != atomic_load_explicit(&generation, memory_order_relaxed), 0))
 		return claim(c);
 	__atomic_store_n(&c->next, e + 1, __ATOMIC_RELAXED);
-	/* By the next call its lines are here: else stores to them would be waited for by the driver's doorbells. */
+	/*
+	 * Prefetched lines are present at the next call; otherwise the driver's doorbell writes wait for the
+	 * stores.
+	 */
 	prefetch_write(e + 1);
 	prefetch_write((char *)(e + 1) + 64);
 	return e;
@@ -180,7 +183,7 @@ static uint64_t claimed(void)
 	return (atomic_load(&events.slots.claimed) - TT_FILE_HEADER_SIZE) / sizeof(struct tt_event);
 }
 
-/* The caller holds the lock. */
+/* Caller holds the lock. */
 static uint64_t count_now(void)
 {
 	uint64_t n = claimed() - events.abandoned;
@@ -222,7 +225,7 @@ void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t
 	visit_all(first + begin, first + end, visit, to);
 	if (!lock_within(&events.lock, 20))
 		return;
-	/* A thread that makes few calls has a run of long ago. */
+	/* A thread with few calls has an old run. */
 	for (struct cursor *c = TAILQ_FIRST(&events.cursors); c; c = TAILQ_NEXT(c, link)) {
 		const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);
 		if (!next)
@@ -271,7 +274,7 @@ bool events_open(const struct folder *folder, char *error, size_t error_size)
 	return good;
 }
 
-/* Bytes of the file up to the end of the last slot in use. */
+/* Bytes of the file up to the end of the last used slot. */
 static uint64_t used_bytes(void)
 {
 	const struct tt_event *first = (const struct tt_event *)(events.slots.base + TT_FILE_HEADER_SIZE);

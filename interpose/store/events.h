@@ -17,25 +17,27 @@
 #include "store/folder.h"
 #include "util/json_writer.h"
 
-#define EVENTS_RUN 512 /* slots a thread claims at a time */
+#define EVENTS_RUN 512 /* slots that a thread claims at a time */
 
 /* Creates DIR/events.bin and starts the thread that maps and prefaults ahead. */
 bool events_open(const struct folder *folder, char *error, size_t error_size);
-/* The next slot of this thread, all zeros, or NULL when there is none (counted as lost). The caller fills in
- * the members, and publishes it: from then on it stays as it is. */
+/*
+ * The next slot of this thread, all zeros; NULL: none (counted as lost). The caller fills in the members and
+ * publishes it; later it must not change.
+ */
 struct tt_event *events_next(void);
 void events_publish(struct tt_event *e, uint32_t kind);
 /*
- * The last slots that were claimed, `most` of them, and those that live threads fill at the moment, in no order.
- * The latter are left out where the list of threads is not to be had in a moment.
+ * Calls visit for the last `most` claimed slots and for those that live threads are filling, in any order. Leaves
+ * out the latter if the list of threads is locked for long.
  */
 void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *to);
-uint64_t events_count(void); /* slots handed out */
+uint64_t events_count(void); /* claimed slots */
 uint64_t events_lost(void);
-/* Why no more slots come, where something failed: one line. */
+/* Whether slots ended because of a failure; reason: one line. */
 bool events_failed(char *reason, size_t size);
-void events_json(struct json *j); /* what process.json says of the file, once it is closed */
-void events_close(void); /* stops the thread, trims the file; later events_next gives NULL */
-void events_forget(void); /* in a fork's child: detach without touching the file */
+void events_json(struct json *j); /* the file's member in process.json, once it is closed */
+void events_close(void); /* stops the thread, trims the file; events_next then returns NULL */
+void events_forget(void); /* in a forked child: detaches without touching the file */
 
 #endif

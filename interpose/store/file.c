@@ -24,7 +24,7 @@
 #include "store/disk.h"
 #include "util/clock.h"
 
-#define DIRECT 32768 /* pieces from this size on are not worth a copy into the buffer */
+#define DIRECT 32768 /* from this size on, a copy into the buffer does not pay off */
 
 static uint64_t created_ns, patience_ns = UINT64_MAX;
 
@@ -59,7 +59,7 @@ bool file_no_room(int error)
 
 struct shield {
 	sigset_t before;
-	bool pending; /* it was the program's own, and stays */
+	bool pending; /* the program's own signal, which stays pending */
 };
 
 static void shield_up(struct shield *s)
@@ -91,7 +91,7 @@ static void shield_down(const struct shield *s, int error)
 	errno = error;
 }
 
-/* Moves a descriptor out of the range that programs make assumptions about. */
+/* Moves a descriptor above the numbers that programs make assumptions about. */
 static int high(int fd)
 {
 	static const int floors[] = {200, 100, 50};
@@ -125,7 +125,7 @@ static int close_quietly(int fd)
 	return -1;
 }
 
-/* Never what a link names. */
+/* Does not follow links. */
 static int open_in(const struct folder *folder, const char *name, int flags)
 {
 	int above = folder_open(folder), fd;
@@ -165,7 +165,7 @@ bool file_ours(const struct file *f)
 	return false;
 }
 
-/* A program that closes every descriptor it can find closes ours as well. */
+/* A program that closes all descriptors also closes the recorder's. */
 static bool usable(struct file *f)
 {
 	int fd;
@@ -233,7 +233,7 @@ bool file_create_records(struct file *f, const struct folder *folder, const char
 	header.check = xxh3_64(&header, offsetof(struct tt_file_header, check));
 	if (!file_create(f, folder, name, buffered))
 		return false;
-	/* Contents have digests, and epochs the checks of their records in these two. */
+	/* Contents have digests, and epoch records have checks for the other two. */
 	f->summed = kind != TT_FILE_DATA && kind != TT_FILE_DIGESTS && kind != TT_FILE_BLOCKS;
 	xxh3_stream_begin(&f->sum);
 	if (file_append(f, &header, sizeof(header)) && file_flush(f))
@@ -344,7 +344,7 @@ void file_rollback(struct file *f, uint64_t size)
 {
 	int error = errno;
 
-	/* Even where all of it seems to be in the buffer: a write that failed may have left a part. */
+	/* Also if all of it is in the buffer: a failed write may have left a part. */
 	if (f->fd >= 0)
 		(void)file_truncate(f, size < f->written ? size : f->written);
 	f->summed &= size == f->size;
@@ -368,7 +368,9 @@ bool file_reserve(struct file *f, uint64_t offset, uint64_t size)
 	shield_down(&s, error);
 	if (error && error != EOPNOTSUPP && error != ENOSYS)
 		return false;
-	/* The zeros reserve where fallocate is unknown, and bring the pages in ten times faster than faults do. */
+	/*
+	 * Writes zeros: this reserves space where fallocate is unknown, and is ten times faster than page faults.
+	 */
 	for (uint64_t end = offset + size; offset < end; offset += size) {
 		size = end - offset < sizeof(zeros) ? end - offset : sizeof(zeros);
 		if (!write_at(f, zeros, size, offset))

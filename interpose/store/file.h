@@ -18,9 +18,9 @@
 #include "util/json_writer.h"
 #include "util/xxh3_stream.h"
 
-#define FILE_PIECE 262144 /* bytes that buffers hold and streaming readers take at a time */
+#define FILE_PIECE 262144 /* size of buffers and of reads */
 #define FILE_LIMIT 4095     /* as errno: --max-disk forbids it */
-#define FILE_FOREIGN 4094   /* as errno: the directory is another user's */
+#define FILE_FOREIGN 4094   /* as errno: another user owns the directory */
 
 struct file {
 	char *path;
@@ -28,65 +28,65 @@ struct file {
 	int fd; /* -1: not open */
 	dev_t device;
 	ino_t inode;
-	uint64_t size;    /* bytes appended, those still in the buffer included */
-	uint64_t written; /* bytes of them in the file */
-	uint8_t *buffer;  /* NULL: every append is written at once */
-	bool limited;     /* --max-disk counts for it */
-	bool summed;      /* sum is that of all that was appended */
+	uint64_t size;    /* bytes appended, including those in the buffer */
+	uint64_t written; /* of these, bytes in the file */
+	uint8_t *buffer;  /* NULL: unbuffered */
+	bool limited;     /* counts for --max-disk */
+	bool summed;      /* sum covers all appended bytes */
 	struct xxh3_stream sum;
 };
 
-/* What process.json says of a file that will not change any more. */
+/* Size and check of a complete file, for process.json. */
 struct file_end {
 	uint64_t size, check;
-	bool checked; /* check is there */
+	bool checked; /* check is valid */
 };
 
 #define FILE_CLOSED ((struct file){.fd = -1})
 
-/* A new, empty file, for its owner alone, in the place of what has its name. Its folder has to stay as long. */
+/* A new, empty file, for its owner only; replaces a file with its name. `folder` must outlive it. */
 bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered);
-/* A new file that begins with a tt_file_header, already written. */
+/* The same, beginning with a tt_file_header, which is written at once. */
 bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered, enum tt_file_kind kind,
 			 uint32_t record_size, uint32_t index, enum tt_encoding encoding);
 bool file_append(struct file *f, const void *data, size_t size);
 bool file_flush(struct file *f);
-/* Forgets what was appended after the first `size` bytes. */
+/* Drops everything appended after the first `size` bytes. */
 void file_rollback(struct file *f, uint64_t size);
-/* What was appended. */
+/* Size and check of the appended bytes. */
 struct file_end file_end(const struct file *f);
-/* The first `size` bytes, which no longer change; unchecked if reading them takes too long. */
+/* The same of the first `size` bytes, which no longer change; unchecked if the read takes too long. */
 struct file_end file_end_read(struct file *f, uint64_t size);
-/* From this time of clock_ns on, files are not read any more for their checks. */
+/* Time of clock_ns after which files are not read for their checks. */
 void file_set_patience(uint64_t until_ns);
 /* The member `name` of an object: {"size":N,"check":"…"}. */
 void file_end_json(struct json *j, const char *name, const struct file_end *end);
-/* Exactly size bytes of what was flushed. */
+/* Reads exactly size bytes that were flushed. */
 bool file_read(struct file *f, void *data, size_t size, uint64_t offset);
-/* Closes without a flush, and leaves errno as it was. Safe to repeat. */
+/* Closes without a flush; keeps errno. May be repeated. */
 void file_close(struct file *f);
-/* The same, and unlinks. */
+/* Closes and unlinks. */
 void file_discard(struct file *f);
-/* Flushes, closes and renames, replacing what is there; on failure nothing is left of it. */
+/* Flushes, closes and renames it over an existing file; after a failure nothing of it remains. */
 bool file_publish(struct file *f, const struct folder *to, const char *name);
 
-/* Makes these bytes zeros with disk space behind them, so that a mapping of them can't run out of it later. */
+/* Makes these bytes zeros with allocated disk space, so that stores to a mapping cannot run out of space. */
 bool file_reserve(struct file *f, uint64_t offset, uint64_t size);
 bool file_truncate(struct file *f, uint64_t size);
-/* The descriptor still is the file that we opened. */
+/* Whether the descriptor is still the recorder's file. */
 bool file_ours(const struct file *f);
 
-/* Whether this errno says that there is no room for more. */
+/* Whether this errno means that the disk is full or a limit is reached. */
 bool file_no_room(int error);
 
-/* openat, out of the range of descriptors that programs make assumptions about; -1 with errno. */
+/* openat, with a descriptor above the numbers that programs make assumptions about; -1 with errno. */
 int file_open(int directory, const char *path, int flags);
-/* A regular file that is there, for reading; -1 with errno. */
+/* Opens an existing regular file for reading; -1 with errno. */
 int file_open_existing(const struct folder *folder, const char *name);
-/* Up to size bytes from offset on, short only at the file's end; -1 with errno. */
+/* Up to size bytes from offset on; fewer only at the file's end; -1 with errno. */
 ssize_t file_read_some(int fd, void *data, size_t size, uint64_t offset);
 
-/* created_ns of the headers of all files made from now on. */
+/* created_ns for the headers of all later files. */
 void file_set_created(uint64_t ns);
 
 /* "what path: reason of errno" */

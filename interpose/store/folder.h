@@ -1,9 +1,9 @@
 /*
  * The directories of a run.
  *
- * Invariant: files are created, read and removed in the directory that was found or made first, or
- * not at all, so nobody who can write to a parent directory can replace it. It is opened anew each
- * time, because programs close descriptors. Functions return false or -1 with errno.
+ * Invariant: files are created, read and removed only in the directory that was found or made first, so a user who
+ * can write to a parent directory cannot replace it. It is opened again for each use, because programs close
+ * descriptors. Functions return false or -1 with errno.
  */
 #ifndef TT_STORE_FOLDER_H
 #define TT_STORE_FOLDER_H
@@ -17,11 +17,11 @@ struct folder {
 	uint32_t owner;
 };
 
-/* One that is there. */
+/* An existing directory. */
 bool folder_find(struct folder *d, const char *path);
-/* One that is there, in another. */
+/* An existing directory in another. */
 bool folder_below(struct folder *d, const struct folder *in, const char *name);
-/* A new one in another, for its owner alone. */
+/* A new directory in another, for its owner only. */
 bool folder_make(struct folder *d, const struct folder *in, const char *name);
 int folder_open(const struct folder *d);
 bool folder_unlink(const struct folder *d, const char *name);

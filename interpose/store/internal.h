@@ -1,10 +1,9 @@
 /*
  * Members that the files of the store share, and the code around every call.
  *
- * Two locks are taken in this order: `capture` for epochs, `records` for the files that the
- * program's threads append to, so that these never wait for contents of blocks. `images` and `json`
- * come before both and are held while whole files are written. `writing` of a lane also comes
- * before both and is held while its file is written.
+ * Two locks are taken in this order: `capture` for epochs, `records` for the files that the program's threads
+ * append to, so that these never wait for contents of blocks. `images` and `json` come before both and are held
+ * while whole files are written. `writing` of a lane also comes before both and is held while its file is written.
  */
 #ifndef TT_STORE_INTERNAL_H
 #define TT_STORE_INTERNAL_H
@@ -35,7 +34,7 @@ enum records {
 
 struct store_span {
 	struct file file;
-	uint64_t committed; /* bytes of the file that belong to committed epochs */
+	uint64_t committed; /* bytes of committed epochs in the file */
 	struct xxh3_stream check;
 };
 
@@ -43,7 +42,7 @@ struct store_span {
 struct store_lane {
 	struct file file;
 	uint64_t committed;
-	uint64_t planned; /* where the file will end once what was given a place in it is written */
+	uint64_t planned; /* end of the file after all planned contents are written */
 };
 
 struct store {
@@ -54,13 +53,13 @@ struct store {
 	unsigned retain;
 	int compress;
 	bool sealed, closed;
-	int failure; /* 0, 1 while the reason is being written, 2 from then on */
+	int failure; /* 0; 1 while the reason is being written; then 2 */
 	char reason[512];
 
 	pthread_mutex_t records;
 	struct strings strings;
 	int texts_lost; /* errno */
-	struct file records_of[RECORDS_FILES]; /* open from the first record on, if not from the beginning */
+	struct file records_of[RECORDS_FILES]; /* opened at the first record, or at the start */
 	struct retain kept;
 
 	pthread_mutex_t capture;
@@ -80,25 +79,25 @@ struct store {
 
 	pthread_mutex_t images, json;
 	pthread_mutex_t writing[TT_DATA_LANES];
-	struct compressor compressors[TT_DATA_LANES]; /* guarded by these */
+	struct compressor compressors[TT_DATA_LANES]; /* guarded by the lanes' locks */
 };
 
-/* False, without the lock, where the store takes nothing any more. */
+/* False, without the lock: the store accepts nothing any more. */
 bool store_enter(store *s, pthread_mutex_t *m, struct visit *v);
 void store_leave(pthread_mutex_t *m, struct visit v);
 
 bool store_has_failed(const store *s);
-/* Keeps the first reason. Gives false, for the caller to return. */
+/* Keeps the first reason. Returns false, for the caller to return. */
 bool store_fail(store *s, const char *what, const char *path, int error);
 bool store_fail_write(store *s, const struct file *f); /* with errno */
 /* Appends a whole record or nothing. */
 bool store_append(store *s, struct file *f, const void *record, size_t size);
 
-/* The caller holds `records`, or is the store's only user. False: with errno. */
+/* Caller holds `records`, or is the store's only user. False: with errno. */
 bool store_begin_records(store *s, enum records which);
 
-/* The caller holds `capture`. */
+/* Caller holds `capture`. */
 bool store_begin_data(store *s, struct store_lane *lane, uint32_t index);
-void store_roll_back(store *s); /* forgets what the active epoch wrote */
+void store_roll_back(store *s); /* drops what the active epoch wrote */
 
 #endif

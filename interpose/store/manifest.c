@@ -16,7 +16,7 @@
 
 struct life {
 	uint64_t size;
-	uint32_t kind; /* 0: no birth seen */
+	uint32_t kind; /* 0: its birth was not found */
 	uint32_t label, born, died;
 	uint32_t captured;
 };
@@ -82,7 +82,7 @@ static bool write_region(const struct manifest_source *m, struct json *j, uint32
 	return good;
 }
 
-/* One of the records that tell a region's life. */
+/* Applies one record to a region's life. */
 static void live_on(struct life *l, const struct tt_region *r, uint32_t *born, uint32_t *open)
 {
 	if (r->op == TT_REGION_BORN && !l->kind) {
@@ -102,7 +102,7 @@ static void live_on(struct life *l, const struct tt_region *r, uint32_t *born, u
 	}
 }
 
-/* Fills lives with ids first to first + WINDOW - 1; *next: where the next window begins, TT_NO_ID: nowhere. */
+/* Fills lives of ids first to first + WINDOW - 1; *next: start of the next window, TT_NO_ID: none. */
 static bool read_window(const struct manifest_source *m, uint32_t first, struct life *lives, struct tt_region *records,
 			uint32_t *next)
 {
@@ -123,7 +123,7 @@ static bool read_window(const struct manifest_source *m, uint32_t first, struct 
 				*next = id;
 		}
 		if (*next != TT_NO_ID && born == WINDOW && !open) {
-			*next = first + WINDOW; /* the rest of the file, not read now, may hold it */
+			*next = first + WINDOW; /* the region may die in the rest of the file */
 			break;
 		}
 	}

@@ -1,7 +1,7 @@
 /*
  * manifest.json: the digests of the process's memory, without times, addresses or paths.
  *
- * Invariant: it depends on the record files alone, so identical work gives identical bytes.
+ * Invariant: it depends only on the record files, so identical work gives identical bytes.
  */
 #ifndef TT_STORE_MANIFEST_H
 #define TT_STORE_MANIFEST_H
@@ -14,10 +14,10 @@ struct manifest_source {
 	unsigned process;
 	struct file *regions, *epochs, *digests; /* all flushed */
 	struct strings *strings;
-	uint32_t oldest_segment; /* data files before this one are gone */
+	uint32_t oldest_segment; /* data files before this one are deleted */
 };
 
-/* Writes the folder's manifest.json. False with errno. */
+/* Writes manifest.json in the folder. False: with errno. */
 bool manifest_write(const struct manifest_source *m);
 
 #endif

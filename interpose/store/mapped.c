@@ -20,8 +20,8 @@
 
 #define STEP ((uint64_t)2 << 20)        /* bytes mapped at a time */
 #define AHEAD ((uint64_t)32 << 20)      /* most bytes mapped ahead of the claims */
-#define BEHIND ((uint64_t)8 << 20)      /* bytes left in memory behind them */
-#define RESERVE ((uint64_t)1 << 40)     /* of addresses, where they are to be had */
+#define BEHIND ((uint64_t)8 << 20)      /* bytes kept in memory behind the claims */
+#define RESERVE ((uint64_t)1 << 40)     /* address space, if available */
 #define RESERVE_LEAST ((uint64_t)64 << 20)
 #define WAKE ((uint64_t)512 << 10)      /* bytes claimed between two wake-ups of the helper */
 #define WAIT_MS 2000
@@ -48,11 +48,11 @@ bool mapped_failed(struct mapped *m, char *text, size_t size)
 
 /* ---- the helper ---- */
 
-/* Makes pages present for writing, without a fault that could only end in a signal. */
+/* Makes pages writable without page faults, because a failing fault raises a signal. */
 static bool populate(uint8_t *at, uint64_t size)
 {
 	while (madvise(at, size, MADV_POPULATE_WRITE)) {
-		if (errno == EINVAL) { /* a kernel before 5.14 */
+		if (errno == EINVAL) { /* Linux before 5.14 */
 			for (uint64_t i = 0; i < size; i += 4096)
 				*(volatile uint8_t *)(at + i) = *(volatile uint8_t *)(at + i);
 			return true;
@@ -69,7 +69,7 @@ static bool map(struct mapped *m, uint64_t from, uint64_t size)
 					   (off_t)from) != MAP_FAILED;
 }
 
-/* The header, written before, is kept. */
+/* Does not overwrite the header. */
 static bool reserve_step(struct mapped *m, uint64_t at)
 {
 	uint64_t skip = at ? 0 : TT_FILE_HEADER_SIZE;
@@ -96,7 +96,7 @@ static bool extend(struct mapped *m)
 	return true;
 }
 
-/* Short programs get little, fast ones as much again as they have used. */
+/* Bytes to map ahead: few in short programs, else as much as was used so far. */
 static uint64_t wanted(const struct mapped *m)
 {
 	uint64_t used = atomic_load_explicit(&m->claimed, memory_order_relaxed);
@@ -104,7 +104,7 @@ static uint64_t wanted(const struct mapped *m)
 	return used + (used < STEP ? STEP : used > AHEAD ? AHEAD : used);
 }
 
-/* Mapping the same bytes at the same place again drops the pages, and at no moment leaves a hole. */
+/* Maps the same bytes again at the same address: drops the pages without a gap in the mapping. */
 static void recycle(struct mapped *m)
 {
 	uint64_t used = atomic_load_explicit(&m->claimed, memory_order_relaxed), to;
@@ -160,7 +160,7 @@ void *mapped_claim(struct mapped *m, uint64_t size)
 	uint64_t at = atomic_load(&m->claimed);
 	bool good;
 
-	/* Only what is mapped is claimed, so that nothing is ever left behind unused. */
+	/* Claims only mapped bytes, so no claimed bytes stay unused. */
 	do
 		good = atomic_load(&m->open) && (is_mapped(m, at + size) || wait_for(m, at + size));
 	while (good && !atomic_compare_exchange_weak(&m->claimed, &at, at + size));
@@ -225,7 +225,7 @@ bool mapped_open(struct mapped *m, const struct folder *folder, const char *name
 	return m->open;
 }
 
-/* Ends the helper. False: the disk holds it up, and it keeps what it uses, and the file its unused end. */
+/* Ends the helper. False: the disk blocks it; then it keeps its resources, and the file its unused end. */
 static bool stop(struct mapped *m)
 {
 	atomic_store(&m->stop, true);
@@ -242,8 +242,8 @@ static bool detach(struct mapped *m, uint64_t from, uint64_t to, int flags, int 
 }
 
 /*
- * Threads may still hold pieces. Before the end a private copy takes the file's place, so that the
- * file stays as its check says; behind it, where the file will not be, memory of no file.
+ * Threads may still use pieces. A private copy replaces the mapping before the end, so the file keeps its check.
+ * Anonymous memory replaces it after the end.
  */
 static void cut_off(struct mapped *m, uint64_t end)
 {

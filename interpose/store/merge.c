@@ -21,7 +21,7 @@
 
 #define LOCK_MS 5000
 #define PROCESSES 1000000
-#define TAIL 65536 /* of run.json, where `record` puts how the program ended */
+#define TAIL 65536 /* end of run.json, where `record` writes how the program ended */
 
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
@@ -36,7 +36,7 @@ static int lock(const struct folder *run)
 
 	for (int waited = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); waited += 2) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
-			break; /* a file system without locks: the rename is atomic all the same */
+			break; /* a file system without locks; the rename is atomic */
 		if (waited >= LOCK_MS) {
 			close(fd);
 			errno = ETIMEDOUT;
@@ -47,7 +47,7 @@ static int lock(const struct folder *run)
 	return fd;
 }
 
-/* Explicitly: a child forked meanwhile holds the same lock. */
+/* Unlocks explicitly: a child forked meanwhile holds the same lock. */
 static void unlock(int fd)
 {
 	flock(fd, LOCK_UN);
@@ -62,7 +62,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* What an earlier run.json says that no process does: when the run was created, how it ended. */
+/* Reads what only an earlier run.json has: when the run was created, and how the program ended. */
 static bool read_earlier(const struct folder *run, uint64_t *created, char **ending)
 {
 	static const char mark[] = ",\"exit\":{";
@@ -89,7 +89,7 @@ static bool read_earlier(const struct folder *run, uint64_t *created, char **end
 		uint64_t size = (uint64_t)status.st_size;
 		n = file_read_some(fd, text, TAIL, size > TAIL ? size - TAIL : 0);
 		text[n < 0 ? 0 : n] = 0;
-		/* Within a JSON string the quote would follow a backslash: this is the member. */
+		/* In a JSON string, a backslash would precede the quote: this is the member. */
 		for (char *p = text; (p = strstr(p, mark)); p++)
 			found = p;
 		good = !found || (*ending = strdup(found));
@@ -101,7 +101,7 @@ static bool read_earlier(const struct folder *run, uint64_t *created, char **end
 	return good;
 }
 
-/* Appends what a process has written of itself, which may be nothing as yet. */
+/* Appends the file of a process, which may be missing. */
 static bool append_process(struct file *out, const struct folder *process, const char *name, bool *first, char *buffer)
 {
 	int fd = file_open_existing(process, name);
@@ -137,7 +137,7 @@ static bool append_processes(struct file *out, const struct folder *run, const c
 			good = errno == ENOENT;
 			break;
 		}
-		/* Nobody else's: their text might be of a file that only this user may read. */
+		/* Skips other users' files: they might link to a file that only this user may read. */
 		good = process.owner != run->owner || append_process(out, &process, name, &first, buffer);
 		folder_free(&process);
 	}
@@ -165,7 +165,7 @@ static bool write_merged(enum merge_kind kind, struct file *out, const struct fo
 	return good;
 }
 
-/* Nothing there, or a file that begins with what we write. */
+/* Whether the file is missing or begins with `head`. */
 static bool begins_with(const struct folder *run, const char *name, const char *head)
 {
 	char found[64];

@@ -1,8 +1,8 @@
 /*
  * RUN/run.json and RUN/manifest.json: the merged files of all processes.
  *
- * Invariant: at any moment each is complete and has every process that had written its own by the
- * last merge. Processes that merge at once take turns.
+ * Invariant: at any moment each is complete and has every process that had written its own by the last merge.
+ * Concurrent merges run one after the other.
  */
 #ifndef TT_STORE_MERGE_H
 #define TT_STORE_MERGE_H
@@ -14,9 +14,9 @@
 
 enum merge_kind { MERGE_RUN, MERGE_MANIFEST };
 
-/* False: there is a run.json or manifest.json that is not of a run of this version; error says which. */
+/* False: run.json or manifest.json exists and is not of a run of this version; error names it. */
 bool merge_may(const struct folder *run, char *error, size_t size);
-/* process: the caller's own RUN/pN, where the new text is prepared. False with errno. */
+/* process: the caller's RUN/pN, where the new text is written first. False: with errno. */
 bool merge_processes(enum merge_kind kind, const struct folder *run, const struct folder *process);
 
 #endif

@@ -11,12 +11,12 @@
 #include "util/xxh3.h"
 #include "store/mapped.h"
 
-#define PIECE ((uint64_t)16 << 10) /* bytes a thread claims at a time, if not more at once */
+#define PIECE ((uint64_t)16 << 10) /* bytes that a thread claims at a time, at least */
 
 static struct mapped bytes;
 static __thread struct {
 	uint8_t *next, *end;
-} self __attribute__((tls_model("initial-exec"))); /* what the thread has of them */
+} self __attribute__((tls_model("initial-exec"))); /* the thread's piece */
 
 static bool claim(uint64_t size)
 {

@@ -15,7 +15,7 @@ static const struct {
 	const char *name;
 	enum tt_file_kind kind;
 	uint32_t size;
-	bool buffered; /* thousands may come between two epochs, and before the next they mean nothing */
+	bool buffered; /* thousands may come between two epochs, and are useless before the next */
 } files[RECORDS_FILES] = {
 	[RECORDS_REGIONS] = {"regions.bin", TT_FILE_REGIONS, sizeof(struct tt_region), false},
 	[RECORDS_LABELS] = {"labels.bin", TT_FILE_LABELS, sizeof(struct tt_label), true},
@@ -44,7 +44,7 @@ bool store_append(store *s, struct file *f, const void *record, size_t size)
 	return false;
 }
 
-/* The caller holds the lock. */
+/* Caller holds the lock. */
 static bool append(store *s, enum records which, const void *records, size_t count)
 {
 	struct file *f = &s->records_of[which];
@@ -53,7 +53,7 @@ static bool append(store *s, enum records which, const void *records, size_t cou
 	       (!count || store_append(s, f, records, count * files[which].size));
 }
 
-/* The check of each comes last in it. */
+/* The check is the last member of each record. */
 static bool append_checked(store *s, enum records which, void *records, size_t count)
 {
 	size_t size = files[which].size;
@@ -158,7 +158,7 @@ bool store_graph(store *s, struct tt_graph_record *records, size_t count, const 
 
 	if (!store_enter(s, &s->records, &v))
 		return false;
-	/* Data first: a record is there only with what it refers to. */
+	/* The data first, so that a record never refers to missing data. */
 	bool good = append(s, RECORDS_GRAPH_DATA, data, size);
 	uint64_t at = f->size - size;
 	for (size_t i = 0; good && i < count; i++) {

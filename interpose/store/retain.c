@@ -13,8 +13,8 @@
 struct retain_context {
 	uint32_t context;
 	uint32_t live;    /* captured regions */
-	uint32_t emptied; /* the first epoch without any, while live is 0; TT_NO_EPOCH: none seen so far */
-	bool based;       /* it has an epoch */
+	uint32_t emptied; /* first epoch without regions, while live is 0; TT_NO_EPOCH: none yet */
+	bool based;       /* some epoch can be rebuilt */
 };
 
 struct retain_base {
@@ -65,7 +65,7 @@ void retain_epoch(struct retain *t, const struct tt_epoch *e)
 	c->based = true;
 }
 
-/* The newest base of a context that epochs from `first` on can start from, else its oldest. */
+/* The newest base of a context from which epochs after `first` can be rebuilt, else its oldest. */
 static const struct retain_base *base_for(const struct retain *t, uint32_t context, uint32_t first)
 {
 	const struct retain_base *best = NULL;
@@ -79,7 +79,7 @@ static const struct retain_base *base_for(const struct retain *t, uint32_t conte
 	return best;
 }
 
-/* Epochs to keep only move on: what lies before a context's base is never asked for again. */
+/* `epoch` only grows: nothing before a context's base is needed later. */
 static void prune(struct retain *t, uint32_t context, uint32_t epoch)
 {
 	size_t n = 0;

@@ -20,7 +20,7 @@
 #include "store/internal.h"
 
 #define PROCESSES 1000000
-#define CLOSE_WAIT_MS 2000 /* a thread that never gives its lock back must not hang the program's end */
+#define CLOSE_WAIT_MS 2000 /* limits the wait at the program's end for a thread that never releases its lock */
 
 /* ---- around every call ---- */
 
@@ -56,7 +56,7 @@ void store_leave(pthread_mutex_t *m, struct visit v)
 	visit_end(v);
 }
 
-/* What can't be committed any more only takes space. Where a lane is being written, that comes later. */
+/* Drops uncommitted contents, which only take space; postponed while a lane is being written. */
 static void roll_back_idle(store *s)
 {
 	unsigned held = 0;
@@ -241,7 +241,7 @@ static bool lock_for_close(pthread_mutex_t *m)
 	return !pthread_mutex_timedlock(m, &until);
 }
 
-/* All locks, or none: a thread that is gone may keep one for ever. */
+/* Takes all locks or none: a thread may have ended with one. */
 struct all_locks {
 	pthread_mutex_t *locks[4 + TT_DATA_LANES];
 	size_t held;
@@ -270,7 +270,7 @@ static bool lock_all(store *s, struct all_locks *a)
 	return true;
 }
 
-/* The caller holds all locks. */
+/* Caller holds all locks. */
 static void settle(store *s)
 {
 	struct file *labels = &s->records_of[RECORDS_LABELS];
@@ -398,14 +398,14 @@ bool store_process(store *s, const char *json)
 		return false;
 	struct visit v = visit_begin();
 	if (lock_for_close(&s->json)) {
-		/* A failed store writes this all the same: it is where the failure is told. */
+		/* A failed store writes this too, to record the failure. */
 		if (!is_closed(s)) {
 			good = file_create(&f, &s->folder, "process.json.tmp", true);
 			if (good && !(good = file_append(&f, json, strlen(json))))
 				file_discard(&f);
 			good = (good && file_publish(&f, &s->folder, "process.json")) ||
 			       store_fail(s, "writing process.json in", s->folder.path, errno);
-			/* Who could not have the lock leaves run.json to the next one who does. */
+			/* If the lock is not available, the next process that gets it writes run.json. */
 			if (good && !merge_processes(MERGE_RUN, &s->run, &s->folder))
 				good = errno != ETIMEDOUT && store_fail(s, "writing run.json in", s->run.path, errno);
 		}

@@ -22,38 +22,38 @@ typedef struct store store;
 
 typedef struct {
 	const char *run_dir;
-	bool deterministic; /* times in files that manifests or comparisons cover are written as 0 */
-	unsigned retain;    /* epochs to keep on disk, 0 = all */
-	int compress;       /* level of zstd, 0 = contents as they are; compress_open has given true */
-	uint64_t max_disk;  /* as disk_limit takes it */
+	bool deterministic; /* times are 0 in files that manifests or comparisons cover */
+	unsigned retain;    /* epochs to keep on disk; 0: all */
+	int compress;       /* zstd level; 0: uncompressed; compress_open has succeeded */
+	uint64_t max_disk;  /* as in disk_limit */
 	bool digests_only;  /* epochs have no contents */
 } store_config;
 
-/* NULL on failure with a one-line reason. Creates run_dir and its next pN; takes no other file. */
+/* NULL: failure; error is one line. Creates run_dir and its next pN; replaces no other file. */
 store *store_open(const store_config *config, char *error, size_t error_size);
 /*
- * From here on nothing is appended, and store_files can say how the files end: its members of
- * process.json's `files`. Until then, or where a thread keeps a lock for long, it says nothing.
+ * Ends all appends, so that store_files can write the sizes and checks of files into process.json. Before that, or
+ * if a thread keeps a lock, store_files writes nothing.
  */
 void store_seal(store *s);
 void store_files(store *s, struct json *j);
-void store_close(store *s); /* writes manifest.json, closes; process.json is the caller's last store_process */
+void store_close(store *s); /* writes manifest.json and closes; the caller has written process.json */
 bool store_failed(const store *s, char *reason, size_t size);
 unsigned store_process_index(const store *s);
 const char *store_directory(const store *s); /* RUN/pN */
 const struct folder *store_folder(const store *s);
 
-/* Interned: its record's offset from the very beginning of strings.bin; TT_NO_ID for NULL or on failure. */
+/* Interned: the offset of its record in strings.bin; TT_NO_ID for NULL or after a failure. */
 uint32_t store_string(store *s, const char *text);
-char *store_text(store *s, uint32_t offset); /* of one that it gave; free() it. NULL on failure */
+char *store_text(store *s, uint32_t offset); /* of an offset from store_string; the caller frees it; NULL: failure */
 bool store_region(store *s, struct tt_region *r);  /* fills in check */
-bool store_label(store *s, struct tt_label *l);    /* fills in check; on disk from the next epoch's commit on */
-bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole stack; fills in check */
+bool store_label(store *s, struct tt_label *l);    /* fills in check; written at the next commit of an epoch */
+bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole call stack; fills in check */
 bool store_function(store *s, struct tt_function *f);
 bool store_launch(store *s, struct tt_launch *l);  /* fills in check */
-/* Records with their data, whose offsets count from `data`; fills in where it went and the checks. */
+/* Records with their data; their data offsets are relative to `data`. Fills in positions and checks. */
 bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size);
-/* saves image (may be NULL) under its hash, fills in m->image, m->size and check */
+/* saves image (may be NULL) under its hash; fills in m->image, m->size and check */
 bool store_module(store *s, struct tt_module *m, const void *image, size_t size);
 
 /*
@@ -61,30 +61,34 @@ bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
  * thread, but that blocks with contents may come from several at once, each for a lane of its own.
  */
 bool store_epoch_begin(store *s, uint32_t number, bool full);
-/* Which of these blocks' contents, by digest and length, the current segment has: their places, 0 for the others. */
+/* Positions of the blocks' contents, by digest and length, in the current segment; 0: not stored. */
 bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t *places);
 /*
- * contents NULL: each block's offset is the place that store_find gave. Otherwise the offsets count
- * from contents, in multiples of TT_CHUNK_ALIGN, and what the segment lacks of it is appended to
- * the lane's data file. Fills in offset and segment.
+ * contents NULL: each block's offset is the position from store_find. Otherwise offsets are relative to contents,
+ * in multiples of TT_CHUNK_ALIGN, and contents that the segment lacks are appended to the lane's data file. Fills
+ * in offset and segment.
  */
 bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane);
-/* False once there was no room for contents: store_blocks takes none then, and commits mark epochs that lack any. */
+/* False: there was no room for contents; store_blocks then takes none, and commits mark epochs that lack some. */
 bool store_takes_contents(const store *s);
-/* Since which epoch, and in one line why; false while it takes contents. */
-/* Why the texts of some records are missing, by errno; 0 where none is. */
+/* The first epoch without contents, and the reason in one line; false while contents are stored. */
+/* Errno of why some records lack their texts; 0: none does. */
 int store_texts_lost(const store *s);
 bool store_digests_only(const store *s, uint32_t *since, char *reason, size_t size);
 bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed);
-/* e: number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed, regions are the
- * caller's; the rest is filled in. Also deletes segments that config.retain no longer needs. */
+/*
+ * The caller sets number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed and
+ * regions of e; the rest is filled in. Deletes segments that config.retain no longer needs.
+ */
 bool store_epoch_commit(store *s, struct tt_epoch *e);
 void store_epoch_abandon(store *s);
 
-/* Replaces RUN/pN/process.json by text (a JSON object without newline at its end) and regenerates RUN/run.json. */
+/*
+ * Replaces RUN/pN/process.json by json (a JSON object without a newline at its end) and regenerates RUN/run.json.
+ */
 bool store_process(store *s, const char *json);
 
-/* In a fork's child: lets go of the descriptors without touching the files. */
+/* In a forked child: closes the descriptors without touching the files. */
 void store_forget(store *s);
 
 #endif

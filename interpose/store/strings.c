@@ -15,7 +15,7 @@
 
 struct strings_slot {
 	uint64_t hash;
-	uint32_t offset; /* 0: free, for the file's header is there */
+	uint32_t offset; /* 0: free; the file's header has this offset */
 };
 
 bool strings_create(struct strings *t, const struct folder *folder)
@@ -59,7 +59,7 @@ static bool grow(struct strings *t)
 	return true;
 }
 
-/* Whether the record at offset is this one. */
+/* Whether the record at offset is equal. */
 static bool same(struct strings *t, uint32_t offset, const uint8_t *record, size_t size)
 {
 	uint8_t piece[1024];
@@ -74,7 +74,7 @@ static bool same(struct strings *t, uint32_t offset, const uint8_t *record, size
 	return true;
 }
 
-/* Length, check and valid UTF-8 text, as it goes to the file. */
+/* The record of a text: length, check and valid UTF-8. */
 static uint8_t *make_record(const char *text, size_t *size)
 {
 	size_t length = strlen(text), to = TT_TEXT_HEAD;

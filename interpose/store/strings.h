@@ -10,18 +10,18 @@
 #include "store/file.h"
 
 #define STRINGS_KNOWN ((size_t)1 << 18)
-#define STRINGS_LONGEST (1u << 20) /* what is longer is cut */
+#define STRINGS_LONGEST (1u << 20) /* longer texts are cut */
 
 struct strings {
 	struct file file;
-	struct strings_slot *slots; /* a power of two of them */
+	struct strings_slot *slots; /* their number is a power of two */
 	size_t count, used;
 };
 
 bool strings_create(struct strings *t, const struct folder *folder);
-/* False with errno where it failed, and with EOVERFLOW where the file has its full 4 GiB. */
+/* False with errno; EOVERFLOW: the file has its limit of 4 GiB. */
 bool strings_add(struct strings *t, const char *text, uint32_t *offset);
-/* The text at offset; free() it. NULL where there is none. */
+/* The text at offset; the caller frees it. NULL: none. */
 char *strings_get(struct strings *t, uint32_t offset, uint32_t *length);
 void strings_close(struct strings *t);
 

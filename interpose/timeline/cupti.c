@@ -27,14 +27,14 @@
 #include "timeline/timeline.h"
 
 #define BUFFER ((size_t)4 << 20)
-#define KNOWN ((size_t)1 << 18)  /* calls whose numbers are remembered */
-#define CALLBACKS 4096            /* there are fewer calls to get callbacks for */
+#define KNOWN ((size_t)1 << 18)  /* call numbers that are remembered */
+#define CALLBACKS 4096            /* upper bound of the driver calls with callbacks */
 #define PROBES 8
 #define PROBE_BYTES 4096
 #define PROBE_NS 5000000
-#define FIRST_PROBE (UINT64_MAX - PROBES) /* no call's sequence number */
+#define FIRST_PROBE (UINT64_MAX - PROBES) /* not the number of any call */
 #define OWN (FIRST_PROBE - 1)             /* nor this */
-#define ABSURD_NS 1000000 /* an activity that began so long before its call is not told of */
+#define ABSURD_NS 1000000 /* larger errors of the clock are not reported */
 #define CONTEXTS 16
 
 static struct {
@@ -48,21 +48,21 @@ static const uint32_t kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
-/* Written by the callback in threads of the program: whoever reads looks whether it stayed the same. */
+/* Written by callbacks in threads of the program; a reader checks that it did not change meanwhile. */
 struct known {
 	_Atomic uint32_t correlation;
 	uint64_t seq, time_ns;
 };
 
 static struct {
-	pthread_mutex_t lock; /* all below */
+	pthread_mutex_t lock; /* guards the following members */
 	struct known *calls;
 	void *subscriber;
-	uint64_t early; /* by how much an activity began before its call, at most */
+	uint64_t early; /* most time by which an activity began before its call */
 	struct {
-		uint64_t before, after; /* on our clock, around it */
-		uint64_t begin, end;    /* as CUPTI has it */
-	} probes[PROBES]; /* since records were last handed over */
+		uint64_t before, after; /* recorder's clock around the probe */
+		uint64_t begin, end;    /* CUPTI's times */
+	} probes[PROBES]; /* since the last flush */
 } records = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- records ---- */
@@ -105,7 +105,7 @@ static struct known call_of(uint32_t correlation)
 	return copy;
 }
 
-/* By the thread that makes the call. */
+/* In the thread that makes the call. */
 static void note_call(void *user, uint32_t domain, uint32_t id, const struct cupti_call *call)
 {
 	struct known *k = &records.calls[call->correlation % KNOWN];
@@ -126,7 +126,7 @@ static void note_call(void *user, uint32_t domain, uint32_t id, const struct cup
 static void take(struct tt_activity *a, uint32_t correlation)
 {
 	struct known k = call_of(correlation);
-	bool waits = a->kind == TT_EVENT_SYNC; /* these times are the host's */
+	bool waits = a->kind == TT_EVENT_SYNC; /* its times are the host's */
 	uint64_t before = !waits && k.time_ns > a->begin_ns ? k.time_ns - a->begin_ns : 0;
 
 	if (is_probe(k.seq)) {
@@ -140,7 +140,7 @@ static void take(struct tt_activity *a, uint32_t correlation)
 		a->flags |= TT_ACTIVITYF_OWN;
 		k.seq = 0;
 	}
-	if (waits && !k.seq) /* unattributed, or the recorder's */
+	if (waits && !k.seq) /* not attributed, or the recorder's */
 		return;
 	if (before > ABSURD_NS || a->end_ns < a->begin_ns) {
 		timeline_missed(1);
@@ -152,7 +152,7 @@ static void take(struct tt_activity *a, uint32_t correlation)
 		timeline_missed(1);
 }
 
-/* The kernels of epochs inside graphs: a launch of the program is what has them run. */
+/* Whether it is a kernel of epochs inside graphs, which a launch of the program runs. */
 static bool is_own(const struct cupti_kernel *k)
 {
 	return k->node && k->name && !strncmp(k->name, TT_KERNELS, sizeof(TT_KERNELS) - 1);
@@ -263,7 +263,7 @@ static uint64_t now(void)
 	return clock_ns();
 }
 
-/* CUPTI's defaults, for the next user of CUPTI. */
+/* CUPTI's default clock, restored for its next user. */
 static uint64_t system_now(void)
 {
 	struct timespec t;
@@ -272,7 +272,7 @@ static uint64_t system_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A probe began after it was asked for and ended before it had been waited for: by how much CUPTI's times may be off. */
+/* A probe ran between its submission and the end of the wait for it: reports how far CUPTI's times are off. */
 static void report_clock(void)
 {
 	int64_t least = INT64_MIN, most = INT64_MAX;
@@ -294,7 +294,7 @@ static void report_clock(void)
 	timeline_clock_error((uint64_t)(least > most ? least : most));
 }
 
-/* Of the context that is compared by; what it holds goes with it. */
+/* The resources of probes in one context; destroyed with it. */
 static struct {
 	const struct context *context;
 	CUdeviceptr memory;
@@ -314,7 +314,7 @@ static bool prepare(const struct context *c)
 	       real.cuStreamCreateWithPriority(&probing.stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS;
 }
 
-/* The program may keep the device busy for as long as it likes. */
+/* False: timeout; the program may keep the device busy for long. */
 static bool done_by(uint64_t until)
 {
 	CUresult r;
@@ -324,7 +324,7 @@ static bool done_by(uint64_t until)
 	return r == CUDA_SUCCESS;
 }
 
-/* With the lock. */
+/* Caller holds the lock. */
 static void probe(const struct context *c)
 {
 	struct thread *t = thread_current();
@@ -363,7 +363,7 @@ void cupti_context_ends(const struct context *c)
 
 /* ---- on and off ---- */
 
-/* By their names, since the numbers of calls differ in what version they came with. */
+/* By name, because numbers of calls depend on the version. */
 static bool is_of_interest(const char *name)
 {
 	static const char *const beginnings[] = {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuMemBatch"};
@@ -458,12 +458,12 @@ void cupti_close(void)
 	for (size_t i = 0; i < KINDS; i++)
 		cupti.cuptiActivityDisable(kinds[i]);
 	flush(CUPTI_FLUSH_FORCED);
-	cupti.cuptiActivityRegisterTimestampCallback(system_now); /* last: records so far have times of the one before */
+	cupti.cuptiActivityRegisterTimestampCallback(system_now); /* last: earlier records use the previous callback */
 }
 
 void cupti_forget(void)
 {
 	pthread_mutex_init(&records.lock, NULL);
 	pthread_mutex_init(&probing.lock, NULL);
-	records.calls = NULL; /* its records are the parent's */
+	records.calls = NULL; /* the records are the parent's */
 }

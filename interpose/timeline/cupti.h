@@ -1,5 +1,5 @@
 /*
- * CUPTI's activity records. CUPTI has one user at a time. If the program uses it, we do not.
+ * CUPTI's activity records. CUPTI has one user at a time. If the program uses it, the recorder does not.
  */
 #ifndef TT_TIMELINE_CUPTI_H
 #define TT_TIMELINE_CUPTI_H
@@ -7,21 +7,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The one that is loaded, or where the system finds it, or beside other libraries of CUDA, or with the toolkit; NULL: none. */
+/* The loaded library, or one from the system, beside other CUDA libraries, or from the toolkit; NULL: none. */
 void *cupti_find_library(void);
-/* Finds the library and turns records on. NULL, or why there are none. */
+/* Finds the library and enables records. NULL, or the reason why there are none. */
 const char *cupti_open(void);
 struct context;
-/* Submits work in the current context, by which CUPTI's clock is compared with the recorder's. */
+/* Submits work in the current context, to compare CUPTI's clock with the recorder's. */
 void cupti_probe(const struct context *c);
-/* The same for the last time in it. */
+/* The same for the last time in this context. */
 void cupti_context_ends(const struct context *c);
-/* Hands over what is complete. */
+/* Writes complete records. */
 void cupti_flush(void);
-/* Relates CUPTI's clock to the recorder's again, for later records. */
+/* Compares CUPTI's clock with the recorder's again, for later records. */
 void cupti_set_clock(void);
-/* No more records, once those that there are were handed over. */
+/* Writes complete records and disables CUPTI. */
 void cupti_close(void);
-void cupti_forget(void); /* in a fork's child */
+void cupti_forget(void); /* in a forked child */
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * Gives CUPTI to a program that uses it: calls that take it over go through here, by symbol or by
- * dlsym.
+ * Leaves CUPTI to a program that uses it: intercepts the calls that register with CUPTI, by symbol or by dlsym.
  *
- * Invariant: the program's call is made unchanged, and by then CUPTI has nothing of ours.
+ * Invariant: the program's call is made unchanged, after the recorder has released CUPTI.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +23,7 @@ static int find_cupti(struct dl_phdr_info *info, size_t size, void *into)
 	return 1;
 }
 
-/* In the caller's own scope, where it would have been found without us; else in any CUPTI that is loaded. */
+/* The symbol in the caller's own scope, as without the recorder; else in any loaded CUPTI. */
 static void *next_of(const void *caller, const char *symbol)
 {
 	const char *path = NULL;

@@ -23,7 +23,7 @@
 #define BASE_NS 1000000000ull
 #define BASE_TRIES 8
 #define LAST_MS 100
-#define BASE_MS 50 /* the stream is ours and idle: it takes microseconds */
+#define BASE_MS 50 /* limit for an idle stream of the recorder, which takes microseconds */
 
 enum { FREE, TAKEN, SUBMITTED };
 
@@ -46,13 +46,13 @@ struct pool {
 
 static struct {
 	struct pool *_Atomic of[CONTEXTS]; /* by the context's index */
-	uint64_t refused;                /* contexts that have none, a bit each */
-	pthread_mutex_t lock;            /* making, emptying and dropping them */
+	uint64_t refused;                /* contexts without a pool, a bit each */
+	pthread_mutex_t lock;            /* guards creation, use and removal */
 } pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- bases ---- */
 
-/* It happened between before and after: of a few tries the one that is known best. */
+/* The base happened between before and after: keeps the narrowest of a few tries. */
 static void try_base(struct pool *p, uint64_t *width)
 {
 	uint64_t before = clock_ns(), after;
@@ -99,10 +99,10 @@ static struct pool *make_pool(const struct context *c)
 	good = good && set_base(p);
 	if (!good)
 		session_lost("the driver refuses CUDA events: the work of context %u has no times", c->index);
-	return good ? p : NULL; /* what there is of it goes with the context */
+	return good ? p : NULL; /* its events are destroyed with the context */
 }
 
-/* At the first call of a context that is timed. */
+/* At the first timed call of a context. */
 static __attribute__((noinline, cold)) struct pool *first_of(const struct context *c)
 {
 	struct thread *t = thread_current();
@@ -135,7 +135,7 @@ struct timing *timing_begin(struct stream *s, uint64_t seq)
 		return NULL;
 	}
 	struct timing *t = &p->pairs[atomic_fetch_add(&p->head, 1) % PAIRS];
-	/* The recorder submits nothing while a stream is captured: it could invalidate the capture. */
+	/* The recorder submits nothing during a stream capture: that could invalidate the capture. */
 	if (atomic_load_explicit(&captures_active, memory_order_relaxed) ||
 	    !atomic_compare_exchange_strong(&t->state, &state, TAKEN)) {
 		timeline_missed(1);
@@ -175,7 +175,7 @@ static CUresult after_base(const struct pool *p, CUevent event, uint64_t *ns)
 	return r;
 }
 
-/* CUDA_ERROR_NOT_READY: it is not complete. */
+/* CUDA_ERROR_NOT_READY: not complete. */
 static CUresult write_times(const struct pool *p, const struct timing *t)
 {
 	struct tt_activity a = {
@@ -197,11 +197,11 @@ static CUresult write_times(const struct pool *p, const struct timing *t)
 	return r;
 }
 
-/* How many there were. */
+/* Returns the number of pairs. */
 static unsigned empty(struct pool *p, bool give_up)
 {
 	uint64_t head = atomic_load(&p->head);
-	bool all = true; /* up to here */
+	bool all = true; /* all pairs so far are complete */
 	unsigned found = 0;
 
 	if (head - p->tail > PAIRS)
@@ -255,7 +255,7 @@ static bool pending(const struct pool *p)
 	return false;
 }
 
-/* What was submitted last is soon complete, or hangs. */
+/* Waits shortly for the last work: it completes soon, or hangs. */
 static void drop(unsigned index)
 {
 	struct pool *p = atomic_load(&pools.of[index]);
@@ -267,7 +267,7 @@ static void drop(unsigned index)
 		poll(p, false);
 	while (p->context->alive && pending(p) && clock_ns() < until);
 	poll(p, true);
-	atomic_store(&pools.of[index], NULL); /* a thread may be at it: it stays allocated */
+	atomic_store(&pools.of[index], NULL); /* never freed: a thread may use it */
 }
 
 void timing_context_gone(const struct context *c)

@@ -14,16 +14,16 @@ struct stream;
 struct timing;
 struct tt_event;
 
-/* Before and after a call that submits work to the stream. NULL: it is not timed. */
+/* Call before and after a call that submits work to the stream. NULL: not timed. */
 struct timing *timing_begin(struct stream *s, uint64_t seq);
 void timing_end(struct timing *t, const struct stream *s, const struct tt_event *e, bool submitted);
 
-/* Without waiting: writes the times of what is complete, and says how much that was. */
+/* Writes the times of complete calls without waiting. Returns their number. */
 unsigned timing_poll(void);
-/* The context is about to go. */
+/* The context is about to be destroyed. */
 void timing_context_gone(const struct context *c);
-/* Writes what is complete; the rest is missed. */
+/* Writes complete times; the rest is counted as missed. */
 void timing_close(void);
-void timing_forget(void); /* in a fork's child */
+void timing_forget(void); /* in a forked child */
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * Converts stamps to times. See stamps.h for the invariant.
  *
- * A kernel of ours reads the device's clock between two readings of the recorder's clock, several
- * times; the narrowest pair counts. Two such comparisons define a line, on which times behind the
- * last one lie. The next comparison shows its error.
+ * A kernel of the recorder reads the device's clock between two readings of the recorder's clock, several times;
+ * the narrowest pair counts. Two such comparisons define a line, which is extrapolated after the last one. The next
+ * comparison shows its error.
  */
 #include "timeline/stamps.h"
 
@@ -20,24 +20,24 @@
 
 #define CONTEXTS 64
 #define TRIES 8
-#define TRY_MS 20          /* the device may be busy */
-#define SOON_NS 100000000ull /* between comparisons, while they are few */
+#define TRY_MS 20          /* limit; the device may be busy */
+#define SOON_NS 100000000ull /* between the first comparisons */
 #define LATER_NS 1000000000ull
 #define FEW 10
 #define LAST_MS 100
 
 struct comparison {
-	uint64_t device, host, width; /* host: the middle of so wide a span */
+	uint64_t device, host, width; /* host: the middle of a span of this width */
 };
 
 struct clock {
 	CUstream stream;
-	_Atomic uint64_t *cell; /* pinned */
+	_Atomic uint64_t *cell; /* pinned host memory */
 	CUdeviceptr cell_device;
-	bool refused, asked; /* asked: the kernel was launched and did not run so far */
-	unsigned count;      /* comparisons */
+	bool refused, asked; /* asked: the kernel was launched and has not run yet */
+	unsigned count;      /* of comparisons */
 	struct comparison first, last;
-	double rate; /* nanoseconds of the host's clock in one of the device's */
+	double rate; /* host nanoseconds in a nanosecond of the device */
 };
 
 static struct clock clocks[CONTEXTS];
@@ -102,7 +102,7 @@ static void compare(struct clock *k, const struct comparison *now)
 	k->last = *now;
 }
 
-/* False: nothing is known of the clock so far. */
+/* False: no comparison so far. */
 static bool tune(struct clock *k, const struct context *c)
 {
 	uint64_t since = clock_ns() - k->last.host;
@@ -122,7 +122,7 @@ static bool tune(struct clock *k, const struct context *c)
 
 /* ---- launches ---- */
 
-/* The node ran if both stamps are there. */
+/* A node ran if it has both stamps. */
 static void write_node(const struct instrumentation *q, struct instrumented_node n, const uint64_t cells[2], uint64_t seq,
 		       uint64_t stream)
 {
@@ -145,7 +145,7 @@ static void write_node(const struct instrumentation *q, struct instrumented_node
 		timeline_missed(1);
 }
 
-/* False: the place is another launch's by now. */
+/* False: another launch has reused the slot. */
 static bool look_at(struct instrumentation *q, uint64_t turn)
 {
 	const struct stamped *l = &q->launches[turn % TURNS];
@@ -165,10 +165,10 @@ static bool look_at(struct instrumentation *q, uint64_t turn)
 
 struct poll {
 	const struct context *only; /* NULL: all */
-	uint64_t tunes;             /* contexts, by index, whose clocks are asked for, and those that are known */
+	uint64_t tunes;             /* contexts, by index, whose clocks are needed, and those that are known */
 	uint64_t known;
 	unsigned found;
-	uint64_t left; /* unfinished launches */
+	uint64_t left; /* incomplete launches */
 	bool give_up;
 };
 
@@ -213,7 +213,7 @@ static void tune_clocks(struct poll *p)
 	}
 }
 
-/* The list of graphs is held for moments only: the program waits for it. */
+/* Holds the list of graphs only briefly, because the program waits for it. */
 static void poll(struct poll *p)
 {
 	p->left = 0;
@@ -240,7 +240,7 @@ unsigned stamps_poll(void)
 	return p.found;
 }
 
-/* What was launched last is soon through, or hangs. */
+/* Waits shortly for the last launches: they complete soon, or hang. */
 static void poll_last(const struct context *c)
 {
 	uint64_t until = clock_ns() + LAST_MS * 1000000ull;
@@ -257,7 +257,7 @@ void stamps_context_gone(const struct context *c)
 	poll_last(c);
 	pthread_mutex_lock(&lock);
 	if (c->index < CONTEXTS)
-		clocks[c->index] = (struct clock){.refused = true}; /* what it holds goes with the context */
+		clocks[c->index] = (struct clock){.refused = true}; /* its resources are destroyed with the context */
 	pthread_mutex_unlock(&lock);
 }
 

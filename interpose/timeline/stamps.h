@@ -9,14 +9,14 @@
 
 struct context;
 
-/* A graph of the context, which is the current one, is about to have stamps: what needs memory is done now. */
+/* c is current, and one of its graphs will have stamps: allocates memory now. */
 void stamps_prepare(const struct context *c);
-/* Writes the times of finished launches without waiting. Returns their number. */
+/* Writes the times of complete launches without waiting. Returns their number. */
 unsigned stamps_poll(void);
-/* The context is the current one, and about to go. */
+/* The context is current, and about to be destroyed. */
 void stamps_context_gone(const struct context *c);
-/* Writes what is complete; the rest is missed. */
+/* Writes complete times; the rest is counted as missed. */
 void stamps_close(void);
-void stamps_forget(void); /* in a fork's child */
+void stamps_forget(void); /* in a forked child */
 
 #endif

@@ -21,22 +21,24 @@
 #include "timeline/event_pairs.h"
 #include "timeline/stamps.h"
 
-#define EVENTS_MS 5   /* between looks: pairs of events are few */
-/* CUPTI relates clocks by a line through two readings: the first when it is told of our clock, the second when it
- * first gives records after that, best much later. So it is told anew only now and then. */
+#define EVENTS_MS 5   /* between polls of event pairs, which are few */
+/*
+ * CUPTI computes times from two readings: the first when it gets our clock callback, the second when it next
+ * returns records, best much later. So the callback is set again only rarely.
+ */
 #define CUPTI_MS 1000
-#define CLOCK_EVERY 5 /* of these */
-#define BUSY 256      /* pairs found at a look, that more will be complete by its end */
-#define CLOSE_S 5     /* what takes longer is not waited for */
+#define CLOCK_EVERY 5 /* in units of CUPTI_MS */
+#define BUSY 256      /* if a poll finds this many pairs, more are complete by its end */
+#define CLOSE_S 5     /* longest wait at the end */
 #define HURRIED_S 1
 
 HOT_DATA _Atomic int timeline_source;
 
 static struct {
-	int used;           /* in the end */
-	const char *reason; /* why that is not as asked */
+	int used;           /* source at the end */
+	const char *reason; /* why that is not the requested source */
 	_Atomic uint64_t missed, clock_error;
-	pthread_mutex_t lock; /* all below */
+	pthread_mutex_t lock; /* guards the following members */
 	pthread_cond_t changed;
 	bool running, stopping;
 } timeline = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -56,7 +58,7 @@ void timeline_clock_error(uint64_t ns)
 
 /* ---- the thread ---- */
 
-/* Work of the recorder in some context, by which clocks are compared. */
+/* Submits work of the recorder in some context, to compare clocks. */
 static void probe(void)
 {
 	struct context *c = context_first();
@@ -70,7 +72,7 @@ static void probe(void)
 	context_pop();
 }
 
-/* How long until it is worth looking again. */
+/* Returns the time until the next poll. */
 static unsigned look(void)
 {
 	static unsigned looks;
@@ -84,7 +86,7 @@ static unsigned look(void)
 	return CUPTI_MS;
 }
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static void wait(unsigned ms)
 {
 	struct timespec until = clock_in(ms);
@@ -107,7 +109,7 @@ static void *work(void *unused)
 	}
 	pthread_mutex_unlock(&timeline.lock);
 	if (atomic_load(&timeline_source) == TIMELINE_CUPTI)
-		probe(); /* before it is off: a context that ends waits for that */
+		probe(); /* before CUPTI is off: the end of a context waits for it */
 	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI)
 		cupti_close();
 	timing_close();
@@ -121,7 +123,7 @@ static void *work(void *unused)
 
 /* ---- on and off ---- */
 
-/* Of nodes of graphs; CUPTI has the times of all. */
+/* Times of graph nodes by stamps; CUPTI needs none. */
 static bool stamps_wanted(void)
 {
 	return atomic_load(&timeline_source) == TIMELINE_EVENTS;
@@ -158,7 +160,7 @@ void timeline_give_way(void)
 {
 	int cupti = TIMELINE_CUPTI;
 
-	if (thread_current()->busy) /* the recorder itself */
+	if (thread_current()->busy) /* a call of the recorder itself */
 		return;
 	if (!atomic_compare_exchange_strong(&timeline_source, &cupti, TIMELINE_EVENTS))
 		return;

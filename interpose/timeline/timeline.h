@@ -14,26 +14,26 @@
 #include "store/folder.h"
 #include "options/options.h"
 
-extern _Atomic int timeline_source; /* enum timeline, as it is now; the option is what was asked for */
+extern _Atomic int timeline_source; /* enum timeline: the current source; the option has the requested one */
 
-/* As the recording starts. False: with a reason why there can be no recording. */
+/* At the start of recording. False: recording is impossible; error has the reason. */
 bool timeline_open(const struct folder *folder, char *error, size_t error_size);
-/* Writes what there is, within a bound. */
+/* Writes what is complete, in bounded time. */
 void timeline_close(void);
-void timeline_forget(void); /* in a fork's child */
+void timeline_forget(void); /* in a forked child */
 
 struct json;
 void timeline_json(struct json *j);
 
 struct context;
-/* It is the current one, and about to go. */
+/* The context is current, and about to be destroyed. */
 void timeline_context_ends(const struct context *c);
 
-/* The program is about to use CUPTI itself: from here on there are events. */
+/* The program is about to use CUPTI: times come from events from now on. */
 void timeline_give_way(void);
 
-/* For what makes the times. */
+/* For the sources of times. */
 void timeline_missed(uint64_t count);
-void timeline_clock_error(uint64_t ns); /* times may be off by so much; the largest counts */
+void timeline_clock_error(uint64_t ns); /* possible error of times; the largest counts */
 
 #endif
