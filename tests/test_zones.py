@@ -26,7 +26,8 @@ SIM = support.simulator_environment()
 PROGRAMS = [
     *("alloc_many", "alloc_neighbours", "alloc_pitch", "alloc_reuse", "async_alloc", "async_reuse"),
     *("free_while_working", "graph_capture", "memory_info", "out_of_memory", "pools"),
-    *("recorder_no_peer_access", "threads_allocate", "threads_one_pool", "vmm_remap"),
+    *("managed_memory", "recorder_no_peer_access", "threads_allocate", "threads_one_pool"),
+    "vmm_remap",
 ]
 
 
@@ -180,6 +181,24 @@ def test_the_pattern_is_the_same_at_any_offset() -> None:
     for offset, size in ((0, 1), (1, 7), (3, 8), (8, 16), (13, 1000), (4095, 1)):
         part = zones.pattern(0x2000_0020_0000 + offset, size)
         assert np.array_equal(part, whole[offset : offset + size])
+
+
+@pytest.mark.parametrize(("words", "tails"), [(1001, 1), (1000, 0)])
+def test_tail_of_managed_memory_is_watched(
+    words: int, tails: int, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel writes so many words to managed memory of 1,000; another allocation has zones."""
+    monkeypatch.setenv("TT_SIM_BOUNDS", "lenient")
+    steps = ["M:4000", "a:4000", "s", f"w:0:0:{words}:7", "s", "f:0", "M:8192", "s"]
+    program = str(support.build_program("recorder_out_of_bounds", built))
+    (outcome,) = run_checks(Settings((program, *steps), sim=True), tmp_path, [bounds]).outcomes
+    assert "of 1 other the rest of the last 256 bytes is watched" in outcome.reason
+    assert outcome.status == ("found" if tails else "clean")
+    assert [one.certainty for one in outcome.findings] == ["possible"] * tails
+    for one in outcome.findings:
+        assert one.memory is not None and one.memory.region == 0
+        assert (one.memory.first, one.details["first"]) == (4000, 0)
+        assert one.call is not None and one.call.kind == "launch"
 
 
 @pytest.mark.long

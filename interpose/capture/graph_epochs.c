@@ -56,7 +56,7 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, s
 	size_t given = g.count;
 	if (options.zones) {
 		graph_gather(x, &g);
-		regions_gather_zones(&g);
+		regions_gather_neighbours(&g);
 	}
 	if (!g.failed)
 		list = region_list_new(g.count);

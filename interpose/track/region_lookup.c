@@ -134,11 +134,10 @@ void regions_gather_pointers(struct region_gathering *g, const void *bytes, size
 	visit_pointed(entries(), regions.count, bytes, size, gather, g);
 }
 
-void regions_gather_zones(struct region_gathering *g)
+void regions_gather_neighbours(struct region_gathering *g)
 {
 	for (size_t i = 0, given = g->count; i < given; i++)
-		if (g->list[i]->kind == TT_REGION_ARENA)
-			regions_gather(g, g->list[i]->base - 1, g->list[i]->size + 2);
+		regions_gather(g, g->list[i]->base - 1, g->list[i]->size + 2);
 }
 
 void regions_gather_end(struct region_gathering *g)

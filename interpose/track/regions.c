@@ -11,6 +11,8 @@
 #include "session/session.h"
 #include "track/region_map.h"
 
+#define TAIL_ALIGN 256 /* of every address that the driver allocates */
+
 _Atomic bool regions_managed;
 struct regions regions = {.lowest = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER, .spare_lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -87,6 +89,18 @@ static void record(struct region *r, uint32_t op, const struct region_origin *o)
 	session_region(&record);
 }
 
+/* Allocations of the driver's: with --zones the bytes from their end to the next multiple of TAIL_ALIGN are a zone. */
+static bool has_tail(const struct region *r)
+{
+	return options.zones && (r->kind == TT_REGION_DEVICE || r->kind == TT_REGION_MANAGED || r->kind == TT_REGION_ASYNC);
+}
+
+static bool is_tail(const struct region *r, const struct region *tail)
+{
+	return has_tail(r) && tail->kind == TT_REGION_ZONE && tail->base == r->base + r->size;
+}
+
+/* With its tail. */
 static void remove_at(size_t i, const struct region_origin *o)
 {
 	struct region_entry *m = entries();
@@ -100,8 +114,10 @@ static void remove_at(size_t i, const struct region_origin *o)
 	atomic_store(&r->alive, false);
 	record(r, TT_REGION_DIED, o);
 	session_listeners.region_gone(r);
-	region_release(r);
 	atomic_fetch_add(&regions.version, 1);
+	if (i < regions.count && is_tail(r, m[i].region))
+		remove_at(i, o);
+	region_release(r);
 }
 
 static bool grow(void)
@@ -119,6 +135,49 @@ static bool grow(void)
 		memcpy(bigger->entries, m->entries, regions.count * sizeof(m->entries[0]));
 	atomic_store_explicit(&regions.map, bigger, memory_order_release);
 	return true;
+}
+
+/* The caller holds the lock. */
+static uint32_t add(struct region *r, const struct region_origin *origin)
+{
+	size_t i = lower(entries(), regions.count, r->base);
+	uint64_t end = r->base + r->size;
+
+	while (i < regions.count && entries()[i].base < end)
+		remove_at(i, origin);
+	if (!grow())
+		return TT_NO_ID;
+	struct region_entry *m = entries();
+	r->id = regions.next_id++;
+	atomic_fetch_add(&regions.sequence, 1);
+	for (size_t k = regions.count; k > i; k--)
+		move(&m[k], &m[k - 1]);
+	put(&m[i], r->base, end, r);
+	atomic_store(&regions.count, regions.count + 1);
+	if (r->base < regions.lowest)
+		atomic_store(&regions.lowest, r->base);
+	if (end > regions.highest)
+		atomic_store(&regions.highest, end);
+	atomic_fetch_add(&regions.sequence, 1);
+	record(r, TT_REGION_BORN, origin);
+	atomic_fetch_add(&regions.version, 1);
+	return r->id;
+}
+
+/* No allocation begins there, as all begin at a multiple. The driver's memory is not ours to fill. */
+static void bear_tail(const struct region *r, const struct region_origin *origin)
+{
+	struct region_origin tail = *origin;
+	uint64_t end = r->base + r->size, size = -end % TAIL_ALIGN;
+
+	pthread_mutex_lock(&regions.lock);
+	size_t i = lower(entries(), regions.count, end);
+	bool known = i < regions.count && entries()[i].base < end + size;
+	pthread_mutex_unlock(&regions.lock);
+	tail.label = TT_NO_ID;
+	tail.flags |= TT_REGIONF_UNSTABLE; /* --zones implies --deterministic */
+	if (size && !known)
+		region_born(r->context, TT_REGION_ZONE, end, size, TT_NO_ID, &tail);
 }
 
 uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
@@ -145,31 +204,17 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	r->alive = true;
 	r->references = 1;
 	r->module = module;
+	region_hold(r);
 	pthread_mutex_lock(&regions.lock);
-	size_t i = lower(entries(), regions.count, base);
-	while (i < regions.count && entries()[i].base < base + size)
-		remove_at(i, origin);
-	if (!grow()) {
-		pthread_mutex_unlock(&regions.lock);
+	uint32_t id = add(r, origin);
+	pthread_mutex_unlock(&regions.lock);
+	if (id == TT_NO_ID) {
 		region_release(r);
 		session_fail("no host memory for a region");
-		return TT_NO_ID;
+	} else if (has_tail(r)) {
+		bear_tail(r, origin);
 	}
-	struct region_entry *m = entries();
-	uint32_t id = r->id = regions.next_id++;
-	atomic_fetch_add(&regions.sequence, 1);
-	for (size_t k = regions.count; k > i; k--)
-		move(&m[k], &m[k - 1]);
-	put(&m[i], base, base + size, r);
-	atomic_store(&regions.count, regions.count + 1);
-	if (base < regions.lowest)
-		atomic_store(&regions.lowest, base);
-	if (base + size > regions.highest)
-		atomic_store(&regions.highest, base + size);
-	atomic_fetch_add(&regions.sequence, 1);
-	record(r, TT_REGION_BORN, origin);
-	atomic_fetch_add(&regions.version, 1);
-	pthread_mutex_unlock(&regions.lock);
+	region_release(r);
 	return id;
 }
 

@@ -106,8 +106,8 @@ struct region_gathering {
 void regions_gather_begin(struct region_gathering *g);
 void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size);
 void regions_gather_pointers(struct region_gathering *g, const void *bytes, size_t size);
-/* And the zones around those, where allocations have zones. */
-void regions_gather_zones(struct region_gathering *g);
+/* And those that adjoin them. */
+void regions_gather_neighbours(struct region_gathering *g);
 void regions_gather_end(struct region_gathering *g);
 /* Neither births nor deaths since. Takes no lock. */
 bool regions_gathered_still(const struct region_gathering *g);

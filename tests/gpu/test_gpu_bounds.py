@@ -50,3 +50,20 @@ def test_each_of_many_written_zones_is_found(built: Path, tmp_path: Path) -> Non
     found = zones.changed_zones(tt.open(tmp_path / "run").process(0))
     assert len(found) == count // 2
     assert {(zone.side, zone.first) for zone in found} <= {(zones.END, 0), (zones.END, 1)}
+
+
+def test_write_into_the_tail_of_managed_memory_is_found(built: Path, tmp_path: Path) -> None:
+    """Its last 256 bytes are mapped to the end, and the driver keeps nothing there."""
+    command = [support.build_program("recorder_out_of_bounds", built)]
+    sizes = [4000, 100, 70_001, 3_000_001]
+    steps = [*(f"M:{size}" for size in sizes), "s"]
+    steps += [f"w:{i}:{size // 4 * 4}:1:{i + 7}" for i, size in enumerate(sizes)] + ["s"]
+    environment = support.recording(support.bare_environment(), tmp_path / "run", zones="256")
+    done = support.run([*command, *steps], environment)
+    assert done.status == 0, done.stderr
+    process = tt.open(tmp_path / "run").process(0)
+    found = zones.changed_zones(process)
+    assert [zone.allocation for zone in found] == process.regions.id[
+        process.regions.birth["kind"] == 2
+    ].tolist()
+    assert all(zone.tail and zone.first == 0 for zone in found)

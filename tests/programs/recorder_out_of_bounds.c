@@ -1,7 +1,7 @@
 /*
  * Does what its arguments say, one step each: recorder_out_of_bounds STEP... Slots of allocations count from 0.
  *
- *   a:BYTES  A:BYTES             allocate; in the order of a stream
+ *   a:BYTES  A:BYTES  M:BYTES    allocate; in the order of a stream; managed memory
  *   f:SLOT  F:SLOT               free; in the order of a stream
  *   w:SLOT:OFFSET:WORDS:VALUE    a kernel writes so many words to the offset, in any direction from the slot
  *   m:SLOT:OFFSET:BYTES:VALUE    a memset does
@@ -29,6 +29,9 @@ static void step(const char *text, CUfunction fill, CUstream stream)
 		break;
 	case 'A':
 		OK(cuMemAllocAsync(&slots[count++], (size_t)slot, stream));
+		break;
+	case 'M':
+		OK(cuMemAllocManaged(&slots[count++], (size_t)slot, CU_MEM_ATTACH_GLOBAL));
 		break;
 	case 'f':
 		OK(cuMemFree(slots[slot]));

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -40,6 +41,8 @@ class ChangedZone:
         last: The last changed byte in the zone, or None.
         count: The number of changed bytes, or None.
         sample: Up to 16 of the new bytes, from the first changed one on.
+        tail: Whether the zone is the rest of the last 256 bytes of an allocation of the driver. The
+            recorder does not fill it, and compares it with its first bytes.
     """
 
     region: int
@@ -51,6 +54,7 @@ class ChangedZone:
     last: int | None = None
     count: int | None = None
     sample: bytes = b""
+    tail: bool = False
 
 
 def pattern(address: int, size: int) -> Array:
@@ -101,8 +105,22 @@ def changes(process: Process) -> Iterator[tuple[int, int, bool]]:
         begin, end = np.searchsorted(digests["region"], [region, region + 1])
         expected = _digest(int(regions.birth["base"][row]), int(regions.size[row]))
         known = np.append(np.uint64(expected), digests["digest"][begin:end])
-        for at in np.flatnonzero(known[1:] != known[:-1]).tolist():
+        changed = known[1:] != known[:-1]
+        changed[:1] &= not _is_tail(regions.birth[row])
+        for at in np.flatnonzero(changed).tolist():
             yield row, int(epochs[begin + at]), int(known[at]) == expected
+
+
+def _is_tail(birth: Any) -> bool:
+    return bool(birth["flags"] & layout.UNSTABLE)
+
+
+def tails(process: Process) -> int:
+    """Returns the number of allocations without zones of which the rest of the last 256 bytes is
+    watched.
+    """
+    zones = process.regions.birth[process.regions.birth["kind"] == ZONE]
+    return int(np.count_nonzero(zones["flags"] & layout.UNSTABLE))
 
 
 @functools.lru_cache(4096)  # freed memory is allocated again in the same place
@@ -119,7 +137,7 @@ def _changed(
     birth = process.regions.birth[row]
     base, size, region = int(birth["base"]), int(birth["size"]), int(birth["id"])
     allocation, side = _owner(process, row)
-    zone = ChangedZone(region, side, allocation, epoch, before)
+    zone = ChangedZone(region, side, allocation, epoch, before, tail=_is_tail(birth))
     try:
         found = contents.read(process, epoch, region)
         if fresh or before is None:
@@ -133,7 +151,7 @@ def _changed(
         return zone
     first, last = int(other[0]), int(other[-1])
     sample = found[first : first + 16].tobytes()
-    return ChangedZone(region, side, allocation, epoch, before, first, last, len(other), sample)
+    return replace(zone, first=first, last=last, count=len(other), sample=sample)
 
 
 def _owner(process: Process, row: int) -> tuple[int | None, str]:
@@ -141,15 +159,15 @@ def _owner(process: Process, row: int) -> tuple[int | None, str]:
     regions = process.regions
     birth = regions.birth[row]
     base, size = int(birth["base"]), int(birth["size"])
-    arena = np.flatnonzero(regions.birth["kind"] == ARENA)
-    bases, sizes = regions.birth["base"][arena], regions.size[arena]
-    same = regions.birth["seq"][arena] == birth["seq"]
+    owners = np.flatnonzero(regions.birth["kind"] != ZONE)
+    bases, sizes = regions.birth["base"][owners], regions.size[owners]
+    same = regions.birth["seq"][owners] == birth["seq"]
     for match, side in (
         (same & (bases + sizes == base), END),
         (same & (bases == base + size), START),
-        ((bases == base) & (sizes == size) & (regions.died[arena] != layout.NO_EPOCH), FREED),
+        ((bases == base) & (sizes == size) & (regions.died[owners] != layout.NO_EPOCH), FREED),
     ):
-        found = arena[match & (regions.id[arena] < birth["id"] + 2)]
+        found = owners[match & (regions.id[owners] < birth["id"] + 2)]
         if len(found):
             return int(regions.id[found[-1]]), side
     return None, FREED

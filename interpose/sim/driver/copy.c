@@ -95,7 +95,7 @@ struct box {
 
 static bool box_of(CUcontext ctx, const struct copy *c, const struct copy_end *end, bool write, struct box *box)
 {
-	struct region_access access = {c->peers ? -1 : ctx->device, UINT64_MAX, write, false};
+	struct region_access access = {c->peers ? -1 : ctx->device, UINT64_MAX, write, false, false};
 	size_t offset, span;
 
 	if (end->type == CU_MEMORYTYPE_ARRAY) {

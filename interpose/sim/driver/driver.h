@@ -209,7 +209,7 @@ struct region *region_of(uint64_t base, enum region_kind kind, CUcontext ctx);
 struct region_access {
 	int device;     /* -1: any that has access */
 	uint64_t reach; /* devices whose ordinary memory is open, a bit each */
-	bool write, kernel;
+	bool write, kernel, recorder; /* a kernel; one of the recorder's */
 };
 void *region_resolve(uint64_t address, size_t size, const struct region_access *access);
 /* "byte 4 of an allocation of 100 bytes", without the lock: the same in every run of a program. */

@@ -27,7 +27,7 @@ CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned eleme
 
 CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, unsigned value, size_t width, size_t height)
 {
-	struct region_access access = {ctx->device, UINT64_MAX, true, false};
+	struct region_access access = {ctx->device, UINT64_MAX, true, false, false};
 	size_t span;
 
 	if (!fill_span(pitch, element, width, height, &span))

@@ -63,7 +63,7 @@ CUresult memops_check(CUcontext ctx, unsigned count, const CUstreamBatchMemOpPar
 
 static void *word(const struct sim_work *work, const CUstreamBatchMemOpParams *op)
 {
-	struct region_access access = {work->ctx->device, UINT64_MAX, !is_wait(op), false};
+	struct region_access access = {work->ctx->device, UINT64_MAX, !is_wait(op), false, false};
 
 	return region_resolve(op->waitValue.address, is_wide(op) ? 8 : 4, &access);
 }

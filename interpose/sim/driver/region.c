@@ -261,6 +261,20 @@ static unsigned char *in_pages(uint64_t address, size_t size, const struct regio
 	return NULL;
 }
 
+/*
+ * Allocations take whole units of 256 bytes, of which a GPU grants all. Strict bounds hold programs to
+ * what they asked for, but not the recorder, which looks whether the rest was written to.
+ */
+static unsigned char *in_tail(uint64_t address, size_t size, const struct region_access *access)
+{
+	size_t after = table_after(address);
+	const struct region *r = after ? table[after - 1] : NULL;
+
+	if (!r || r->kind == REGION_VMM || !accessible(r, access) || address + size > ROUND_UP(r->base + r->size, 256))
+		return NULL;
+	return r->memory + (address - r->base);
+}
+
 void *region_resolve(uint64_t address, size_t size, const struct region_access *access)
 {
 	struct region *first;
@@ -278,8 +292,10 @@ void *region_resolve(uint64_t address, size_t size, const struct region_access *
 		recent.size = first->size;
 		recent.memory = first->memory;
 		recent.access = *access;
-	} else if (sim_settings.lenient_bounds && access->kernel) {
-		memory = in_pages(address, size, access);
+	} else if (access->kernel && (sim_settings.lenient_bounds || access->recorder)) {
+		memory = in_tail(address, size, access);
+		if (!memory && sim_settings.lenient_bounds)
+			memory = in_pages(address, size, access);
 	}
 	pthread_rwlock_unlock(&table_lock);
 	return memory;

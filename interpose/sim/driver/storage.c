@@ -95,7 +95,8 @@ static bool map_garbage(unsigned char *memory, size_t size)
 unsigned char *storage_new(size_t size)
 {
 	if (size < SMALL_BYTES) {
-		unsigned char *memory = aligned_alloc(SIM_ALIGNMENT, ROUND_UP(size, SIM_ALIGNMENT));
+		size = ROUND_UP(size, SIM_ALIGNMENT);
+		unsigned char *memory = aligned_alloc(SIM_ALIGNMENT, size);
 		if (memory)
 			garbage_fill(memory, size, sim_mix(sim_settings.seed + ++blocks));
 		return memory;

@@ -100,7 +100,8 @@ static CUresult launch_result(ptx_status status)
 
 static CUresult kernel_run(struct sim_work *w, const struct work_part *part, char *why, size_t size)
 {
-	struct region_access access = {w->ctx->device, context_reach(w->ctx), false, true};
+	bool recorder = !strncmp(w->kernel.function->info->name, "tt_", 3);
+	struct region_access access = {w->ctx->device, context_reach(w->ctx), false, true, recorder};
 	ptx_launch_config config = {
 		.dynamic_shared = w->kernel.shared,
 		.params = w->kernel.params,

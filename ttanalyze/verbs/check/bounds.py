@@ -72,18 +72,15 @@ class _Write:
         return self.zone.region if self.zone.allocation is None else self.zone.allocation
 
     @property
-    def key(self) -> tuple[int, int, int]:
-        """The zone, the same in each recording: the addresses are."""
-        birth = _birth(self.process, self.zone.region)
-        return self.process.index, int(birth["base"]), int(birth["size"])
+    def key(self) -> tuple[int, ...]:
+        """The zone, the same in each recording."""
+        return _key(self.process, self.zone.region)
 
     @property
     def sort(self) -> tuple[Any, ...]:
         """The same for all writes that are one finding."""
-        birth = _birth(self.process, self.owner)
         site = self.call and (self.call.kernel, self.call.call, self.call.stack)
-        owner = int(birth["base"]), int(birth["size"])
-        return self.process.index, owner, self.zone.side == zones.FREED, repr(site)
+        return _key(self.process, self.owner), self.zone.side == zones.FREED, repr(site)
 
     @property
     def calls(self) -> tuple[int, int]:
@@ -111,6 +108,13 @@ class _Window:
     def holds(self, other: _Window) -> bool:
         inside = self.first <= other.first and other.last <= self.last
         return self.process == other.process and inside
+
+
+def _key(process: Process, region: int) -> tuple[int, ...]:
+    """A region by its address, or by its id if recordings have other addresses."""
+    birth = _birth(process, region)
+    place = birth["id"] if birth["flags"] & layout.UNSTABLE else birth["base"]
+    return process.index, int(place), int(birth["size"])
 
 
 def _birth(process: Process, region: int) -> Any:
@@ -149,6 +153,10 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
     outcome.launches = seen / launches if launches else None
     outcome.bytes = inside / size if size else None
     outcome.reason = f"{served} of {text.count(count, 'allocation')} have zones"
+    tails = sum(map(zones.tails, processes))
+    if tails:
+        others = text.count(tails, "other")
+        outcome.reason += f"; of {others} the rest of the last 256 bytes is watched"
     if not served or (launches and not seen):
         outcome.status = NOT_COVERED
         outcome.reason = "no epoch was captured" if served else "no allocation has zones"
@@ -161,7 +169,7 @@ def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> None:
     """Looks closer at stretches in which zones changed, with an epoch after each call."""
     known: list[_Write] = []
     for number, stretch in enumerate(_stretches(writes), 1):
-        epoch = f"launch,memcpy,@{stretch.first}-{stretch.last};graph-node:."
+        epoch = f"launch,memcpy,sync,@{stretch.first}-{stretch.last};graph-node:."
         options = {**ZONES, "contents": "changed", "epoch": epoch}
         try:
             found = session.record(f"zones-{number}", EACH_TENSOR, **options)
@@ -233,6 +241,7 @@ def _writes(run: Path, process: Process) -> list[_Write]:
 
 def _with_call(one: _Write) -> _Write:
     seq, sure = _culprit(one)
+    sure &= not one.zone.tail
     if seq is None:
         return one
     event = one.process.events_between(seq - 1, seq)[0]
