@@ -77,11 +77,15 @@ def find_unordered(
 
 
 class _Pieces:
-    """A region, cut where calls begin and end to reach it. begins: of pieces, ascending."""
+    """A region, cut where calls begin and end to reach it.
+
+    begins: of pieces, ascending. latest: by lane, the number of the last call that reached it.
+    """
 
     def __init__(self, size: int) -> None:
         self.begins = [0]
         self.held: list[dict[int, Entry]] = [{}]
+        self.latest: dict[int, int] = {}
         self.size = size
 
     def cut(self, low: int, high: int) -> list[dict[int, Entry]]:
@@ -146,11 +150,29 @@ class _Search:
             size = int(self._process.regions.size[access.row])
             region = self._regions[access.row] = _Pieces(size)
         before = len(region.begins)
-        seen: set[int] = set()
-        self._reached(region, call, access, False, seen)
+        clock, seen = call.clock, set[int]()
+        after = all(
+            lane == call.lane or clock.get(lane, 0) >= number
+            for lane, number in region.latest.items()
+        )
+        reached = self._follows if after else self._reached
+        reached(region, call, access, False, seen)
         if self._every and access.end > access.high:
-            self._reached(region, call, access, True, seen)
+            reached(region, call, access, True, seen)
+        region.latest[call.lane] = call.number
         self._count += len(region.begins) - before
+
+    def _follows(
+        self, region: _Pieces, call: Call, access: Access, guess: bool, _: set[int]
+    ) -> None:
+        """Does what _reached does, for a call that runs after all calls of other lanes there."""
+        key, entry = call.lane * KINDS + 2 * access.mode + guess, (call.number, call, access)
+        low, high = (access.high, access.end) if guess else (access.low, access.high)
+        for held in region.cut(low, high):
+            if access.mode == WRITES and not guess:
+                for other in [other for other in held if other // KINDS != call.lane]:
+                    del held[other]
+            held[key] = entry
 
     def _reached(
         self, region: _Pieces, call: Call, access: Access, guess: bool, seen: set[int]
