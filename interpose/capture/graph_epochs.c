@@ -395,7 +395,7 @@ static void launched(struct capture *p, struct instrumentation *q, struct stream
 	for (unsigned i = 0; i < q->active; i++)
 		real.cuEventRecord(p->done[q->points[i].slot], s->handle);
 	capture_let_go_after(p, s->handle);
-	atomic_store(&s->seen, atomic_load(&p->context->captures));
+	atomic_store(&s->awaited_capture, atomic_load(&p->context->captures));
 }
 
 /* The drain waits for these captures: they end as cancelled. */

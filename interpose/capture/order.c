@@ -170,14 +170,14 @@ bool capture_catch_up(struct stream *s)
 	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
 
 	if (!p || p->broken || !options.deps) {
-		atomic_store(&s->seen, captures);
+		atomic_store(&s->awaited_capture, captures);
 		return false;
 	}
 	if (atomic_load(&captures_active) &&
 	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE))
 		return false;
 	bool waits = wait_for_captures(p, s->handle, captures);
-	atomic_store(&s->seen, captures);
+	atomic_store(&s->awaited_capture, captures);
 	return waits;
 }
 
@@ -196,5 +196,5 @@ void capture_overtake(struct stream *s)
 	struct capture *p = c->capture;
 
 	if (!p || capture_released(p, captures))
-		atomic_store(&s->seen, captures);
+		atomic_store(&s->awaited_capture, captures);
 }

@@ -170,7 +170,7 @@
  *   Device pointers of 32 bits.
  */
 
-/* Forms of before CUDA 4.0, most of them with 32-bit sizes and device pointers. */
+/* Calls from before CUDA 4.0, most of them with 32-bit sizes and device pointers. */
 #define PASS_32_BIT(X) \
 	X(cuArray3DCreate) X(cuArray3DGetDescriptor) X(cuArrayCreate) X(cuArrayGetDescriptor) \
 	X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuDevicePrimaryCtxSetFlags) X(cuDeviceTotalMem) \
@@ -183,7 +183,7 @@
 	X(cuMemsetD2D8) X(cuMemsetD32) X(cuMemsetD8) X(cuModuleGetGlobal) X(cuTexRefGetAddress) \
 	X(cuTexRefSetAddress) X(cuTexRefSetAddress2D)
 
-/* They tell, and change nothing. */
+/* Queries: they change nothing. */
 #define PASS_QUERIES(X) \
 	X(cuArray3DGetDescriptor_v2) X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) \
 	X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCtxGetApiVersion) \
@@ -209,7 +209,7 @@
 	X(cuStreamGetCaptureInfo_v2) X(cuStreamGetCaptureInfo_v3) X(cuStreamGetCtx_v2) X(cuStreamGetDevice) \
 	X(cuStreamGetFlags) X(cuStreamGetGreenCtx) X(cuStreamGetId)
 
-/* Contexts are found when they are used, and an epoch waits for all streams, however they are ordered. */
+/* Contexts are found when they are used, and an epoch waits for all streams in any order. */
 #define PASS_CONTEXTS(X) \
 	X(cuCtxAttach) X(cuCtxCreate) X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxDetach) \
 	X(cuCtxRecordEvent) X(cuCtxResetPersistingL2Cache) X(cuCtxSetCacheConfig) X(cuCtxSetCurrent) \
@@ -217,23 +217,25 @@
 	X(cuDevResourceGenerateDesc) X(cuDevSmResourceSplitByCount) X(cuDevicePrimaryCtxSetFlags_v2) \
 	X(cuGreenCtxCreate) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) X(cuGreenCtxWaitEvent)
 
-/* Nothing is submitted. */
+/* They submit no work. */
 #define PASS_STREAMS(X) \
 	X(cuStreamCopyAttributes) X(cuStreamSetAttribute) X(cuStreamUpdateCaptureDependencies) \
 	X(cuStreamUpdateCaptureDependencies_v2)
 
-/* Code is seen when it is loaded, functions when they are looked up or launched. */
+/* Code is recorded when it is loaded, functions when they are looked up or launched. */
 #define PASS_CODE(X) \
 	X(cuFuncSetAttribute) X(cuFuncSetSharedMemConfig) \
 	X(cuKernelSetAttribute) X(cuLinkAddData) \
 	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkCreate)
 
-/* The parameters of cuLaunch and cuLaunchGrid, one by one: those launches are recorded without. */
+/*
+ * They set the parameters of cuLaunch and cuLaunchGrid one by one: such launches are recorded without parameters.
+ */
 #define PASS_OLD_LAUNCHES(X) \
 	X(cuFuncSetBlockShape) X(cuFuncSetSharedSize) X(cuParamSetSize) X(cuParamSetf) X(cuParamSeti) \
 	X(cuParamSetv)
 
-/* A graph is read when it is instantiated; until then it may change as it likes. */
+/* A graph is read when it is instantiated; changes before that do not matter. */
 #define PASS_GRAPHS(X) \
 	X(cuGraphAddBatchMemOpNode) X(cuGraphAddChildGraphNode) \
 	X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) X(cuGraphAddEventRecordNode) \
@@ -253,7 +255,7 @@
 	X(cuGraphRetainUserObject) \
 	X(cuGraphUpload) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain)
 
-/* Views of memory; what is written through them are arrays, whose contents are not captured. */
+/* Views of memory; writes through them go to arrays, whose contents are not captured. */
 #define PASS_TEXTURES(X) \
 	X(cuParamSetTexRef) \
 	X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
@@ -269,14 +271,14 @@
 	X(cuTexRefSetFlags) X(cuTexRefSetFormat) X(cuTexRefSetMaxAnisotropy) X(cuTexRefSetMipmapFilterMode) \
 	X(cuTexRefSetMipmapLevelBias) X(cuTexRefSetMipmapLevelClamp) X(cuTexRefSetMipmappedArray)
 
-/* Where memory lies or may be reached from, or what a pool keeps: its contents stay. */
+/* They move memory, open it to devices, or set what a pool keeps: contents do not change. */
 #define PASS_PLACEMENT(X) \
 	X(cuDeviceGraphMemTrim) X(cuDeviceSetGraphMemAttribute) X(cuDeviceSetMemPool) \
 	X(cuFlushGPUDirectRDMAWrites) X(cuMemAdvise) X(cuMemAdvise_v2) X(cuMemMapArrayAsync) \
 	X(cuMemPoolTrimTo) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchBatchAsync) \
 	X(cuMemSetMemPool) X(cuMulticastUnbind) X(cuStreamAttachMemAsync)
 
-/* Handles for other processes and interfaces; the memory behind them is seen where it is mapped. */
+/* Handles for other processes and interfaces; their memory is recorded when it is mapped. */
 #define PASS_SHARING(X) \
 	X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuExternalMemoryGetMappedMipmappedArray) \
 	X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcGetEventHandle) \
@@ -284,7 +286,7 @@
 	X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
 	X(cuMemPoolImportFromShareableHandle) X(cuSignalExternalSemaphoresAsync)
 
-/* Memory of graphics interfaces: theirs, and not captured. */
+/* Memory of graphics interfaces, which is not captured. */
 #define PASS_GRAPHICS(X) \
 	X(cuEGLStreamConsumerAcquireFrame) X(cuEGLStreamConsumerConnect) \
 	X(cuEGLStreamConsumerConnectWithFlags) X(cuEGLStreamConsumerDisconnect) \
@@ -303,7 +305,7 @@
 	X(cuGraphicsVDPAURegisterVideoSurface) X(cuProfilerInitialize) X(cuProfilerStart) X(cuProfilerStop) \
 	X(cuVDPAUCtxCreate) X(cuVDPAUCtxCreate_v2) X(cuVDPAUGetDevice)
 
-/* Tools around the process, and tables that have no description. */
+/* Tools around the process, and undocumented tables. */
 #define PASS_PROCESS(X) \
 	X(cuCheckpointProcessCheckpoint) X(cuCheckpointProcessGetRestoreThreadId) \
 	X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) X(cuCheckpointProcessRestore) \

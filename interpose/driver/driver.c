@@ -16,7 +16,7 @@ const char *const call_names[CALL_COUNT] = {
 #undef X
 };
 
-/* Every hooked call: its symbol, our wrapper, where the driver's address is kept. */
+/* Each hooked call: its symbol, the wrapper, where the driver's address is stored. */
 static const struct hook hooks[CALL_COUNT] = {
 #define X(symbol) {#symbol, (void *)symbol, (void **)&real.symbol},
 	HOOK_TABLE(X)
@@ -69,7 +69,7 @@ static void index_symbols(void)
 	}
 }
 
-/* Another library's constructor may call before this one ran. */
+/* Another library's constructor may make calls before this one runs. */
 __attribute__((constructor)) void driver_begin(void)
 {
 	driver_find_dlsym();
@@ -94,7 +94,7 @@ void *driver_wrapper_of(void *address)
 	return NULL;
 }
 
-/* A symbol of the driver itself: never our own export, which a global look-up finds first. */
+/* A symbol of the driver itself, not the recorder's export, which a global lookup finds first. */
 static void *driver_symbol(void *handle, const char *symbol)
 {
 	void *p = driver_dlsym(handle, symbol);
@@ -103,7 +103,7 @@ static void *driver_symbol(void *handle, const char *symbol)
 	return h && p == h->wrapper ? NULL : p;
 }
 
-/* From an open driver library, take all addresses. Caller holds the lock. */
+/* Takes all addresses from an open driver library. Caller holds the lock. */
 static void take_addresses(void *handle)
 {
 	for (unsigned i = 0; i < CALL_COUNT; i++) {
@@ -114,7 +114,7 @@ static void take_addresses(void *handle)
 			continue;
 		while (known.by_address[h].address && known.by_address[h].address != p)
 			h = (h + 1) & (SLOTS - 1);
-		if (!known.by_address[h].address) { /* aliases of one address: the first in the table stands for it */
+		if (!known.by_address[h].address) { /* the first of several aliases in the table represents them */
 			known.by_address[h].wrapper = hooks[i].wrapper;
 			known.by_address[h].address = p;
 		}
@@ -122,11 +122,11 @@ static void take_addresses(void *handle)
 	}
 	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
 		*used[i].member = driver_dlsym(handle, used[i].symbol);
-	dlerror(); /* the program must not see our error of a missing call */
+	dlerror(); /* the program must not see this error of a missing call */
 	__atomic_store_n(&known.resolved, true, __ATOMIC_RELEASE);
 }
 
-/* We use the driver until the process ends, though the program may close it before. */
+/* The recorder uses the driver until the process ends, but the program may close it earlier. */
 static void keep_driver(void)
 {
 	Dl_info found;

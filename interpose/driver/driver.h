@@ -1,14 +1,14 @@
 /*
  * The driver's functions by name, and its wrapped calls by address.
  *
- * Invariant: a wrapper is found only by the address that the driver returns for its call. Our own
- * export is never taken for the driver's.
+ * Invariant: a wrapper is found only by the address that the driver returns for its call. The recorder's own export
+ * is never taken for the driver's.
  */
 #ifndef TT_DRIVER_DRIVER_H
 #define TT_DRIVER_DRIVER_H
 
 #ifndef __CUDA_API_VERSION_INTERNAL
-#define __CUDA_API_VERSION_INTERNAL /* declare every version of a call, and no macros that rename them */
+#define __CUDA_API_VERSION_INTERNAL /* declares every version of a call, without macros that rename them */
 #endif
 #include <cuda.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ enum call {
 		CALL_COUNT
 };
 
-/* The driver's own functions; a member is NULL where this driver lacks the call. */
+/* The driver's own functions; NULL: this driver lacks the call. */
 struct driver {
 #define X(symbol) __typeof__(&symbol) symbol;
 	HOOK_TABLE(X) CALL_TABLE(X)
@@ -41,29 +41,29 @@ static inline const char *call_name(uint32_t call)
 }
 
 /*
- * Fills `real`, once. False where no driver can be loaded. A wrapper may run as soon as its own call is
- * there: what else is used of `real` is there after this.
+ * Fills `real`, once. False: no driver can be loaded. A wrapper may run as soon as its own call is available; other
+ * members of `real` are valid only after this.
  */
 bool driver_resolve(void);
-/* The same with an open driver library; NULL: only whether it is done. */
+/* The same with an open driver library; NULL: returns only whether it is done. */
 bool driver_resolve_from(void *library);
 
-/* The first call that the recorder can't do without and this driver has not, or NULL. */
+/* The first required call that this driver lacks, or NULL. */
 const char *driver_lacks(void);
 
-/* Whether it is a result that a context never recovers from. */
+/* Whether a context never recovers from this result. */
 bool driver_context_lost(CUresult r);
 
-/* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
+/* How a wrapper gets its real call: resolves first if the program linked libcuda directly. */
 #define REAL(symbol) \
 	(likely(__atomic_load_n(&real.symbol, __ATOMIC_ACQUIRE) != NULL) || driver_resolve_for((void **)&real.symbol) \
 		 ? real.symbol \
 		 : NULL)
 bool driver_resolve_for(void **member);
 
-/* ---- for the doors in entry/ ---- */
+/* ---- for entry/ ---- */
 
-/* A wrapped call: its symbol, our wrapper, where the driver's address is kept. */
+/* A wrapped call: its symbol, the wrapper, where the driver's address is stored. */
 struct hook {
 	const char *symbol;
 	void *wrapper;
@@ -73,11 +73,11 @@ struct hook {
 typedef void *driver_dlsym_fn(void *, const char *);
 extern driver_dlsym_fn *driver_dlsym; /* the C library's */
 
-void driver_begin(void); /* before our constructor, where another library's calls us */
+void driver_begin(void); /* also called by other libraries' constructors, if they run first */
 void driver_find_dlsym(void);
-const struct hook *driver_hook_of(const char *name); /* NULL: it has no wrapper */
+const struct hook *driver_hook_of(const char *name); /* NULL: no wrapper */
 void *driver_wrapper_of(void *address);
-/* What the driver exports for a call (NULL: lacks it), and its exchange for our wrapper. */
+/* The driver's export for a call (NULL: none), and its replacement by the wrapper. */
 const void *driver_address(unsigned call);
 void driver_exchange(unsigned call, void **pointer, bool install);
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The names that programs ask for: those of the tables without version and default stream. */
-#define NAMES 2048 /* power of two, above twice their number */
+/* The names that programs look up: those of the tables, without version and default stream. */
+#define NAMES 2048 /* a power of two above twice their number */
 static struct {
 	pthread_mutex_t lock;
 	struct name {
@@ -40,9 +40,9 @@ UNWATCHED static bool driver_name(const char *name)
 }
 
 /*
- * Our export came first in a global look-up. Without us the next one would have been found, or
- * the driver in a library's own scope, which only the library's own look-ups reach: we give the
- * wrapper where there is any driver in the process that has the call.
+ * The recorder's export was first in a global lookup. Without the recorder, the lookup finds the next one, or the
+ * driver in a library's own scope, which only that library's lookups reach. So return the wrapper if any driver in
+ * the process has the call.
  */
 static void *instead_of_ours(const struct hook *h)
 {
@@ -65,8 +65,10 @@ static void *look_up(void *handle, const struct hook *h)
 		return p;
 	if (p == h->wrapper)
 		return instead_of_ours(h);
-	/* Another library's own symbol of that name, a second interposer say, is left alone unless
-	 * it is the first we hear of a driver at all. */
+	/*
+	 * Another library's symbol of that name, for example of a second interposer, is returned unchanged, unless
+	 * no driver was seen before.
+	 */
 	if (!driver_resolve_from(handle == RTLD_DEFAULT || handle == RTLD_NEXT ? NULL : handle) && !driver_resolve())
 		return p;
 	void *w = driver_wrapper_of(p);
@@ -81,15 +83,15 @@ UNWATCHED static bool takes_cupti(const char *name)
 	       (!strncmp(name, "cuptiSubscribe", 14) || !strcmp(name, "cuptiActivityRegisterCallbacks"));
 }
 
-/* By which modules that use NVTX find a tool. */
+/* The symbol by which modules that use NVTX find a tool. */
 UNWATCHED static bool nvtx_name(const char *name)
 {
 	return name && name[0] == 'I' && !strcmp(name, NVTX_INITIALIZE);
 }
 
 /*
- * Names that we do not wrap are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see
- * the program's return address and not ours.
+ * Unwrapped names are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see the program's return
+ * address.
  */
 UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
 										 const char *restrict name)
@@ -112,7 +114,7 @@ UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym
 	return driver_dlsym(handle, name);
 }
 
-/* Where the name is or belongs. */
+/* The slot that has the name, or where it belongs. */
 static struct name *name_slot(const char *name, size_t length)
 {
 	unsigned h = name_hash(name, length) & (NAMES - 1);
@@ -143,7 +145,7 @@ static void index_names(void)
 	names.indexed = true;
 }
 
-/* The driver returned an address that is not a wrapper. */
+/* The driver returned an address that has no wrapper. */
 static void note_unknown(const char *name, int version, uint64_t flags)
 {
 	char text[96];

@@ -1,28 +1,28 @@
 /*
  * Puts wrappers between the program and the driver: dlsym, cuGetProcAddress, direct symbols.
  *
- * Invariant: a program gets our wrapper exactly where the driver would have returned the wrapped
- * call. Otherwise it gets the answer of the driver or the C library. Nothing here records anything.
+ * Invariant: a program gets the wrapper exactly where the driver would have returned the wrapped call. Otherwise it
+ * gets the answer of the driver or the C library. Nothing here records anything.
  */
 #ifndef TT_ENTRY_ENTRY_H
 #define TT_ENTRY_ENTRY_H
 
 #include "driver/driver.h"
 
-/* Called before a program is given one of CUPTI's calls that take it over; NULL: no callback. */
+/* Called before a program gets a call that registers it with CUPTI; NULL: no callback. */
 extern void (*_Atomic entry_cupti_taken)(void);
 /*
- * Instead of the function by which a module that uses NVTX gives itself to another tool. nvtx/ defines it:
- * modules ask before any constructor of ours could register it.
+ * Replaces the function by which a module that uses NVTX registers with another tool. nvtx/ defines it; modules
+ * look it up before any constructor could register it.
  */
 void *entry_nvtx_tool(void *theirs);
 
-/* Loaded before the program, as its first library: no need for the second door. */
+/* Whether the recorder is the program's first library: then entry_inject is not needed. */
 bool entry_preloaded(void);
-/* The second door; NULL, or why it is closed. */
+/* Installs the wrappers in the driver's stubs; NULL, or why that is impossible. */
 const char *entry_inject(void);
 
-/* What the driver returned for them is neither one of ours nor passed through knowingly, as NAME:VERSION:FLAGS. */
+/* Calls without a wrapper and not in PASS_TABLE, as NAME:VERSION:FLAGS. */
 #define ENTRY_UNKNOWN_MAX 64
 unsigned entry_unknown_calls(const char *const **list);
 

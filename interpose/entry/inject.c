@@ -1,11 +1,10 @@
 /*
- * The second way in: the driver loads us at cuInit (CUDA_INJECTION64_PATH). It serves programs that
+ * Injection by the driver: it loads the recorder at cuInit (CUDA_INJECTION64_PATH). This serves programs that
  * LD_PRELOAD does not reach, because a launcher dropped it or the program is static.
  *
- * At that moment the program may hold the driver's addresses. Every exported call of the driver is
- * a stub of one form that calls its implementation through its own pointer. These pointers are
- * replaced, so calls by address reach our wrappers. If any stub differs from this form in a byte,
- * nothing is replaced.
+ * At that moment the program may already have the driver's addresses. Every exported call of the driver is a stub
+ * of one form that calls its implementation through its own pointer. These pointers are replaced, so calls by
+ * address reach the wrappers. If any stub differs from this form in a byte, nothing is replaced.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,7 +20,7 @@
 /* push rbp; mov rbp,rsp; push r12; sub rsp,8; cmp dword [rip+?],0x321cba00 (the driver is gone); je */
 static const short stub_form[] = {0x55, 0x48, 0x89, 0xe5, 0x41, 0x54, 0x48, 0x83, 0xec, 0x08,
 				  0x81, 0x3d, -1,   -1,   -1,   -1,   0x00, 0xba, 0x1c, 0x32};
-#define ARGUMENTS 48 /* most bytes that pass arguments on, before the call */
+#define ARGUMENTS 48 /* most bytes that pass arguments, before the call */
 
 struct bounds {
 	uintptr_t code, code_end, data, data_end;
@@ -49,7 +48,7 @@ static int find_bounds(struct dl_phdr_info *info, size_t size, void *out)
 	return 1;
 }
 
-/* The pointer through which a stub calls, or NULL where it is no such stub. */
+/* The pointer through which a stub calls, or NULL if it has another form. */
 static void **pointer_of(const struct bounds *b, const unsigned char *stub)
 {
 	const size_t form = sizeof(stub_form) / sizeof(*stub_form);
@@ -85,7 +84,7 @@ static bool make_writable(void **pointer)
 	return !mprotect((void *)((uintptr_t)pointer & ~(page - 1)), page, PROT_READ | PROT_WRITE);
 }
 
-/* An alias of a call that comes before it in the table, or itself. */
+/* The first call in the table with the same address. */
 static unsigned first_of(unsigned call)
 {
 	unsigned i = 0;
@@ -116,7 +115,7 @@ static const char *exchange(void *driver)
 			if (pointers[k] == pointers[i])
 				return "entry points of this driver share a pointer";
 	}
-	for (unsigned i = CALL_COUNT; i-- > 0;) /* aliases before what they are aliases of */
+	for (unsigned i = CALL_COUNT; i-- > 0;) /* aliases before the calls that they are aliases of */
 		if (driver_address(i))
 			driver_exchange(i, pointers[first_of(i)], pointers[i] != NULL);
 	return NULL;

@@ -4,7 +4,7 @@
 #include "arena/arena.h"
 #include "hooks/memory.h"
 
-/* True: *r is settled, and not by the driver where it is CUDA_SUCCESS. */
+/* True: *r is the result for the program; the driver did not allocate. */
 static bool from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)
 {
 	enum arena_result result;

@@ -11,7 +11,7 @@ EXPORT CUresult CUDAAPI cuInit(unsigned flags)
 	return REAL(cuInit) ? real.cuInit(flags) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-/* How often the program holds a device's primary context: the last release ends it. */
+/* How often the program retained a device's primary context: the last release destroys it. */
 static struct {
 	_Atomic int retains;
 	CUcontext _Atomic handle;
@@ -38,7 +38,7 @@ static struct context *primary_of(CUdevice d)
 	return handle ? context_find(handle) : NULL;
 }
 
-/* Our own objects go while the context still lives. */
+/* Destroys the recorder's objects while the context still exists. */
 static struct context *ending(struct op *op, struct context *c)
 {
 	if (!c || !op_start(op, recording_or_stopped()))
@@ -54,7 +54,7 @@ static struct context *ending(struct op *op, struct context *c)
 	return c;
 }
 
-/* c: what `ending` returned for the context; in_arena: the same context where that may have memory of it. */
+/* c: what `ending` returned; in_arena: the same context if the arena may have memory of it. */
 static CUresult ended(CUresult r, struct context *c, struct context *in_arena, bool primary)
 {
 	if (r != CUDA_SUCCESS)
@@ -97,7 +97,7 @@ static CUresult destroy(struct op *op, CUcontext handle, CUresult (*destroy_real
 	return ended(destroy_real(handle), c, known, false);
 }
 
-/* Its objects go with it; memory that was allocated in it ends for the recording. */
+/* Its objects end with it; for the recording, so does memory that was allocated in it. */
 static CUresult destroy_green(struct op *op, CUgreenCtx green, CUresult (*destroy_real)(CUgreenCtx))
 {
 	CUcontext handle = NULL;
@@ -122,7 +122,7 @@ ENDS(cuCtxDestroy, CUcontext, destroy)
 ENDS(cuCtxDestroy_v2, CUcontext, destroy)
 ENDS(cuGreenCtxDestroy, CUgreenCtx, destroy_green)
 
-/* What every stream had before the wait is complete; the counts are taken before. */
+/* Work of each stream before the wait is complete; reads the counts before. */
 static uint64_t total(const struct op *op)
 {
 	return op->on ? context_work(op->context) : 0;
@@ -140,7 +140,7 @@ static void waited(struct op *op, CUresult r, uint64_t before)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
-/* Whether or not the call is recorded; c: NULL for the current one. */
+/* Also for calls that are not recorded; c: NULL for the current context. */
 static void freed_is_free(const struct op *op, CUresult r, CUcontext c, uint64_t mark)
 {
 	struct context *of = op->on ? op->context : c ? context_find(c) : context_current(thread_current());

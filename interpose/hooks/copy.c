@@ -10,7 +10,7 @@ struct span {
 	CUdeviceptr dst, src;
 	uint64_t bytes;
 	uint32_t flags;
-	uint32_t value; /* of sets, whose src is none */
+	uint32_t value; /* of sets, which have no src */
 	uint32_t shared, grid[3], block[3], cluster[3]; /* as in tt_event */
 };
 
@@ -63,7 +63,7 @@ static struct span set_2d(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint3
 			     .grid = {fits ? (uint32_t)w : 0, fits ? (uint32_t)h : 0}};
 }
 
-/* Where a side of a 2-D or 3-D copy begins, 0: in an array. */
+/* Where a side of a 2-D or 3-D copy begins; 0: in an array. */
 static CUdeviceptr begin_of(CUmemorytype type, const void *host, CUdeviceptr device, uint64_t skip)
 {
 	CUdeviceptr base = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : type == CU_MEMORYTYPE_ARRAY ? 0 : device;
@@ -116,7 +116,7 @@ static struct span copy_2d(const CUDA_MEMCPY2D *c)
 					.Depth = 1});
 }
 
-/* Like the other, but that it names contexts where that has reserved members. */
+/* Like the other, but it names contexts where that has reserved members. */
 static struct span copy_3d_peer(const CUDA_MEMCPY3D_PEER *c)
 {
 	CUDA_MEMCPY3D same;
@@ -132,7 +132,7 @@ static struct span copy_3d_peer(const CUDA_MEMCPY3D_PEER *c)
 	return s;
 }
 
-/* The host's memory is not of regions, unless it is managed memory. */
+/* Host memory has no regions, except managed memory. */
 static inline bool writes(struct span s)
 {
 	return !(s.flags & TT_EVENTF_HOST_DST) || atomic_load_explicit(&regions_managed, memory_order_relaxed);
@@ -141,14 +141,14 @@ static inline bool writes(struct span s)
 /* The host waits for the copy, so the delay comes before the call. */
 #define DELAYS_OF(waits, kind) ((waits) && (kind) == TT_EVENT_COPY ? TT_EVENTF_DELAYED : DELAYS)
 
-/* A pitched destination touches more than the bytes it moves. */
+/* A pitched destination spans more bytes than it moves. */
 static void touch_pitched(const struct op *op)
 {
 	if (op->on && controls.touched)
 		regions_touch_all(op->context);
 }
 
-/* Without us any memory of the driver's can be copied in any context. False: not by a call that names none. */
+/* Copies in any context can use any memory of the driver. False: this one must name the contexts. */
 static bool reach(const struct op *op, struct span s)
 {
 	bool dst = arena_reach(op->context, s.dst), src = arena_reach(op->context, s.src);
@@ -156,7 +156,7 @@ static bool reach(const struct op *op, struct span s)
 	return dst && src;
 }
 
-/* Nor can it be set where the program has not opened the device: the driver would refuse that. */
+/* The driver would refuse a set of memory that the program has not opened to the device. */
 static inline bool is_refused(const struct op *op, uint32_t kind, struct span s)
 {
 	if (kind == TT_EVENT_SET)
@@ -165,7 +165,7 @@ static inline bool is_refused(const struct op *op, uint32_t kind, struct span s)
 	return false;
 }
 
-/* A copy between the host and memory of a device that can't be opened to this one. */
+/* Fills in a copy between the host and memory of a device without peer access. */
 static bool name_context(CUDA_MEMCPY3D_PEER *c, struct span s, bool to_host)
 {
 	CUcontext owner = arena_owner(to_host ? s.src : s.dst);
@@ -186,7 +186,7 @@ static bool name_context(CUDA_MEMCPY3D_PEER *c, struct span s, bool to_host)
 	return owner;
 }
 
-/* Before it is submitted: it may write to another context's memory. */
+/* Call before the copy is submitted: it may write memory of another context. */
 static void order(struct op *op, struct span s)
 {
 	if (unlikely(contexts_several()) && op->on && op->writes && !op->capturing && s.dst)
@@ -213,14 +213,14 @@ static void order(struct op *op, struct span s)
 		refused ? CUDA_ERROR_INVALID_VALUE : real.symbol args, after)
 #define SYNC_OP(symbol, per_thread, ...) COPY_OP(symbol, per_thread, NULL, true, __VA_ARGS__)
 #define ASYNC_OP(symbol, per_thread, ...) COPY_OP(symbol, per_thread, stream, false, __VA_ARGS__)
-/* Between devices the arena's memory is copied by the call that names both contexts. */
+/* Between devices, the arena's memory is copied by the call that names both contexts. */
 #define DEVICE_OP(symbol, peer, per_thread, stream_, waits, params, args, peer_args) \
 	SUBMITS(symbol, per_thread, stream_, waits, C, plain(dst, src, n, 0), params, \
 		CUcontext dst_context; CUcontext src_context; \
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
 		if (!far) reach(&op, plain(dst, src, n, 0)), \
 		far ? real.peer peer_args : real.symbol args, NOTHING)
-/* The same for memory of a device that can't be opened to this one. */
+/* The same for memory of a device without peer access. */
 #define HOST_OP(symbol, peer, per_thread, stream_, waits, to_host, span, params, args, peer_args) \
 	SUBMITS(symbol, per_thread, stream_, waits, C, span, params, \
 		CUDA_MEMCPY3D_PEER named; \

@@ -1,8 +1,8 @@
 /*
- * Makes modules with delayed kernels. See delayed_modules.h for the invariant.
+ * Creates modules with delayed kernels. See delayed_modules.h for the invariant.
  *
- * Machine code is patched. If there is none for the devices here, the driver first compiles the PTX
- * with the program's own options.
+ * Machine code is patched. If there is none for these devices, the driver first compiles the PTX with the program's
+ * own options.
  */
 #include "hooks/delayed_modules.h"
 
@@ -42,7 +42,7 @@ static const char *error_name(CUresult r)
 	return real.cuGetErrorName && !real.cuGetErrorName(r, &name) && name ? name : "an error";
 }
 
-/* PTX, or what the driver takes of a fatbin, as machine code. */
+/* The machine code that the driver makes of PTX, or of the PTX in a fatbin. */
 static uint8_t *delayed_ptx(const struct image *image, const struct loading *l)
 {
 	CUjit_option options[SETTINGS];

@@ -9,9 +9,9 @@
 
 #include "track/modules.h"
 
-/* Returns an image that the caller frees, or NULL where the module is to be loaded as it is. */
+/* An image with delays, which the caller frees; NULL: load the module unchanged. */
 void *delayed_image(const struct loading *l);
-/* The driver refused it, and had another answer, or the same, to the module as it is. */
+/* The driver refused that image; as_it_is: its result for the unchanged module. */
 void delayed_refused(CUresult refused, CUresult as_it_is);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * --fill for memory that is the driver's; the arena fills its own.
+ * --fill for memory of the driver; the arena fills its own.
  */
 #include "arena/fill.h"
 #include "hooks/memory.h"
@@ -15,7 +15,7 @@ static void not_filled(enum fill_result result)
 		session_warn("an allocation could not be filled: it holds what the driver left there");
 }
 
-/* Late memory is given to nobody: what fills it comes to its end at some time. */
+/* FILL_LATE: the memory is never freed, because the fill will still write it. */
 bool memory_fill(const struct op *op, CUresult r, uint64_t base, uint64_t size)
 {
 	if (!fills(op, r, size) || !base)
@@ -32,7 +32,7 @@ void memory_fill_async(const struct op *op, CUresult r, uint64_t base, uint64_t 
 		not_filled(FILL_NONE);
 }
 
-/* A context of the device, the current one if it is. */
+/* A context of the device; the current one if possible. */
 static struct context *context_on(const struct op *op, CUdevice device)
 {
 	struct context *c = op->context;
@@ -45,7 +45,7 @@ static struct context *context_on(const struct op *op, CUdevice device)
 	return NULL;
 }
 
-/* Before it is mapped: a second mapping of it has to hold what the program wrote through the first. */
+/* Fills before any mapping: a second mapping must have what the program wrote through the first. */
 bool memory_fill_created(const struct op *op, CUresult r, CUmemGenericAllocationHandle h, uint64_t size,
 			 const CUmemAllocationProp *prop)
 {

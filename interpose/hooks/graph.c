@@ -1,13 +1,13 @@
 /*
- * Wrappers of calls that make, change and destroy executable graphs. launch.c has graph launches.
+ * Wrappers of calls that create, change and destroy executable graphs. launch.c has graph launches.
  */
 #include "capture/graph_epochs.h"
 #include "inspect/graphs.h"
 #include "hooks/op.h"
 
 /*
- * The executable graph that a call is about, NULL where it is not known. A context that is current is not
- * needed. It goes on being followed where recording has ended, as it may have nodes of ours in it.
+ * The executable graph of a call, NULL: unknown. Needs no current context. It is tracked after recording has ended
+ * too, because it may have nodes of the recorder.
  */
 static struct exec *begin_graph(struct op *op, CUgraphExec exec)
 {
@@ -29,7 +29,7 @@ static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number,
 	RECORD(op, r, kind, e->id = number, e->bytes = changed);
 }
 
-/* ---- making and ending ---- */
+/* ---- creation and destruction ---- */
 
 static struct instrumentation *begin_make(const struct op *op, CUgraph graph, uint64_t flags)
 {
@@ -38,7 +38,10 @@ static struct instrumentation *begin_make(const struct op *op, CUgraph graph, ui
 
 #define REFUSED "no epochs and times inside a graph: the driver refuses the recorder's nodes"
 
-/* Takes our nodes out of the graph again. True: the driver refuses it so, and it is tried without them. */
+/*
+ * Removes the recorder's nodes from the graph. True: the driver refuses the graph with them, so the caller tries
+ * without.
+ */
 static bool take_out(struct instrumentation **ours, CUresult r)
 {
 	if (!*ours || instrumentation_has_shadow(*ours))
@@ -79,7 +82,7 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		ours = NULL;
 	}
 	if (is_made)
-		end_instrumentation(graphs_find(*exec)); /* of one whose end was not seen */
+		end_instrumentation(graphs_find(*exec)); /* of an earlier graph whose destruction was not seen */
 	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE, is_made ? made(op, *exec, graph, flags) : TT_NO_ID, 0);
 	if (ours && is_made && graphs_find(*exec))
 		instrumentation_attach(ours, graphs_find(*exec));
@@ -124,9 +127,9 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 	return r;
 }
 
-/* ---- changing ---- */
+/* ---- changes ---- */
 
-/* What was done to a node of the program's executable graph, where that worked, is done to ours. */
+/* Repeats a successful change of the program's executable graph in the shadow. */
 #define FOLLOW(x, r, call) \
 	do { \
 		struct instrumentation *ours = graph_instrumentation(x); \
@@ -142,7 +145,7 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 		} \
 	} while (0)
 
-/* The oldest form ends before the members that name a kernel and a context. */
+/* The oldest struct ends before the members for CUkernel and context. */
 static void add_kernel_v1(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	CUDA_KERNEL_NODE_PARAMS whole = {
@@ -187,12 +190,12 @@ static void add_any(struct node_list *l, struct thread *t, struct context *c, co
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
 		nodes_add_mem_op(l, p->memOp.count, p->memOp.paramArray);
 		break;
-	default: /* the driver may take more kinds some day */
+	default: /* unknown kinds of later drivers */
 		nodes_add_unread(l, TT_NODE_OTHER);
 	}
 }
 
-/* The graph that it is updated from has to have the same nodes, added in whichever order. */
+/* An update needs a graph with the same nodes, added in any order. */
 static struct instrumentation *begin_update(const struct exec *x, CUgraph from)
 {
 	struct instrumentation *ours = from ? graph_instrumentation(x) : NULL;
@@ -228,8 +231,8 @@ static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CU
 }
 
 /*
- * from: the whole graph it is updated from, or NULL; named: where the driver names nodes of that; own: the same for
- * the graph that is ours; follow: what it means for the graph `x`, in nodes that changed.
+ * from: the graph that it is updated from, or NULL; named: code for nodes of it that the driver returns; own:
+ * repeats the change in the shadow; follow: the change in graph `x`, as the number of changed nodes.
  */
 #define UPDATES(symbol, from, named, own, params, args, follow) \
 	EXPORT CUresult CUDAAPI symbol params \
@@ -249,9 +252,9 @@ static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CU
 		return r; \
 	}
 
-/* What is done to one node. */
+/* A change of one node. */
 #define CHANGES(symbol, params, args, follow) UPDATES(symbol, NULL, , FOLLOW(x, r, real.symbol args), params, args, follow)
-/* The same with new parameters; add: puts what the node does now into `change`. */
+/* A change of one node's parameters; add: puts the node's new work into `change`. */
 #define SETS(symbol, params, args, add) \
 	CHANGES(symbol, params, args, ({ \
 			struct node_list change = {0}; \
@@ -275,7 +278,7 @@ SETS(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeP
 UPDATES(cuGraphExecUpdate, graph, disown(ours, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
 UPDATES(cuGraphExecUpdate_v2, graph, disown_both(ours, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
 
-/* ---- graphs that executable ones are made of ---- */
+/* ---- graphs before instantiation ---- */
 
 #define REMOVES(symbol, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \

@@ -8,7 +8,7 @@
 #include "track/graphs.h"
 #include "hooks/launch.h"
 
-/* Of a launch that succeeded: what its parameters are read from is as the driver found it. Where they are kept. */
+/* Stores the parameters of a successful launch, whose pointers the driver has read. Returns the stored copy. */
 static const uint8_t *keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
 {
 	size_t size;
@@ -39,22 +39,24 @@ static void touch_params(const struct function *f, const struct shape *s)
 		regions_touch_pointers(s->params[i], f->params[i].size);
 }
 
-/* Whether a launch may write what a capture is reading, and in which region, 0: any. Of one that names nothing,
- * anything may be true. */
+/*
+ * Whether a launch may write memory that a capture is reading, and in which region; 0: any. True for launches
+ * without known parameters.
+ */
 static __attribute__((noinline)) bool may_write_captured(const struct op *op, const struct function *f, const struct shape *s,
 							 uint64_t *base)
 {
-	uint32_t seen = atomic_load(&op->stream->seen);
+	uint32_t awaited = atomic_load(&op->stream->awaited_capture);
 	const void *buffer;
 	size_t size;
 
 	if (!f || !(atomic_load(&f->known) & context_bit(op->context)) || !f->param_count ||
-	    (int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0)
+	    (int32_t)(atomic_load(&op->context->rest_captured_by) - awaited) > 0)
 		return true;
 	if ((buffer = launch_buffer(s->extra, &size)))
-		return (*base = regions_point_to_captured(buffer, size, seen));
+		return (*base = regions_point_to_captured(buffer, size, awaited));
 	for (uint32_t i = 0; s->params && i < f->param_count; i++)
-		if ((*base = regions_point_to_captured(s->params[i], f->params[i].size, seen)))
+		if ((*base = regions_point_to_captured(s->params[i], f->params[i].size, awaited)))
 			return true;
 	return !s->params;
 }
@@ -69,7 +71,7 @@ static void order_launch(struct op *op, const struct function *f, const struct s
 		capture_overtake(op->stream);
 }
 
-/* Epochs before it: they close the gate, and this launch comes after them. */
+/* Epochs before the launch: they close the gate, so leave it meanwhile. */
 static __attribute__((noinline)) void begin_chosen(struct op *op, struct function *f, const struct shape *s)
 {
 	if (!capture_in_window(1))
@@ -109,10 +111,7 @@ static void end_count(struct op *op, uint64_t number, uint32_t label)
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
 }
 
-/*
- * Two members with one store, as the check reads them: what it reads of two stores, or of one and what was there
- * before, it would have to wait for.
- */
+/* Writes two members with one store, as the check reads them: otherwise the read waits for both stores. */
 static inline void write_two(struct tt_event *e, size_t at, uint32_t first, uint32_t second)
 {
 	uint64_t both = first | (uint64_t)second << 32;
@@ -235,13 +234,13 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 		return r; \
 	}
 
-/* As for kernels, which order_launch looks at. */
+/* As order_launch for kernels. */
 static void order_graph(struct op *op, struct exec *x)
 {
-	uint32_t seen = atomic_load(&op->stream->seen);
+	uint32_t awaited = atomic_load(&op->stream->awaited_capture);
 	uint64_t base = 0;
 
-	if ((int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0 || graph_may_write_captured(x, seen, &base))
+	if ((int32_t)(atomic_load(&op->context->rest_captured_by) - awaited) > 0 || graph_may_write_captured(x, awaited, &base))
 		op_catch_up(op, base);
 	else
 		capture_overtake(op->stream);
@@ -263,7 +262,7 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 	return x;
 }
 
-/* Epochs inside it, as the last thing before the call: NULL where there are none. */
+/* Prepares epochs inside the graph, last before the call. NULL: none. */
 static struct instrumentation *begin_inside(struct op *op, struct exec *x)
 {
 	struct instrumentation *ours = op->capturing || !capture_in_window(1) ? NULL : graph_instrumentation(x);
@@ -289,7 +288,7 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 	if (r == CUDA_SUCCESS && op->capturing && graph_instrumentation(x) &&
 	    !instrumentation_has_shadow(graph_instrumentation(x)))
 		instrumentation_give_up(
-			graph_instrumentation(x)); /* it is part of another graph, whose launches are not followed */
+			graph_instrumentation(x)); /* part of another graph now, whose launches are not tracked */
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
 	uint64_t number = count_launch();

@@ -17,11 +17,11 @@ struct shape {
 };
 
 /*
- * Cuts the epoch before a launch, unless the last one has the same. True: from here on until
- * replayable_end no other thread submits work, and the launch has op->held. Out of the gate.
+ * Cuts the epoch before a launch, unless the last epoch is still valid. True: until replayable_end no other thread
+ * submits work, and op->held is set. Leaves the gate.
  */
 bool replayable_begin(struct op *op, struct function *f, const struct shape *s);
-/* Cuts the epoch after it and writes its record; params: those of its event, NULL where it has none. */
+/* Cuts the epoch after the launch and writes its record; params: those of its event, or NULL. */
 void replayable_end(struct op *op, CUresult r, struct function *f, const struct shape *s, const uint8_t *params);
 
 #endif

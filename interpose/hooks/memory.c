@@ -1,5 +1,5 @@
 /*
- * Allocations and what the program asks about them.
+ * Wrappers of allocations and of queries about memory.
  */
 #include "hooks/memory.h"
 
@@ -34,7 +34,7 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 		capture_prepare(op->t, op->context);
 }
 
-/* Within the gate no epoch is being cut: one that is cut later leaves the regions out, and those before are waited for. */
+/* Inside the gate no epoch is being cut: later epochs leave the regions out, and earlier ones are waited for. */
 static struct region *die(struct op *op, uint64_t base, uint64_t size, bool (*which)(const struct region *, uint64_t))
 {
 	struct region_origin origin = op_origin(op);
@@ -82,7 +82,7 @@ static bool refused(CUresult r)
 	       r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || r == CUDA_ERROR_NOT_PERMITTED;
 }
 
-/* Memory that stays has ended for the recording: from here on it is another region. */
+/* The memory was not freed, but its region has ended: it becomes another region. */
 static void live_on(struct op *op, const struct region *r)
 {
 	struct region_origin origin = op_origin(op);
@@ -110,7 +110,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)
 	}
 }
 
-/* base and size are looked at only where the call succeeded. fills: whether --fill has a part in it. */
+/* base and size are used only after success. fills: whether --fill applies. */
 #define ALLOCATES(symbol, kind, base, size, params, args, fills) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -156,7 +156,7 @@ FREES(cuMemHostUnregister, void *)
 FREES(cuArrayDestroy, CUarray)
 FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
 
-/* To the program the arena is no range of its own making: the driver would refuse these. */
+/* The driver would refuse these calls for memory that it allocated itself, so the arena does too. */
 #define REFUSED_IN_ARENA(p) \
 	if (arena_holds(p)) \
 		return CUDA_ERROR_INVALID_VALUE;
@@ -180,7 +180,7 @@ EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 	return r;
 }
 
-/* What is asked for the device that reads the region: 1 access, 0 none, -1 nothing. */
+/* Access that the call gives to the device of the region: 1 access, 0 none, -1 not named. */
 static int access_asked(const struct context *c, const CUmemAccessDesc *d, size_t count)
 {
 	int asked = -1;
@@ -232,7 +232,7 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 	return r;
 }
 
-/* The program sees the memory that it would have without us. */
+/* Reports the memory that the program would have without the recorder. */
 EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
 {
 	HOOK(op, cuMemGetInfo_v2);

@@ -1,5 +1,5 @@
 /*
- * Wrappers of modules, libraries, and look-ups in them.
+ * Wrappers of modules, libraries, and lookups in them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "hooks/delayed_modules.h"
 #include "hooks/op.h"
 
-#define SETTINGS 64 /* more options than there are */
+#define SETTINGS 64 /* larger than the number of options */
 
-/* Also before there is a context, and so before we record: libraries are loaded so. */
+/* Also before a context exists and recording begins: libraries can be loaded then. */
 static bool watching(void)
 {
 	return (recording() || (atomic_load(&session_state) == SESSION_UNDECIDED && real.cuCtxGetCurrent)) &&
@@ -32,14 +32,14 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 		capture_prepare(op->t, op->context);
 }
 
-/* What they point to is the program's, as logs are, or is of this process alone. */
+/* False: the value points to memory of the program, such as a log, or is valid only in this process. */
 static bool is_plain(CUjit_option o)
 {
 	return o != CU_JIT_WALL_TIME && o != CU_JIT_INFO_LOG_BUFFER && o != CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES &&
 	       o != CU_JIT_ERROR_LOG_BUFFER && o != CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES && o != CU_JIT_LOG_VERBOSE;
 }
 
-/* Options as they were before the call, which answers through some of them. */
+/* Options before the call, because the driver returns results through some of them. */
 static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, void *const *jit_values, unsigned jit_count,
 			     const CUlibraryOption *library, void *const *values, unsigned count)
 {
@@ -67,7 +67,7 @@ static void *substitute(const struct loading *l)
 	return image;
 }
 
-/* It may be the only copy that there is, if the driver was told to keep none. */
+/* The image may be the only copy, if the driver was told to keep none. */
 static void substituted(void *image, const CUlibraryOption *options, unsigned count)
 {
 	bool kept = false;
@@ -78,7 +78,7 @@ static void substituted(void *image, const CUlibraryOption *options, unsigned co
 		free(image);
 }
 
-/* The driver answers through the values of options. */
+/* The driver returns results through the values of options. */
 static void keep_values(void **kept, void *const *values, unsigned count)
 {
 	if (values)
@@ -127,7 +127,7 @@ LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, NONE, NONE, (CUmod
 LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, LIBRARY_VALUES, LIBRARY_KEPT, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
 LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY_VALUES, LIBRARY_KEPT, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
 
-/* Its variables may be being read. */
+/* A thread may be reading its variables. */
 static void unloads(struct op *op, void *handle)
 {
 	struct thread *t = thread_current();

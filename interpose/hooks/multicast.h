@@ -10,7 +10,7 @@
 #include "hooks/op.h"
 
 bool multicast_is(CUmemGenericAllocationHandle h);
-/* The driver gave the handle out for memory: one of a released object comes back. */
+/* The driver returned the handle for other memory: it reuses handles of released objects. */
 void multicast_is_not(CUmemGenericAllocationHandle h);
 
 #endif

@@ -25,7 +25,7 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	if (!e)
 		return NULL;
 	op->event = e;
-	/* The slot is zeros. */
+	/* The slot is all zeros. */
 	e->seq = op->seq;
 	e->time_ns = op->time;
 	e->flags = (op->capturing ? TT_EVENTF_CAPTURING : 0) | (op->waited ? TT_EVENTF_WAITED : 0) | op->delays;
@@ -79,7 +79,7 @@ void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
 		capture_epoch(op->t, op->context, trigger, label, op->seq, trigger == TT_TRIGGER_KERNEL_BEFORE);
 }
 
-/* Drop-oldest: what the ring holds goes to the files now. 0, or -1 where nothing is recorded. */
+/* Drop-oldest: stores the epochs in the ring now. 0, or -1: not recording. */
 EXPORT int tt_dump(void)
 {
 	OP(op, TT_NO_ID);
@@ -91,8 +91,8 @@ EXPORT int tt_dump(void)
 }
 
 /*
- * Changes settings of the recording from here on, as "points=off;regions=touched": see controls.h.
- * Makes no driver call. 0, or -1 where nothing is recorded or a setting can't be understood, which is said.
+ * Changes settings of the recording from now on, as "points=off;regions=touched": see controls.h. Makes no driver
+ * call. 0; -1: not recording, or an invalid setting, which a message names.
  */
 EXPORT int tt_control(const char *what)
 {
@@ -108,7 +108,7 @@ EXPORT int tt_control(const char *what)
 	return 0;
 }
 
-/* Names the allocation that holds an address: 0, or -1 where there is none or nothing is recorded. */
+/* Names the allocation that holds an address: 0; -1: no allocation, or not recording. */
 EXPORT int tt_label(unsigned long long address, const char *name)
 {
 	OP(op, TT_NO_ID);
@@ -121,9 +121,8 @@ EXPORT int tt_label(unsigned long long address, const char *name)
 }
 
 /*
- * Names a part of the memory that allocations are cut into, from the next epoch on; a name of NULL
- * or "" takes names away. type: what its items are, such as "f32", or NULL. Makes no driver call.
- * 0, or -1 where there is no allocation or nothing is recorded.
+ * Names a part of the memory of allocations, from the next epoch on; name NULL or "" removes names. type: of its
+ * items, such as "f32", or NULL. Makes no driver call. 0; -1: no allocation, or not recording.
  */
 EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, const char *name, const char *type)
 {
@@ -135,7 +134,7 @@ EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, 
 	return regions_label(address, bytes, name, type, op.seq) ? 0 : -1;
 }
 
-/* Cuts an epoch on request: 0, or -1 where nothing is recorded. */
+/* Cuts an epoch on request: 0; -1: not recording. */
 EXPORT int tt_epoch(void *stream, const char *label)
 {
 	OP(op, TT_NO_ID);

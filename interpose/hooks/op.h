@@ -24,29 +24,29 @@
 #include "timeline/timeline.h"
 
 struct op {
-	bool on; /* we record this call */
+	bool on; /* the call is recorded */
 	bool writes;
-	bool capturing; /* it goes into a graph and does not run now */
+	bool capturing; /* it becomes a graph node and does not run now */
 	bool waited;    /* its stream waits for a capture first */
 	bool held;      /* no other thread submits work */
-	uint32_t before; /* the epoch before it, where it is held */
-	uint64_t waited_for; /* the region that this is about, 0: any */
-	struct timing *timing; /* events around what it submits, or NULL */
-	struct tt_event *event; /* where it is recorded, or NULL */
+	uint32_t before; /* the epoch before it, if held */
+	uint64_t waited_for; /* the region that this wait is for, 0: any */
+	struct timing *timing; /* events around its work, or NULL */
+	struct tt_event *event; /* its record, or NULL */
 	struct thread *t;
 	struct context *context;
 	struct stream *stream;
 	uint64_t seq, time;
 	uint32_t call; /* enum call, or TT_NO_ID */
-	uint32_t stack; /* where that was taken before the call, else 0 */
-	uint32_t delays; /* TT_EVENTF_DELAYED… that it was chosen for */
+	uint32_t stack; /* call stack, if it was taken before the call; else 0 */
+	uint32_t delays; /* TT_EVENTF_DELAYED… chosen for it */
 	uint32_t delay_ns;
-	uint64_t delay_number; /* among the calls of the stream that may be delayed */
+	uint64_t delay_number; /* its number among the calls of the stream that may be delayed */
 };
 
 /*
- * Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call: a
- * signal that ends the process does not hold it up. Who takes the capture lock needs one.
+ * Declares a wrapper's op. Until it goes out of scope, the thread counts as being in a driver call, so a signal
+ * that ends the process does not interrupt it. Callers that take the capture lock need one.
  */
 #define OP(name, which) \
 	struct op name __attribute__((cleanup(op_leave))); \
@@ -54,14 +54,14 @@ struct op {
 	atomic_store_explicit(&thread_self.call, which, memory_order_relaxed); \
 	thread_calls(&thread_self, 1)
 
-/* How every wrapper begins: its op, and what is done first where the driver has the call. */
+/* The start of each wrapper: its op, then the given code if the driver has the call. */
 #define HOOK(op, symbol, ...) \
 	OP(op, CALL_##symbol); \
 	if (!REAL(symbol)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	__VA_ARGS__
 
-/* A wrapper that does something where the call succeeded. */
+/* A wrapper that only acts after success. */
 #define AFTER(symbol, params, args, ...) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -87,8 +87,10 @@ static inline bool recording(void)
 	return state == SESSION_ON || (state == SESSION_UNDECIDED && recorder_start());
 }
 
-/* For calls that take memory away or need all there is: what the recorder left behind when it
- * failed may still read the one and hold the other. */
+/*
+ * For calls that free memory or need all memory: after a failure, the recorder's captures may still read the
+ * memory, and its own may still be allocated.
+ */
 static inline bool recording_or_stopped(void)
 {
 	return recording() || unlikely(atomic_load(&session_state) == SESSION_STOPPED);
@@ -123,7 +125,7 @@ static inline bool op_started(struct op *op)
 	return op->on = true;
 }
 
-/* Right before a driver call that submits work that may be delayed. */
+/* Call right before a driver call that submits work that may be delayed. */
 static inline void op_delay(struct op *op)
 {
 	if (likely(!op->delays))
@@ -133,7 +135,7 @@ static inline void op_delay(struct op *op)
 	delay_list(op->stream->id, op->delay_number, op->delays, op->delay_ns);
 }
 
-/* The same, and of what takes time. */
+/* The same for work that is timed. */
 static inline void op_time(struct op *op)
 {
 	op_delay(op);
@@ -142,7 +144,7 @@ static inline void op_time(struct op *op)
 		op->timing = timing_begin(op->stream, op->seq);
 }
 
-/* Right before a driver's call that waits for the GPU: should it wait for ever, it is known who called. */
+/* Call right before a driver call that waits for the GPU: if it hangs, its call stack is known. */
 static inline void op_waits(struct op *op)
 {
 	if (likely(!options.callstacks) || !op->on)
@@ -157,13 +159,13 @@ static inline bool op_begin(struct op *op)
 	return op_start(op, recording()) && (op->context = context_current(op->t)) && op_started(op);
 }
 
-/* The same, whether or not recording has stopped. */
+/* The same, also after recording has stopped. */
 static inline bool op_begin_always(struct op *op)
 {
 	return op_start(op, recording_or_stopped()) && (op->context = context_current(op->t)) && op_started(op);
 }
 
-/* The same for a call about memory: where no context is current, it is of the one that has that. */
+/* The same for a call about memory: without a current context, the memory's context. */
 static inline bool op_begin_at(struct op *op, uint64_t address)
 {
 	return op_start(op, recording_or_stopped()) &&
@@ -172,14 +174,14 @@ static inline bool op_begin_at(struct op *op, uint64_t address)
 
 bool op_is_capturing(struct stream *s);
 
-/* There was a capture that nothing in the op's stream has waited for so far. */
+/* Whether the op's stream has not waited for the last capture. */
 static inline bool op_is_behind(const struct op *op)
 {
-	return atomic_load_explicit(&op->stream->seen, memory_order_relaxed) !=
+	return atomic_load_explicit(&op->stream->awaited_capture, memory_order_relaxed) !=
 	       atomic_load_explicit(&op->context->captures, memory_order_acquire);
 }
 
-/* What the op submits comes after the last capture, which reads memory that it may write. */
+/* The op's work must run after the last capture, which reads memory that it may write. */
 static inline void op_catch_up(struct op *op, uint64_t region)
 {
 	if (!capture_catch_up(op->stream))
@@ -188,10 +190,7 @@ static inline void op_catch_up(struct op *op, uint64_t region)
 	op->waited_for = region;
 }
 
-/*
- * launches: what it names is known a little later, and that is when it may have to wait.
- * delays: what may be done to make it late.
- */
+/* launches: its memory is known later, and so is whether it must wait. delays: the allowed kinds of delay. */
 static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread, bool writes,
 							       bool launches, uint32_t delays)
 {
@@ -207,50 +206,50 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 	op->time = clock_ns();
 	if (enters)
 		gate_enter(op->t);
-	op_number(op); /* within the gate: to an epoch that is cut before, the call is a later one */
+	op_number(op); /* inside the gate: an earlier epoch does not include the call */
 	op->on = true;
 	if (enters && unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
 		op_catch_up(op, 0);
 	return true;
 }
 
-/* A call that works on a stream; writes: it may change device memory. */
+/* A call that uses a stream; writes: it may change device memory. */
 static inline bool op_begin_stream(struct op *op, CUstream handle, bool per_thread, bool writes)
 {
 	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, writes, false, 0);
 }
 
-/* The same for calls that TT_LAUNCH_DELAY chooses from. */
+/* The same for calls that TT_LAUNCH_DELAY may choose. */
 static inline bool op_begin_work(struct op *op, CUstream handle, bool per_thread, bool writes, uint32_t delays)
 {
 	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, writes, false, delays);
 }
 
-/* A launch of a kernel, whose parameters say what it may write. */
+/* A kernel launch, whose parameters tell what it may write. */
 static inline bool op_begin_launch(struct op *op, CUstream handle, bool per_thread)
 {
 	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, true, true, DELAYS);
 }
 
-/* A free in the order of a stream, whether or not recording has stopped. */
+/* A stream-ordered free, also after recording has stopped. */
 static inline bool op_begin_free(struct op *op, CUstream handle, bool per_thread)
 {
 	return op_start(op, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false, 0);
 }
 
-/* The event's slot with the common members set, or NULL. stack: with who made the call. */
+/* The event's slot with the common members set, or NULL. stack: with the call stack. */
 struct tt_event *op_event_with(struct op *op, CUresult result, bool stack);
 static inline struct tt_event *op_event(struct op *op, CUresult result)
 {
 	return op_event_with(op, result, options.callstacks);
 }
-/* The same of what runs kernels. */
+/* The same for calls that run kernels. */
 static inline struct tt_event *op_event_of_launch(struct op *op, CUresult result)
 {
 	return op_event_with(op, result, options.launch_stacks);
 }
 
-/* Its event, if it has one: the rest sets members of e. */
+/* Writes the call's event if it has one; the arguments set members of e. */
 #define RECORD(op, r, kind, ...) \
 	do { \
 		struct tt_event *e = op_event(op, r); \
@@ -260,7 +259,7 @@ static inline struct tt_event *op_event_of_launch(struct op *op, CUresult result
 		} \
 	} while (0)
 
-/* After a call of op_begin_stream that may have been one with writes, and after op_time. */
+/* Call after op_begin_stream and op_time, if it may write. */
 static inline void op_end(struct op *op, CUresult result)
 {
 	if (unlikely(op->timing != NULL))
@@ -272,7 +271,7 @@ static inline void op_end(struct op *op, CUresult result)
 	gate_leave(op->t);
 }
 
-/* Around a wait of the host: what was submitted before it is complete after it. */
+/* Call around a wait of the host: work that was submitted before it is complete after it. */
 static inline uint64_t op_submitted(const struct op *op)
 {
 	return op->stream ? atomic_load_explicit(&op->stream->submitted, memory_order_relaxed) : 0;
@@ -285,7 +284,7 @@ static inline void op_settled(struct op *op, uint64_t submitted)
 	atomic_store_explicit(&op->stream->completed, op->seq + 1, memory_order_relaxed);
 }
 
-/* The call put something on its stream that may end only by what the host does later. */
+/* The call submitted work that only a later action of the host may complete. */
 static inline void op_host_bound(struct op *op, CUresult result)
 {
 	if (!op->on || op->capturing || result != CUDA_SUCCESS)
@@ -295,11 +294,11 @@ static inline void op_host_bound(struct op *op, CUresult result)
 }
 
 struct region_origin op_origin(const struct op *op);
-/* No capture reads any more in these contexts, as context_bit has them. */
+/* Waits until no capture reads memory in these contexts, given as context_bit. */
 void op_settle(struct thread *t, uint64_t contexts);
 /*
- * What is about to be submitted writes to memory of this context, or at this address. If that is not
- * its own, it waits for a capture under way there, and the next one there waits for it.
+ * The next work writes memory of this context, or at this address. If that is another context's, the work waits for
+ * a running capture there, and the next capture there waits for the work.
  */
 void op_reaches(struct op *op, struct context *other);
 void op_reaches_address(struct op *op, CUdeviceptr address);

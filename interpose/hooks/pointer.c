@@ -1,6 +1,6 @@
 /*
- * Wrappers of questions about pointers and of access rights. For memory in the arena they answer as
- * if the driver had allocated it by itself.
+ * Wrappers of queries about pointers and of access rights. For memory in the arena they answer as if the driver had
+ * allocated it by itself.
  */
 #include "arena/arena.h"
 #include "hooks/op.h"
@@ -29,7 +29,7 @@ EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size,
 
 #define ANSWER(type, value) (*(type *)out = (type)(value))
 
-/* False: what the driver says of the mapping holds for the allocation. */
+/* False: the driver's answer about the mapping is right for the allocation. */
 static bool answer(void *out, CUpointer_attribute attribute, const struct arena_allocation *a)
 {
 	switch ((int)attribute) {
@@ -65,7 +65,7 @@ static bool answer(void *out, CUpointer_attribute attribute, const struct arena_
 	}
 }
 
-/* Whether the driver took the call, though it may refuse an attribute of a mapping. */
+/* Whether the driver accepted the call, except for attributes that a mapping lacks. */
 static bool accepted(CUresult r)
 {
 	return r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_NOT_SUPPORTED;

@@ -60,7 +60,7 @@ static uint32_t read_settings(struct tt_setting *to, const struct op *op, struct
 	return n;
 }
 
-/* Where so many records are in params.bin; 0 where there are none, or no room. */
+/* The position of these records in params.bin; 0: none, or no room. */
 static uint32_t keep(const void *records, uint32_t *count, size_t size)
 {
 	uint32_t place = 0;
@@ -103,16 +103,16 @@ static void write_record(struct tt_launch *l, const struct op *op, struct functi
 bool replayable_begin(struct op *op, struct function *f, const struct shape *s)
 {
 	if (atomic_load(&captures_active))
-		return false; /* to load code may be forbidden to other threads, too */
+		return false; /* loading code may be forbidden in other threads too */
 	if (!(atomic_load(&f->known) & context_bit(op->context))) {
 		op->t->busy++;
-		function_describe(op->context, f, s->f); /* its module's variables are part of the epoch */
+		function_describe(op->context, f, s->f); /* the epoch must have the variables of its module */
 		op->t->busy--;
 	}
 	op->held = capture_hold(op->t, op->context, f->name_string, &op->seq, &op->before);
 	op->t->submits_for = op->seq;
 	if (op->held && options.crash_safe)
-		drain_flush(); /* the ring is lost where the launch takes the context down */
+		drain_flush(); /* the ring is lost if the launch crashes the context */
 	return op->held;
 }
 

@@ -6,7 +6,7 @@
 #include "arena/fill.h"
 #include "hooks/memory.h"
 
-/* event: NULL where the wait was for a stream. */
+/* event: NULL for a wait for a stream. */
 static void end_wait(struct op *op, CUresult r, CUevent event)
 {
 	RECORD(op, r, TT_EVENT_SYNC, e->src = (uintptr_t)event);
@@ -15,8 +15,8 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 }
 
 /*
- * The program was told that work is through. It has its place after the answer: what others submit
- * meanwhile is no part of that, and what asks in vain counts for nothing.
+ * Queries by which the program learned that work is complete. The event's number is taken after the answer, because
+ * other threads may submit work meanwhile. Negative answers are not recorded.
  */
 #define ANSWERS(symbol, params, args, begins, asked) \
 	EXPORT CUresult CUDAAPI symbol params \
@@ -28,13 +28,13 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		return r; \
 	}
 
-/* What a call puts on a stream that is no kernel and no copy. */
+/* Work of a call in a stream that is neither a kernel nor a copy. */
 struct item {
 	uint32_t kind; /* of its event */
 	uint64_t dst, src;
 	uint32_t shared; /* as in tt_event */
-	bool writes;     /* memory of regions; else there is no gate, and no wait for captures */
-	bool waits;      /* it may end only by what the host, or somebody that waits for the host, does later */
+	bool writes;     /* to memory of regions; else it needs no gate and no wait for captures */
+	bool waits;      /* it may complete only by a later action of the host, or of work that waits for the host */
 };
 
 static void end_item(struct op *op, CUresult r, const struct item *item)
@@ -47,7 +47,7 @@ static void end_item(struct op *op, CUresult r, const struct item *item)
 	op_end(op, r);
 }
 
-/* The rest of the arguments: members of its item. */
+/* The remaining arguments are members of its item. */
 #define ON_STREAM(symbol, per_thread, params, args, ...) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -67,13 +67,13 @@ static void end_item(struct op *op, CUresult r, const struct item *item)
 	ON_STREAM(symbol, per_thread, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), \
 		  (stream, n, list, flags), .kind = TT_EVENT_MEM_OP, .writes = true, .waits = true)
 
-/* The stream that a call works on, whether or not the call is recorded. */
+/* The stream of a call, recorded or not. */
 static struct stream *stream_at(const struct op *op, CUstream handle, bool per_thread)
 {
 	return op->on ? op->stream : stream_of(thread_current(), handle, per_thread);
 }
 
-/* The same in a process that is or was recorded, else NULL. */
+/* The same, but NULL in a process that was never recorded. */
 static struct stream *stream_followed(const struct op *op, CUstream handle, bool per_thread)
 {
 	return recording_or_stopped() ? stream_at(op, handle, per_thread) : NULL;
@@ -109,15 +109,15 @@ static void freed_is_free(const struct op *op, CUresult r, CUstream handle, bool
 		arena_stream_waited_for(s, mark);
 }
 
-/* The program is out of device memory. Returns whether the recorder freed some of its own, so that the program tries again. */
+/* The program is out of device memory. True: the recorder freed some of its own, so the call is tried again. */
 static bool given_back(struct op *op, CUresult r)
 {
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || !op->on || op->capturing)
 		return false;
-	gate_leave(op->t); /* what gives back may wait for an epoch, and that for the gate */
+	gate_leave(op->t); /* giving back may wait for an epoch, which waits for the gate */
 	bool more = arena_give_back(op->context) || capture_give_back(op->t, op->context);
 	gate_enter(op->t);
-	op_number(op); /* it comes after the epochs that were cut meanwhile */
+	op_number(op); /* epochs that were cut meanwhile do not include it */
 	op_catch_up(op, 0);
 	return more;
 }
@@ -135,8 +135,8 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 }
 
 /*
- * The stream's device may not reach every pool: the kernels of an epoch, or one that fills, would end the
- * context. The memory is no region then.
+ * If the stream's device cannot access the pool, kernels of an epoch or a fill would destroy the context. Then the
+ * memory is no region.
  */
 static bool reaches(const struct op *op, CUmemoryPool pool)
 {
@@ -163,7 +163,7 @@ static bool reaches(const struct op *op, CUmemoryPool pool)
 		return r; \
 	}
 
-/* While its stream is captured, a free is a graph node; the arena's memory cannot be freed so. */
+/* While its stream is captured, a free is a graph node; memory of the arena cannot be freed so. */
 static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
 			      bool per_thread)
 {
@@ -183,7 +183,10 @@ static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real
 	return r;
 }
 
-/* The region that a free ends, or NULL: known before the call, after which the memory may be another thread's. */
+/*
+ * The region that a free ends, or NULL. Found before the call, because another thread may get the memory
+ * afterwards.
+ */
 static struct region *freed(const struct op *op, CUdeviceptr p)
 {
 	return op->on && !op->capturing ? region_find(p) : NULL;
@@ -227,7 +230,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 		struct stream *s = stream_followed(&op, stream, PT); \
 		CUresult r = real.cuStreamEndCapture##S(stream, g); \
 		if (s && s->captured && capture_status_of(s->handle) == CU_STREAM_CAPTURE_STATUS_NONE) \
-			capture_stream_ended(s); /* also where the call failed */ \
+			capture_stream_ended(s); /* also after a failed call */ \
 		RECORD(&op, r, TT_EVENT_CAPTURE_END); \
 		return r; \
 	} \
@@ -306,11 +309,11 @@ static CUresult destroy(struct op *op, CUstream stream, CUresult (*destroy_real)
 {
 	uint64_t id = 0;
 
-	/* before the call: the handle may come back to another thread at once */
+	/* before the call: another thread may get the handle at once */
 	capture_stream_ended(stream_followed(op, stream, false));
 	if (op->on) {
 		id = op->stream->id;
-		op->stream = NULL; /* its place too */
+		op->stream = NULL; /* its struct may be reused too */
 		stream_destroyed(stream);
 	}
 	inflight_handle_ends();

@@ -11,7 +11,7 @@ AFTER(cuSurfObjectCreate, (CUsurfObject *object, const CUDA_RESOURCE_DESC *d), (
 	EXPORT CUresult CUDAAPI symbol(type object) \
 	{ \
 		HOOK(op, symbol); \
-		if (op_begin(&op)) /* before: another may get its number */ \
+		if (op_begin(&op)) /* before the call: the driver may reuse its handle at once */ \
 			view_gone(op.context, kind, object); \
 		return real.symbol(object); \
 	}

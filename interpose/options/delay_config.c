@@ -22,21 +22,21 @@
 /* What a list of members is read into, and which of them were there. */
 struct members {
 	void *of;
-	unsigned seen;
+	unsigned found;
 };
 
 /* ---- members ---- */
 
 /* Their numbers in a list of names; -1: there is none, or it is there again. */
-static int which(struct reader *r, const char *key, const char *const *names, unsigned *seen)
+static int which(struct reader *r, const char *key, const char *const *names, unsigned *found)
 {
 	for (int i = 0; names[i]; i++)
 		if (!strcmp(key, names[i])) {
-			if (*seen & MEMBER(i)) {
+			if (*found & MEMBER(i)) {
 				reader_fail(r, "a member appears twice");
 				return -1;
 			}
-			*seen |= MEMBER(i);
+			*found |= MEMBER(i);
 			return i;
 		}
 	reader_fail(r, "unknown member");
@@ -88,7 +88,7 @@ static bool point_member(struct reader *r, const char *key, void *user)
 	struct config_point *p = to->of;
 	uint64_t seed = 0;
 
-	switch (which(r, key, names, &to->seen)) {
+	switch (which(r, key, names, &to->found)) {
 	case 0:
 		return reader_number(r, UINT64_MAX, &p->pc);
 	case 1:
@@ -119,7 +119,7 @@ static bool point(struct reader *r, const char *key, void *user)
 	*p = (struct config_point){0};
 	if (!reader_object(r, point_member, &to))
 		return false;
-	if ((to.seen & 15) != 15)
+	if ((to.found & 15) != 15)
 		return reader_fail(r, "a point lacks pc, sass, delay or on");
 	if (strtoull(key, &end, 10) != p->pc || !whole_key(key, end))
 		return reader_fail(r, "a point is listed under another pc than its own");
@@ -153,7 +153,7 @@ static bool kernel_member(struct reader *r, const char *key, void *user)
 	struct members *to = user;
 	struct config_kernel *k = to->of;
 
-	switch (which(r, key, names, &to->seen)) {
+	switch (which(r, key, names, &to->found)) {
 	case 0:
 		return (k->name = reader_string(r)) != NULL;
 	case 1:
@@ -179,7 +179,7 @@ static bool kernel(struct reader *r, const char *key, void *user)
 	*k = (struct config_kernel){0};
 	if (!reader_object(r, kernel_member, &to))
 		return false;
-	if ((to.seen & 7) != 7)
+	if ((to.found & 7) != 7)
 		return reader_fail(r, "a kernel lacks kernel_name, kernel_checksum or instrumentation_points");
 	if (k->count)
 		qsort(k->points, k->count, sizeof(*k->points), by_pc);
@@ -220,7 +220,7 @@ static bool launch_member(struct reader *r, const char *key, void *user)
 	struct members *to = user;
 	struct config_launch *l = to->of;
 
-	switch (which(r, key, names, &to->seen)) {
+	switch (which(r, key, names, &to->found)) {
 	case 0:
 		return reader_number(r, UINT64_MAX, &l->stream);
 	case 1:
@@ -254,7 +254,7 @@ static bool launch(struct reader *r, const char *key, void *user)
 	*l = (struct config_launch){0};
 	if (!reader_object(r, launch_member, &to))
 		return false;
-	if ((to.seen & 31) != 31)
+	if ((to.found & 31) != 31)
 		return reader_fail(r, "a call lacks stream, number, delay, on or where");
 	uint64_t stream = strtoull(key, &colon, 10);
 	if (*colon != ':' || stream != l->stream || strtoull(colon + 1, &end, 10) != l->number || !whole_key(colon + 1, end))
@@ -303,7 +303,7 @@ static bool member(struct reader *r, const char *key, void *user)
 	struct members *to = user;
 	struct delay_config *c = to->of;
 
-	switch (which(r, key, names, &to->seen)) {
+	switch (which(r, key, names, &to->found)) {
 	case 0:
 		return read_version(r);
 	case 1:
@@ -325,9 +325,9 @@ static bool member(struct reader *r, const char *key, void *user)
 	}
 }
 
-static bool check(struct reader *r, struct delay_config *c, unsigned seen)
+static bool check(struct reader *r, struct delay_config *c, unsigned found)
 {
-	if ((seen & 7) != 7)
+	if ((found & 7) != 7)
 		return reader_fail(r, "version, delay_ns or kernels is missing");
 	if (c->kernel_count)
 		qsort(c->kernels, c->kernel_count, sizeof(*c->kernels), by_checksum);
@@ -390,7 +390,7 @@ struct delay_config *config_load(const char *path, char *why, size_t size)
 
 	if (c) {
 		c->mode = CONFIG_FIXED;
-		bool good = reader_object(&r, member, &to) && reader_end(&r) && check(&r, c, to.seen);
+		bool good = reader_object(&r, member, &to) && reader_end(&r) && check(&r, c, to.found);
 		if (!good) {
 			snprintf(why, size, "%.200s: %s", path, reason);
 			config_free(c);

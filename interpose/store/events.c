@@ -16,12 +16,12 @@
 
 #define RUN_BYTES (EVENTS_RUN * sizeof(struct tt_event))
 #define LEFTOVERS 4096                  /* unused rests of runs, from ended threads */
-#define ENDINGS 3                       /* thread destructors run in a few rounds; later ones might not call ours */
+#define DESTRUCTOR_ROUNDS 3                       /* thread destructors run in a few rounds; later ones might not call ours */
 
 struct cursor {
 	struct tt_event *next, *end;
 	uint32_t generation; /* the recording that the slots belong to */
-	uint32_t endings;
+	uint32_t destructor_runs;
 	TAILQ_ENTRY(cursor) link;
 };
 
@@ -83,13 +83,13 @@ static void thread_ended(void *value)
 	}
 	take(c, NULL, NULL);
 	c->generation = 0;
-	c->endings++;
+	c->destructor_runs++;
 	pthread_mutex_unlock(&events.lock);
 }
 
 static bool enlist(struct cursor *c, uint32_t current)
 {
-	if (c->endings >= ENDINGS || pthread_setspecific(events.at_thread_end, c))
+	if (c->destructor_runs >= DESTRUCTOR_ROUNDS || pthread_setspecific(events.at_thread_end, c))
 		return false;
 	pthread_mutex_lock(&events.lock);
 	if (atomic_load(&generation) == current) {

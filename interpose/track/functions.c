@@ -14,23 +14,23 @@
 #include "util/clock.h"
 #include "util/handle_table.h"
 
-/* What the program's look-ups told us about a handle before its first launch. */
+/* What the program's lookups say about a handle before its first launch. */
 struct lookup {
 	void *_Atomic handle;
 	struct function *function;
 	bool kernel;
-	struct lookup *next; /* of the function, or of those to be used again */
+	struct lookup *next; /* of the function, or of the free list */
 };
 
 /*
- * A launch may still have a function or a look-up in hand while another thread unloads its module. So
- * look-ups are used again as what they are, and functions when this many others have gone after them.
+ * A launch may still use a function or a lookup while another thread unloads its module. So a lookup's memory is
+ * reused only for lookups, and a function's only after this many others were unloaded later.
  */
 #define GONE_KEPT 256
 
 static struct {
 	struct function *list;
-	struct function *gone, **gone_end; /* of unloaded modules, the oldest first */
+	struct function *gone, **gone_end; /* of unloaded modules, oldest first */
 	size_t gone_count;
 	struct lookup *spare_lookups;
 	struct handle_table *_Atomic lookups;
@@ -61,13 +61,13 @@ static void lookup_add(void *handle, struct function *f, bool kernel)
 	f->lookups = l;
 }
 
-/* Handles of an unloaded module come back as others'. */
+/* The driver reuses handles of an unloaded module. */
 static void lookups_forget(struct function *f)
 {
 	for (struct lookup *l; (l = f->lookups);) {
 		f->lookups = l->next;
 		handle_remove(&functions.lookups, &l->handle);
-		atomic_store(&l->handle, l); /* which no handle of the driver's is */
+		atomic_store(&l->handle, l); /* equals no handle of the driver */
 		l->next = functions.spare_lookups;
 		functions.spare_lookups = l;
 	}
@@ -90,7 +90,7 @@ void functions_forget(uint32_t module)
 	}
 }
 
-/* Zeros; NULL without memory. */
+/* All zeros; NULL: no memory. */
 static struct function *function_new(void)
 {
 	struct function *f = functions.gone;
@@ -131,9 +131,8 @@ static struct function *function_named(uint32_t module, const char *name)
 }
 
 /*
- * The only kernel of that name that the program has taken out of a library that is still there; NULL
- * where there is none or more than one. A library's module in a context has handles of its own for
- * its kernels, by which the driver may name what a graph runs.
+ * The only kernel of that name that the program got from a loaded library; NULL: none, or several. A library's
+ * module in a context has other handles for its kernels, and the driver may use them in graphs.
  */
 static struct function *function_known_as(const char *name)
 {
@@ -205,7 +204,7 @@ const char *function_name(uint32_t id)
 {
 	const struct function *f;
 
-	if (id == TT_NO_ID) /* of those that were not launched so far, too */
+	if (id == TT_NO_ID) /* also functions that were not launched yet */
 		return NULL;
 	if (!lock_within(&modules_lock, 20))
 		return NULL;

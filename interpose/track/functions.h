@@ -1,8 +1,8 @@
 /*
  * Functions of modules and libraries, by the program's handles.
  *
- * Invariant: a function that was looked up stays a valid pointer until well after its module is
- * unloaded. A look-up on the launch path takes no lock.
+ * Invariant: a function that was looked up stays a valid pointer until well after its module is unloaded. A lookup
+ * on the launch path takes no lock.
  */
 #ifndef TT_TRACK_FUNCTIONS_H
 #define TT_TRACK_FUNCTIONS_H
@@ -10,28 +10,31 @@
 #include "track/modules.h"
 
 struct function {
-	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: it was not launched so far */
+	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: not launched yet */
 	uint32_t module;
 	const char *name;
 	uint32_t name_string;
 	bool chosen; /* by --epoch kernel:REGEX */
-	_Atomic bool replayable; /* its next launch is recorded so that it can be run again */
-	uint32_t replayables;    /* launches recorded so: guarded by the capture lock */
+	_Atomic bool replayable; /* its next launch is recorded for replay */
+	uint32_t replayables;    /* number of these launches; guarded by the capture lock */
 	_Atomic uint32_t cache;  /* CUfunc_cache */
 	bool inside; /* by --epoch graph-node:REGEX */
 	bool stamped; /* by --graph-stamps */
-	bool recorded; /* parameters and attributes below are filled in and its record is written */
-	/* context_bit of those that it was launched in: its module's variables there are known, and the parameters below. */
+	bool recorded; /* parameters and attributes below are filled in, and its record is written */
+	/*
+	 * context_bit of the contexts in which it was launched: there, its module's variables and the parameters
+	 * below are known.
+	 */
 	_Atomic uint64_t known;
 	uint32_t param_count, param_bytes;
 	const struct function_param {
 		uint32_t offset, size;
 	} *params;
-	struct lookup *lookups; /* handles that it goes by */
+	struct lookup *lookups; /* its handles */
 	struct function *next;
 };
 
-/* Parameters that the program laid out itself, from the `extra` of a launch; NULL where it has not. */
+/* Parameters that the program laid out itself, from the `extra` of a launch; NULL: it did not. */
 static inline const void *launch_buffer(void **extra, size_t *size)
 {
 	const void *buffer = NULL;
@@ -45,27 +48,27 @@ static inline const void *launch_buffer(void **extra, size_t *size)
 	return buffer;
 }
 
-/* Takes no lock. NULL: no look-up of it was seen so far. Before the launch only id, name and chosen are sure to be there. */
+/* Takes no lock. NULL: no lookup of it was seen. Before its first launch only id, name and chosen are valid. */
 struct function *function_find(CUfunction handle);
-/* One that reached the program on a way that is not seen; module: NULL where that is not known. NULL: no memory. */
+/* A function whose lookup was not seen; module: NULL if unknown. Returns NULL without memory. */
 struct function *function_seen(CUfunction handle, const char *name, CUmodule module);
-/* The name of one that was launched, by its id; NULL where it is not known, or not to be had in a moment. */
+/* The name of a launched function, by its id; NULL: unknown, or the lock is not available soon. */
 const char *function_name(uint32_t id);
 
-/* What function_launched wants to know of loaded code. */
+/* How function_launched asks about loaded code. */
 struct code_answers {
-	/* Fills in the function's parameters, and the record's attributes. kernel: the handle is a CUkernel. */
+	/* Fills in the function's parameters and the record's attributes. kernel: the handle is a CUkernel. */
 	void (*function)(struct function *f, CUfunction handle, bool kernel, CUdevice device, struct tt_function *record);
 	struct variable (*variable)(void *module, bool library, const char *name);
 };
-/* The first launch of a function in a context succeeded: its record, its module's variables. */
+/* The first launch of a function in a context succeeded: writes its record and finds its module's variables. */
 void function_launched(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask);
 
-/* The program took a function or kernel out of a module or library. */
+/* The program got a function or kernel from a module or library. */
 void module_function(void *module, void *function, const char *name, bool kernel);
-/* The handle is a CUkernel. */
+/* Whether the handle is a CUkernel. */
 bool function_is_kernel(CUfunction handle);
-/* The program asked for a division of shared memory and cache. */
+/* The program set the preferred split of shared memory and cache. */
 void function_cache(CUfunction handle, CUfunc_cache config);
 
 #endif

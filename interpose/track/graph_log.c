@@ -43,7 +43,7 @@ void graph_log_write(void)
 	if (pending.count)
 		store_graph(session_store(), pending.records, pending.count, pending.data, pending.data_size);
 	pending.count = pending.data_size = 0;
-	if (pending.room > LONG * 4) { /* of a large graph, not to be kept */
+	if (pending.room > LONG * 4) { /* a large graph: free the buffer */
 		free(pending.records);
 		free(pending.data);
 		pending.records = NULL;

@@ -12,12 +12,12 @@
 
 #include "format.h"
 
-/* A record and its data_size bytes of data, where calls are recorded. */
+/* Adds a record and its data_size bytes of data, if recording is on. */
 void graph_log_add(struct tt_graph_record r, const void *bytes);
 void graph_log_write(void);
-/* The same where so many wait that they should not wait for a launch. */
+/* Writes them now if there are too many to wait for a launch. */
 void graph_log_write_long(void);
-/* Some wait. */
+/* Whether records are pending. */
 bool graph_log_waits(void);
 
 #endif

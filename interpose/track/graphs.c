@@ -19,20 +19,20 @@
 #define CLOSE_WAIT_MS 1000
 
 struct exec {
-	void *_Atomic handle; /* a CUgraphExec, which a slow reader of the table may see change */
+	void *_Atomic handle; /* a CUgraphExec; lock-free readers may see it change */
 	uint32_t number, label;
 	struct context *context;
-	bool unread; /* what it consists of is not known */
+	bool unread; /* its nodes are unknown */
 	struct node_list nodes;
-	struct node_list source; /* the graph that it was last updated from: the driver takes its nodes' handles too */
-	_Atomic bool busy;     /* its regions are being looked at */
-	_Atomic bool outdated; /* they are not those that its nodes name any more */
+	struct node_list source; /* the graph of the last update: the driver also accepts its nodes' handles */
+	_Atomic bool busy;     /* a thread is reading its regions */
+	_Atomic bool outdated; /* its nodes may reach other regions now */
 	_Atomic uint32_t changes;
 	bool reaches_all;
 	struct region_gathering regions;
 	struct instrumentation *instrumentation;
 	_Atomic bool spread_outdated;
-	_Atomic uint64_t spread; /* context_bit of those whose memory its nodes write to */
+	_Atomic uint64_t spread; /* context_bit of the contexts whose memory its nodes write */
 	struct exec *next_spare;
 };
 
@@ -41,11 +41,12 @@ static struct {
 	struct exec *spare;
 	uint32_t count;
 	/*
-	 * The driver pairs nodes of two graphs in the order in which they became the last ones, and in that
-	 * of their edges. It does not tell the first, which is that of the nodes as long as no edge is taken out.
+	 * The driver pairs nodes of two graphs by the order in which they became last nodes, and by the order of
+	 * their edges. It does not report the first order, which is that of the nodes as long as no edge is
+	 * removed.
 	 */
 	_Atomic bool edges_removed;
-	pthread_mutex_t lock; /* all but what readers of the table see */
+	pthread_mutex_t lock; /* guards all except what readers of the table use */
 } graphs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void no_memory(void)
@@ -87,7 +88,7 @@ static void has_changed(struct exec *x)
 
 /* ---- records ---- */
 
-/* The caller holds the lock. */
+/* Caller holds the lock. */
 static void record(struct tt_graph_record r, const struct exec *x, uint64_t seq, const void *bytes)
 {
 	r.graph = x->number;
@@ -103,7 +104,7 @@ static void record_node(const struct exec *x, size_t i, uint64_t seq)
 	graph_log_write_long();
 }
 
-/* The graph as it is now, whole. It is one piece of the file. */
+/* Records the whole graph, as one piece of the file. */
 static void record_all(const struct exec *x, uint32_t op, uint32_t flags, uint64_t seq)
 {
 	const struct node_list *l = &x->nodes;
@@ -140,7 +141,7 @@ void graphs_close(void)
 	pthread_mutex_unlock(&graphs.lock);
 }
 
-/* The caller holds the lock. */
+/* Caller holds the lock. */
 static void lose(struct exec *x, uint64_t seq, const char *why)
 {
 	session_lost("the nodes of a graph are unknown: %s", why);
@@ -166,7 +167,7 @@ static struct exec *exec_new(void)
 	return x;
 }
 
-/* The caller holds the lock. What readers of the table may still look at stays as it is. */
+/* Caller holds the lock. Members that readers of the table use stay. */
 static void exec_free(struct exec *x)
 {
 	nodes_free(&x->nodes);
@@ -202,7 +203,7 @@ static uint32_t label_of(uint32_t number)
 	return store_string(session_store(), text);
 }
 
-/* Points are put behind nodes of the graph itself only: a run without the others must not look whole. */
+/* Only nodes of the graph itself get epochs, not those of child graphs: says so. */
 static void tell_left_out(const struct node_list *l, uint32_t number)
 {
 	uint32_t before = TT_NO_ID;
@@ -226,7 +227,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 		session_lost("the nodes of a graph are unknown: %s", nodes->failed);
 	pthread_mutex_lock(&graphs.lock);
 	struct exec *x = take_out(handle);
-	if (x) /* its end was not seen */
+	if (x) /* its destruction was not seen */
 		end(x, seq);
 	if ((x = exec_new())) {
 		x->handle = handle;
@@ -287,7 +288,10 @@ bool graphs_pairs_known(void)
 	return !atomic_load_explicit(&graphs.edges_removed, memory_order_relaxed);
 }
 
-/* The number of a node by the handle that the program gave. TT_NO_ID: it is not known, nor are the graph's from now on. */
+/*
+ * The number of a node, by the handle that the program gave. TT_NO_ID: unknown; then the graph's nodes are unknown
+ * too.
+ */
 static uint32_t number_of(struct exec *x, CUgraphNode node, uint64_t seq)
 {
 	uint32_t number = nodes_find(&x->nodes, node);
@@ -328,7 +332,7 @@ size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64
 	return changed;
 }
 
-/* An update may switch on what was off, or not: the driver knows. */
+/* An update may enable a disabled node: ask the driver. */
 static bool switched_on(struct exec *x, uint32_t number, node_runs_fn *runs)
 {
 	const struct node *n = &x->nodes.nodes[number];
@@ -362,7 +366,7 @@ static void give(struct node_list *to, struct node_list *from)
 	*from = (struct node_list){0};
 }
 
-/* The caller holds the lock. Takes what `from` has. */
+/* Caller holds the lock. Takes the nodes of `from`. */
 static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
 	uint32_t number = TT_NO_ID;
@@ -399,13 +403,13 @@ size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, 
 	return changed;
 }
 
-/* ---- what it reaches ---- */
+/* ---- regions that it reaches ---- */
 
-/* Takes the graph's regions, up to date; false where they can't be told. */
+/* Reserves the graph's regions and updates them. False: unknown. */
 static bool enter(struct exec *x)
 {
 	if (atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
-		return false; /* launched by two threads at once, which is not allowed */
+		return false; /* two threads launch it at once, which CUDA forbids */
 	if (atomic_load(&x->outdated) || !regions_gathered_still(&x->regions)) {
 		pthread_mutex_lock(&graphs.lock);
 		atomic_store(&x->outdated, false);
@@ -432,7 +436,7 @@ bool graph_touch(struct exec *x)
 	return true;
 }
 
-bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base)
+bool graph_may_write_captured(struct exec *x, uint32_t awaited, uint64_t *base)
 {
 	bool may = false;
 
@@ -440,7 +444,7 @@ bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base)
 		return true;
 	for (size_t i = 0; i < x->regions.count && !may; i++) {
 		const struct region *r = x->regions.list[i];
-		may = (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
+		may = (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - awaited) > 0;
 		*base = may ? r->base : 0;
 	}
 	leave(x);
@@ -484,7 +488,7 @@ uint32_t graph_node_name(struct exec *x, uint32_t number)
 	return store_string(session_store(), function_name(function));
 }
 
-/* The map's lock is taken: this one is not, as the program may not change a graph while it launches it. */
+/* Does not lock: the caller holds the map's lock, and the program may not change a graph while launching it. */
 void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g)
 {
 	if (number < x->nodes.count)
@@ -500,5 +504,5 @@ void graph_gather(struct exec *x, struct region_gathering *g)
 void graphs_forget(void)
 {
 	pthread_mutex_init(&graphs.lock, NULL);
-	atomic_store(&graphs.by_handle, NULL); /* handles mean nothing there */
+	atomic_store(&graphs.by_handle, NULL); /* handles are invalid in the child */
 }

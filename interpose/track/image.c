@@ -49,7 +49,7 @@ struct fatbin_entry {
 	uint64_t flags, zero, expanded_size;
 };
 
-/* 0 where it is no cubin, or does not end within so many bytes. */
+/* 0: not a cubin, or longer than `most` bytes. */
 static size_t cubin_size(const void *bytes, size_t most)
 {
 	Elf64_Ehdr e;
@@ -93,7 +93,7 @@ struct image image_identify(const void *pointer, size_t most)
 
 	if (!pointer || most < sizeof(magic))
 		return image;
-	/* the driver reads at least as far as this before it can refuse */
+	/* the driver reads at least this much before it can refuse an image */
 	memcpy(&magic, pointer, sizeof(magic));
 	if (magic == WRAPPER_MAGIC && most == IMAGE_IN_MEMORY) {
 		image.bytes = w->data;
@@ -112,7 +112,7 @@ struct image image_identify(const void *pointer, size_t most)
 	return image.size ? image : (struct image){0};
 }
 
-/* Where the system does not say it counts as mapped. */
+/* True if the system does not say. */
 static bool is_mapped(uintptr_t at, size_t size)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = at & -page;
@@ -186,7 +186,7 @@ static bool name_character(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
 }
 
-/* At module level a declaration runs to its ';' and names the variable last before '[' or '='. */
+/* At module level a declaration ends at ';'; the last name before '[' or '=' is the variable's. */
 static void ptx_variables(const char *text, size_t size, visit_fn *visit, void *user)
 {
 	const char *end = text + size, *start = text, *stop = NULL;
@@ -244,7 +244,7 @@ static void ptx_variables(const char *text, size_t size, visit_fn *visit, void *
 	}
 }
 
-/* Adds bytes to a length that may go on, up to one that is not 255. */
+/* Adds length bytes, up to and including the first that is not 255. */
 static bool lengthen(const uint8_t **in, const uint8_t *end, size_t *length)
 {
 	do {
@@ -255,7 +255,7 @@ static bool lengthen(const uint8_t **in, const uint8_t *end, size_t *length)
 	return true;
 }
 
-/* LZ4 block format: tokens of literals and matches. False where the input does not fit it. */
+/* Decodes the LZ4 block format: literals and matches. False: invalid input. */
 static bool lz4_expand(const uint8_t *in, size_t in_size, uint8_t *out, size_t out_size)
 {
 	const uint8_t *in_end = in + in_size;
@@ -367,11 +367,11 @@ uint8_t *image_expand(const struct image_entry *e, size_t *size)
 		free(out);
 		return NULL;
 	}
-	out[*size] = 0; /* behind text */
+	out[*size] = 0; /* terminates text */
 	return out;
 }
 
-/* False without memory. */
+/* False: no memory. */
 static bool fatbin_variables(const struct image *image, visit_fn *visit, void *user)
 {
 	int error = errno;

@@ -1,8 +1,8 @@
 /*
  * Module images: their kind, their size, and the variables that they declare.
  *
- * Invariant: an image comes from the program and may contain anything. Nothing here reads outside
- * of it. An image that is not understood has no names.
+ * Invariant: an image comes from the program and may contain anything. Nothing here reads outside of it. An image
+ * that is not understood has no names.
  */
 #ifndef TT_TRACK_IMAGE_H
 #define TT_TRACK_IMAGE_H
@@ -18,37 +18,39 @@ struct image {
 };
 
 /*
- * What a pointer given to cuModuleLoadData and its kin leads to, or what a file of at most so many bytes
- * and a NUL has; size 0 where that can't be told, and where it is not whole.
+ * The image at a pointer given to cuModuleLoadData and similar calls, or in a file of at most that many bytes plus
+ * a NUL. Size 0: unknown or truncated.
  */
-#define IMAGE_IN_MEMORY ((size_t)PTRDIFF_MAX) /* nothing says where it ends, but for itself */
+#define IMAGE_IN_MEMORY ((size_t)PTRDIFF_MAX) /* only the image itself says where it ends */
 struct image image_identify(const void *pointer, size_t most);
 
-/* Whether what a program hands over can be read as far as it says, for which no driver has vouched yet. */
+/* Whether an image that no driver has accepted yet can be read up to its stated size. */
 bool image_readable(const void *pointer);
 
-/* One of the codes in a fatbin. */
+/* An entry of a fatbin. */
 struct image_entry {
 	uint32_t kind;   /* TT_MODULE_PTX, TT_MODULE_CUBIN, TT_MODULE_UNKNOWN */
-	unsigned capability;  /* of the devices that it was made for: 90 is 9.0 */
-	bool exact;   /* others can't take it */
-	const uint8_t *begin;  /* with its header */
-	size_t header, size;  /* bytes of that, and of what follows */
-	size_t packed, expanded; /* bytes of its code; packed 0: it is not compressed */
+	unsigned capability;  /* compute capability of its devices: 90 is 9.0 */
+	bool exact;   /* other devices can't run it */
+	const uint8_t *begin;  /* including its header */
+	size_t header, size;  /* bytes of the header, and after it */
+	size_t packed, expanded; /* bytes of its code; packed 0: not compressed */
 	uint64_t flags;
 };
 #define IMAGE_COMPRESSED 0xa000u
 
-/* Goes through a fatbin's entries: at begins at 0. False at the end, and where they can't be read. */
+/* Iterates over a fatbin's entries; *at is 0 at first. False: the end, or invalid. */
 bool image_entry(const struct image *image, size_t *at, struct image_entry *e);
-/* Its code, which the caller frees; NULL where it can't be had. */
+/* Its code, which the caller frees; NULL: cannot be decoded. */
 uint8_t *image_expand(const struct image_entry *e, size_t *size);
 
-/* Finds what expands compressed images. To load a library may wait for other threads that do so, and
- * must not be left to when a lock is held. */
+/*
+ * Loads the libraries that decode compressed images. To load a library may wait for other threads, so do it without
+ * locks.
+ */
 void image_prepare(void);
 
-/* The names of the variables in device memory that it declares, each handed to visit once or more. False without memory. */
+/* Calls visit with the name of each variable in device memory, once or more. False: no memory. */
 bool image_variables(const struct image *image, void (*visit)(void *user, const char *name), void *user);
 
 #endif

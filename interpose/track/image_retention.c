@@ -31,7 +31,7 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *user)
 	return s->object != NULL;
 }
 
-/* The object file whose read-only mapping holds an address; NULL if there is none. */
+/* The object file whose read-only mapping holds an address; NULL: none. */
 static const void *object_of(const void *address)
 {
 	struct search s = {(uintptr_t)address, NULL};
@@ -58,7 +58,7 @@ static char *read_file(const char *path, size_t most, size_t *size, uint32_t *mi
 
 	*missing = TT_MISSING_UNREADABLE;
 	*size = 0;
-	/* the writer of a pipe would notice the open */
+	/* opening a pipe would disturb its writer */
 	int fd = !stat(path, &st) && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd >= 0) {
 		*missing = (size_t)st.st_size > most ? TT_MISSING_LARGE : TT_MISSING_UNREADABLE;
@@ -101,7 +101,7 @@ bool held_keep(struct held *h)
 	if (!(h->copy = malloc(h->image.size + 1)))
 		return false;
 	memcpy(h->copy, h->image.bytes, h->image.size);
-	((char *)h->copy)[h->image.size] = 0; /* behind text */
+	((char *)h->copy)[h->image.size] = 0; /* terminates text */
 	h->image.bytes = h->copy;
 	return true;
 }

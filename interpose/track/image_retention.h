@@ -14,18 +14,18 @@
 #include "track/image.h"
 
 struct held {
-	struct image image; /* size 0: nothing is held */
-	void *copy;         /* of our own, if it has to be */
-	const void *object; /* the loaded object file that it is part of */
-	uint32_t missing;   /* enum tt_missing, of what can't be held */
+	struct image image; /* size 0: no image */
+	void *copy;         /* the recorder's copy, if one is needed */
+	const void *object; /* the loaded object file that contains it */
+	uint32_t missing;   /* enum tt_missing: why there is no image */
 };
 
-/* What the driver was given: an image, or a file, of at most so many bytes. */
+/* What the driver was given: an image in memory, or a file of at most `most` bytes. */
 void held_from_memory(struct held *h, const void *image);
 void held_from_file(struct held *h, const char *path, size_t most);
-/* Makes it last until the module is unloaded. False: no memory for that. */
+/* Keeps the image until the module is unloaded. False: no memory. */
 bool held_keep(struct held *h);
-/* Its bytes, NULL where they are gone. */
+/* The image; NULL: no longer readable. */
 const void *held_bytes(const struct held *h);
 void held_let_go(struct held *h);
 

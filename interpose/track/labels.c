@@ -18,7 +18,7 @@ struct labels {
 	struct label at[];
 };
 
-/* The first part that ends behind a place. */
+/* The first part that ends after an offset. */
 static size_t lower(const struct labels *of, uint64_t place)
 {
 	return lower_bound(of ? of->count : 0, i, of->at[i].end <= place);
@@ -84,14 +84,14 @@ void labels_free(struct labels *of)
 	free(of);
 }
 
-/* The texts of all names so far, up to a number: the store has them too, but in its file. */
+/* The texts of recent names: this avoids reading the store's file. */
 static struct known {
 	struct name {
 		uint64_t hash;
 		uint32_t offset;
 		char *text; /* NULL: free */
 	} *slots;
-	size_t count, capacity; /* a power of two */
+	size_t count, capacity; /* capacity: a power of two */
 } known;
 
 static struct name *place(const struct known *in, uint64_t hash, const char *text)

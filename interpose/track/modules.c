@@ -18,25 +18,27 @@
 #include "track/regions.h"
 #include "util/vector.h"
 
-/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them. Images that last are
- * kept, and searched for variables, with the first launch from them; larger ones than this only where
- * launches are to be run again. What the program names itself is found all the same. */
+/*
+ * Frameworks load libraries of hundreds of megabytes and use a few of their kernels. Permanent images are stored,
+ * and searched for variables, only at the first launch from them; larger ones than this only if launches are
+ * replayable. Names that the program uses are always found.
+ */
 #define IMAGE_MAX ((size_t)8 << 20)
-#define FILE_MAX ((size_t)1 << 30) /* where they are kept all the same */
+#define FILE_MAX ((size_t)1 << 30) /* limit for replayable launches */
 
 struct module {
-	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
+	void *handle, **aliases; /* of a library: the modules that the program got for contexts */
 	size_t alias_count, alias_room;
 	bool library;
-	bool references;   /* the program took a texture or surface reference out of it */
-	bool awaited;      /* it was loaded before the recording: its record is to come */
-	struct held held;  /* its image, as long as that is to be kept */
-	struct tt_setting *settings; /* of its loading, until its record is written; path likewise */
+	bool references;   /* the program got a texture or surface reference from it */
+	bool awaited;      /* loaded before recording began: its record is not written yet */
+	struct held held;  /* its image, while it is needed */
+	struct tt_setting *settings; /* of its loading, until its record is written; so is path */
 	char *path;
 	struct tt_module record;
 	uint32_t id;
-	uint64_t searched; /* context_bit of those where its variables were looked up */
-	char *variables;   /* names, each with its NUL; the last is empty */
+	uint64_t searched; /* context_bit of the contexts in which its variables were looked up */
+	char *variables;   /* names, each with a NUL; the last is empty */
 	size_t variables_size, variables_room;
 	struct module *next;
 };
@@ -134,7 +136,7 @@ static bool is_too_large(const struct module *m)
 	return m->held.image.size > IMAGE_MAX && !options.replayable;
 }
 
-/* It is kept with the first launch from it. */
+/* Whether the image is stored only at the first launch. */
 static bool is_put_off(const struct module *m)
 {
 	return m->held.object && !is_too_large(m);
@@ -197,7 +199,7 @@ void modules_begin(void)
 {
 	pthread_mutex_lock(&modules_lock);
 	functions_begin();
-	for (;;) { /* in the order in which they came */
+	for (;;) { /* in loading order */
 		struct module *first = NULL;
 		for (struct module *m = modules.list; m; m = m->next)
 			first = m->awaited ? m : first;
@@ -208,7 +210,7 @@ void modules_begin(void)
 	pthread_mutex_unlock(&modules_lock);
 }
 
-/* One whose loading was not seen is known from here on. */
+/* The module; new if its loading was not seen. */
 static struct module *module_of_or_new(const struct context *c, void *handle, bool library, uint64_t seq)
 {
 	struct module *m = module_of(handle);
@@ -237,9 +239,10 @@ static void variable_born(struct context *c, const struct module *m, const char 
 			    .seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID, .label = store_string(session_store(), name)});
 }
 
-/* A module's variables become regions with the first launch from it in a context: it is loaded
- * there for good then, and asking any earlier would make the driver load what the program may
- * never use. */
+/*
+ * A module's variables become regions at the first launch from it in a context. Then it is loaded there; an earlier
+ * query would make the driver load modules that the program may never use.
+ */
 static void find_variables(struct context *c, struct module *m, const struct code_answers *ask)
 {
 	if (m->searched & context_bit(c))
@@ -252,7 +255,7 @@ static void find_variables(struct context *c, struct module *m, const struct cod
 	}
 }
 
-/* Something of it runs: its image is worth keeping. */
+/* One of its functions was launched: store its image. */
 static void take_out_of(struct module *m)
 {
 	if (m->record.missing != TT_MISSING_UNUSED)

@@ -10,14 +10,14 @@
 
 extern pthread_mutex_t modules_lock;
 
-uint32_t module_id_of(const void *handle); /* TT_NO_ID where it is not known */
+uint32_t module_id_of(const void *handle); /* TT_NO_ID: unknown */
 bool module_is_library(uint32_t id);
 /* A function of it was launched in a context. */
 void module_launched(struct context *c, uint32_t id, const struct code_answers *ask);
 
-/* The recording has begun. */
+/* Recording begins. */
 void functions_begin(void);
-/* A module is unloaded. */
+/* The module is unloaded. */
 void functions_forget(uint32_t module);
 
 #endif

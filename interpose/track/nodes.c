@@ -35,7 +35,7 @@ struct tt_graph_record *nodes_add(struct node_list *l, uint32_t kind)
 	return &n->record;
 }
 
-/* Room for a record's data, all zeros; NULL where there is no memory. */
+/* Room for a record's data, all zeros; NULL: no memory. */
 static uint8_t *add_bytes(struct node_list *l, struct tt_graph_record *r, size_t size)
 {
 	size_t padded = (size + 7) & ~(size_t)7;
@@ -89,7 +89,7 @@ void nodes_free(struct node_list *l)
 	*l = (struct node_list){0};
 }
 
-/* Flags of where a node is and whether it runs, not of what it does. */
+/* Flags of a node's position and state, not of its work. */
 #define PLACE_FLAGS (TT_GRAPHF_DISABLED | TT_GRAPHF_CONDITIONAL)
 #define ATTRIBUTE_FLAGS (TT_GRAPHF_COOPERATIVE | TT_GRAPHF_DEVICE)
 
@@ -138,7 +138,7 @@ bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list 
 	from.flags = (from.flags & ~stays) | (to.flags & stays);
 	if (!attributes)
 		memcpy(from.cluster, to.cluster, sizeof(from.cluster));
-	if (to.context != TT_NO_ID) /* no driver lets a kernel go to another */
+	if (to.context != TT_NO_ID) /* drivers do not move a kernel to another context */
 		from.context = to.context;
 	if (from.data_size > to.data_size && !add_bytes(l, &to, from.data_size))
 		return false;
@@ -149,7 +149,7 @@ bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list 
 	return true;
 }
 
-/* The nodes inside a node come right after it; their edges, too, are one stretch. */
+/* The nodes of a child graph follow their node, and their edges are contiguous. */
 struct node_part nodes_part(const struct node_list *l, uint32_t number)
 {
 	struct node_part p = {.last = l->count, .last_edge = l->edge_count};
@@ -167,7 +167,7 @@ struct node_part nodes_part(const struct node_list *l, uint32_t number)
 	return p;
 }
 
-/* Whether a part has the form of another graph, so that nodes correspond by number. */
+/* Whether a part has the topology of another graph, so that nodes correspond by number. */
 bool nodes_same_form(const struct node_list *l, struct node_part p, const struct node_list *other)
 {
 	if (p.last - p.first != other->count || p.last_edge - p.first_edge != other->edge_count)
@@ -189,7 +189,7 @@ bool nodes_same_form(const struct node_list *l, struct node_part p, const struct
 	return true;
 }
 
-/* ---- what nodes do ---- */
+/* ---- the work of nodes ---- */
 
 bool nodes_add_unread(struct node_list *l, uint32_t kind)
 {
@@ -334,16 +334,16 @@ bool nodes_add_mem_op(struct node_list *l, unsigned count, const CUstreamBatchMe
 			*to++ = list[i].writeValue.address;
 			r->data_size += (uint32_t)sizeof(*to);
 			break;
-		default: /* of a later version */
+		default: /* of a later CUDA version */
 			r->flags |= TT_GRAPHF_UNREAD;
 		}
 	}
 	return true;
 }
 
-/* ---- what they reach ---- */
+/* ---- the memory that they reach ---- */
 
-/* Whether what a node writes to can't be told. As for launches: a kernel that is given nothing may write anywhere. */
+/* Whether a node may write anywhere. As for launches: a kernel without pointers may. */
 static bool reaches_all(const struct tt_graph_record *r)
 {
 	return r->flags & (TT_GRAPHF_UNREAD | TT_GRAPHF_DEVICE) || (r->kind == TT_NODE_KERNEL && !r->data_size);

@@ -6,8 +6,10 @@
 #include "track/region_map.h"
 #include "util/vector.h"
 
-/* Without a lock: repeated where the map changed meanwhile. A mark on a region that ended and
- * whose place is another's by now makes the next epoch read that one too, and no more. */
+/*
+ * Takes no lock; repeats if the map changed meanwhile. A mark may hit a region that reuses the memory of a dead
+ * one: then the next epoch reads that one too, which is harmless.
+ */
 void regions_touch(uint64_t base, uint64_t size)
 {
 	uint64_t before;
@@ -28,17 +30,19 @@ void regions_touch(uint64_t base, uint64_t size)
 	} while (atomic_load_explicit(&regions.sequence, memory_order_relaxed) != before);
 }
 
-/* Takes a look at a region; true: that is enough. */
+/* Visits a region; true: stop. */
 typedef bool visitor(struct region *r, void *to);
 
-/* The regions that words point to; neighbours tend to point into one, which is looked up once. Where that
- * begins which was enough, or 0. */
+/*
+ * Visits the regions that words point to; adjacent words often point into one region, which is looked up once.
+ * Returns the start of the region at which visit stopped, or 0.
+ */
 static inline __attribute__((always_inline)) uint64_t visit_pointed(const struct region_entry *m, size_t n, const void *bytes,
 								    size_t size, visitor *visit, void *to)
 {
 	uint64_t first = atomic_load_explicit(&regions.lowest, memory_order_relaxed);
 	uint64_t all = atomic_load_explicit(&regions.highest, memory_order_relaxed) - first;
-	uint64_t word, from = 0, span = 0; /* the region of the word before */
+	uint64_t word, from = 0, span = 0; /* the region of the previous word */
 
 	for (size_t at = 0; at + 8 <= size; at += 8) {
 		memcpy(&word, (const char *)bytes + at, 8);
@@ -55,7 +59,7 @@ static inline __attribute__((always_inline)) uint64_t visit_pointed(const struct
 	return 0;
 }
 
-/* The same without the lock, which the others need. */
+/* The same without the lock, which other threads need. */
 static inline __attribute__((always_inline)) uint64_t visit_unlocked(const void *bytes, size_t size, visitor *visit, void *to)
 {
 	uint64_t before, found = 0;
@@ -88,14 +92,14 @@ void regions_touch_pointers(const void *bytes, size_t size)
 	visit_unlocked(bytes, size, touch_one, NULL);
 }
 
-static inline bool is_captured(struct region *r, void *seen)
+static inline bool is_captured(struct region *r, void *awaited)
 {
-	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - *(const uint32_t *)seen) > 0;
+	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - *(const uint32_t *)awaited) > 0;
 }
 
-uint64_t regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
+uint64_t regions_point_to_captured(const void *bytes, size_t size, uint32_t awaited)
 {
-	return visit_unlocked(bytes, size, is_captured, &seen);
+	return visit_unlocked(bytes, size, is_captured, &awaited);
 }
 
 void regions_gather_begin(struct region_gathering *g)

@@ -1,8 +1,8 @@
 /*
  * The interval map of regions: a sorted array under a sequence lock.
  *
- * Invariant: look-ups on the launch path take no lock, and retry if a birth or death moved the
- * array; all accesses are atomic. Outgrown arrays are kept, because a reader may still use one.
+ * Invariant: lookups on the launch path take no lock, and retry if a birth or death moved the array; all accesses
+ * are atomic. Outgrown arrays are kept, because a reader may still use one.
  */
 #ifndef TT_TRACK_REGION_MAP_H
 #define TT_TRACK_REGION_MAP_H
@@ -26,11 +26,11 @@ extern struct regions {
 	struct region_map *_Atomic map;
 	_Atomic size_t count;
 	_Atomic uint64_t sequence; /* odd while the map changes */
-	_Atomic uint64_t lowest, highest; /* of all live regions: most words are no pointers */
-	_Atomic uint64_t version; /* changes with every birth, death and access change */
+	_Atomic uint64_t lowest, highest; /* of all live regions: most words are not pointers */
+	_Atomic uint64_t version; /* changes at every birth, death and access change */
 	uint32_t next_id;
-	pthread_mutex_t lock __attribute__((aligned(64))); /* not in the line that launches read */
-	struct region *spare; /* regions are never freed, so a delayed mark is harmless */
+	pthread_mutex_t lock __attribute__((aligned(64))); /* not in a cache line that launches read */
+	struct region *spare; /* regions are never freed, so a late mark is harmless */
 	pthread_mutex_t spare_lock;
 } regions;
 
@@ -56,7 +56,7 @@ static inline struct region *region_of(const struct region_entry *e)
 	return __atomic_load_n(&e->region, __ATOMIC_RELAXED);
 }
 
-/* Index of the first entry whose end lies above address. */
+/* Index of the first entry whose end is above address. */
 static inline size_t lower(const struct region_entry *m, size_t n, uint64_t address)
 {
 	return lower_bound(n, i, end_of(&m[i]) <= address);

@@ -50,7 +50,7 @@ static struct region *region_new(void)
 	return r;
 }
 
-/* Release: who reads any of it sees that the map changes. */
+/* Release order: a reader of a new member also sees that the map changes. */
 static void put(struct region_entry *to, uint64_t base, uint64_t end, struct region *r)
 {
 	__atomic_store_n(&to->base, base, __ATOMIC_RELEASE);
@@ -288,7 +288,7 @@ bool region_label(uint64_t address, const struct region_origin *origin)
 	return found;
 }
 
-/* What of these bytes lies in one region. As labels_set. */
+/* Labels the part of these bytes that lies in one region. Returns as labels_set. */
 static int label_in(struct region *r, uint64_t address, uint64_t end, struct label label, uint64_t seq)
 {
 	label.begin = address > r->base ? address - r->base : 0;

@@ -19,11 +19,11 @@ static struct {
 	struct context *_Atomic contexts;
 	uint32_t context_count;
 	uint64_t next_id;
-	struct handle_table *_Atomic by_handle; /* a destroyed stream's place may be used again under another handle */
+	struct handle_table *_Atomic by_handle; /* the slot of a destroyed stream may be reused with another handle */
 	pthread_mutex_t lock;
 } streams = {.next_id = STREAM_ID_FIRST, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A call of the program went by unseen: what came after it would be told wrongly. */
+/* A call of the program was missed: later records would be wrong. */
 static void no_memory(void)
 {
 	session_fail("no host memory for a context or stream");
@@ -44,7 +44,7 @@ static bool table_insert(struct stream *s)
 	return false;
 }
 
-/* With the lock. */
+/* Caller holds the lock. */
 static void stream_end(struct stream *s)
 {
 	handle_remove(&streams.by_handle, &s->handle);
@@ -73,7 +73,7 @@ struct context *context_find(CUcontext handle)
 	return NULL;
 }
 
-/* With the lock. */
+/* Caller holds the lock. */
 static struct context *context_new(CUcontext handle, const struct context_device *d)
 {
 	struct context *c = calloc(1, sizeof(*c));
@@ -123,7 +123,7 @@ void context_destroyed(struct context *c)
 	atomic_fetch_add(&streams_generation, 1);
 }
 
-/* A destroyed stream's place is used again, so that a program that makes many does not grow us. */
+/* Reuses the struct of a destroyed stream, so that memory stays bounded. */
 static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id, struct thread *owner)
 {
 	struct stream *s = atomic_load(&c->streams);
@@ -140,11 +140,11 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	if (fresh)
 		s->context = c;
 	s->owner = owner;
-	atomic_store(&s->settled, atomic_load(&s->submitted)); /* which stays, for context_work */
+	atomic_store(&s->settled, atomic_load(&s->submitted)); /* submitted stays, for context_work */
 	s->given_up = 0;
 	s->works = 0;
 	s->host_bound = false;
-	s->seen = 0; /* the first use waits for the captures so far */
+	s->awaited_capture = 0; /* the first use waits for all earlier captures */
 	s->alive = true;
 	if (fresh) {
 		s->next_of_context = atomic_load(&c->streams);
@@ -168,7 +168,7 @@ struct stream *stream_per_thread(struct thread *t, struct context *c)
 	return s;
 }
 
-/* With the lock. NULL: no memory. */
+/* Caller holds the lock. NULL: no memory. */
 static struct stream *stream_new(struct context *c, CUstream handle)
 {
 	struct stream *s = stream_add(c, handle, streams.next_id++, NULL);

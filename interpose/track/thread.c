@@ -13,12 +13,12 @@
 #include "util/clock.h"
 #include "track/streams.h"
 
-#define ENDINGS 3 /* thread destructors run in rounds; after so many ours might not */
+#define DESTRUCTOR_ROUNDS 3 /* thread destructors run in a few rounds; later ones might not call ours */
 
 __thread struct thread thread_self;
 
 static struct {
-	TAILQ_HEAD(, thread) list; /* those that make calls */
+	TAILQ_HEAD(, thread) list; /* threads that make calls */
 	pthread_mutex_t lock;
 	pthread_key_t at_exit;
 	pthread_once_t once;
@@ -33,11 +33,11 @@ static void unregister(void *value)
 	struct thread *t = value;
 
 	if (!t->registered)
-		return; /* in a fork's child */
+		return; /* in a forked child */
 	pthread_mutex_lock(&threads.lock);
 	TAILQ_REMOVE(&threads.list, t, link);
 	t->registered = false;
-	t->endings++;
+	t->destructor_runs++;
 	pthread_mutex_unlock(&threads.lock);
 	streams_thread_ended(t);
 }
@@ -51,8 +51,8 @@ void thread_register(struct thread *t)
 {
 	pthread_once(&threads.once, make_key);
 	t->tid = (uint32_t)syscall(SYS_gettid);
-	if (t->endings == ENDINGS || pthread_setspecific(threads.at_exit, t)) {
-		t->registered = true; /* it could not be removed from the list: its calls continue outside the gate */
+	if (t->destructor_runs == DESTRUCTOR_ROUNDS || pthread_setspecific(threads.at_exit, t)) {
+		t->registered = true; /* its destructor cannot run: its calls continue outside the gate */
 		return;
 	}
 	pthread_mutex_lock(&threads.lock);

@@ -1,9 +1,9 @@
 /*
  * Per-thread state and the gate, which lets one thread cut an epoch while others submit work.
  *
- * Invariant: a thread that submits work which may write device memory is inside the gate during the
- * driver call. While the gate is closed, nobody is inside. Entering costs a store and a load; the
- * closer pays for the ordering with membarrier.
+ * Invariant: a thread that submits work which may write device memory is inside the gate during the driver call.
+ * While the gate is closed, no thread is inside. Entering costs a store and a load; the thread that closes it pays
+ * for the ordering with membarrier.
  */
 #ifndef TT_TRACK_THREAD_H
 #define TT_TRACK_THREAD_H
@@ -19,25 +19,25 @@ struct stream;
 struct context;
 
 struct thread {
-	_Atomic int inside; /* within the gate */
-	/* For threads_in_calls these are read by other threads, too. */
-	_Atomic int calls;         /* wrapped driver calls that it is in the middle of */
-	_Atomic uint32_t call;     /* the last of them; TT_NO_ID where it is none of the driver's */
-	_Atomic uint32_t waits_at; /* call stack of the wait that it is in, where that is recorded; else 0 */
-	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
-	int busy;           /* the recorder itself is at work: wrappers pass straight through */
-	bool holds; /* it has the capture lock and closed the gate, for a launch of the program's */
+	_Atomic int inside; /* inside the gate */
+	/* Other threads read these for threads_in_calls. */
+	_Atomic int calls;         /* depth of wrapped driver calls that it is in */
+	_Atomic uint32_t call;     /* the last of them; TT_NO_ID: not a driver call */
+	_Atomic uint32_t waits_at; /* call stack of the wait that it is in, if recorded; else 0 */
+	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: none, or the recorder's work */
+	int busy;           /* the recorder itself is working: wrappers call the driver directly */
+	bool holds; /* has the capture lock and closed the gate, for a launch of the program */
 	uint32_t tid;
 	bool registered;
-	uint32_t endings; /* how often it was taken off the list as the thread ends */
-	CUcontext context_handle; /* the last context looked up, and what it was found to be */
+	uint32_t destructor_runs; /* how often its destructor has run */
+	CUcontext context_handle; /* the last context that was looked up */
 	struct context *context;
 	uint32_t context_generation;
-	struct stream *streams; /* this thread's per-thread default streams, one a context */
-	uintptr_t recent_handle; /* the last stream looked up */
+	struct stream *streams; /* its per-thread default streams, one for each context */
+	uintptr_t recent_handle; /* the last stream that was looked up */
 	struct stream *recent;
 	uint32_t recent_generation;
-	TAILQ_ENTRY(thread) link; /* of those that are registered */
+	TAILQ_ENTRY(thread) link; /* of registered threads */
 };
 
 extern __thread struct thread thread_self __attribute__((tls_model("initial-exec")));
@@ -52,7 +52,7 @@ static inline struct thread *thread_current(void)
 	return t;
 }
 
-/* Around a call; only this thread writes these members. */
+/* Called around each wrapped call; only this thread writes these members. */
 static inline void thread_calls(struct thread *t, int more)
 {
 	atomic_store_explicit(&t->calls, atomic_load_explicit(&t->calls, memory_order_relaxed) + more, memory_order_relaxed);
@@ -65,7 +65,7 @@ static inline bool thread_in_call(const struct thread *t)
 
 void gate_init(void);
 extern _Atomic int gate_closed;
-extern bool gate_fenced; /* no membarrier here: those who enter pay for the fence */
+extern bool gate_fenced; /* no membarrier: threads that enter need the fence */
 void gate_wait(void);
 
 static inline void gate_enter(struct thread *t)
@@ -88,13 +88,16 @@ static inline void gate_leave(struct thread *t)
 	atomic_store_explicit(&t->inside, 0, memory_order_release);
 }
 
-/* Calls that have their number and are yet to be submitted, outside: epochs that others cut can't say up to which call they are. */
+/*
+ * Calls that have their number but are not submitted yet, outside the gate: an epoch of another thread then does
+ * not know its last call.
+ */
 extern _Atomic int gate_ahead;
 
 /*
- * Only one thread closes at a time (the caller holds the capture lock). True: nobody is
- * inside. False: after timeout_ms somebody still was, waiting in the driver perhaps for work
- * that the caller is yet to submit; the gate is closed for newcomers all the same.
+ * Only one thread closes at a time (the caller holds the capture lock). True: no thread is inside. False: after
+ * timeout_ms one still was; it may wait in the driver for work that the caller will submit. The gate is closed for
+ * others in both cases.
  */
 bool gate_close(unsigned timeout_ms);
 void gate_open(void);
@@ -102,6 +105,6 @@ void gate_open(void);
 /* The threads inside driver calls; gives up if the list stays locked. */
 void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to);
 
-void thread_forget_all(void); /* in a fork's child */
+void thread_forget_all(void); /* in a forked child */
 
 #endif

@@ -11,10 +11,10 @@
 #include "format.h"
 #include "track/streams.h"
 
-/* Made and destroyed in a context. kind: enum tt_view_kind. */
+/* Created and destroyed in a context. kind: enum tt_view_kind. */
 void view_made(const struct context *c, uint32_t kind, uint64_t object, const CUDA_RESOURCE_DESC *d);
 void view_gone(const struct context *c, uint32_t kind, uint64_t object);
-/* Those of a context whose numbers are among the 8-byte words of a launch's parameters, at most so many. */
+/* The objects of a context whose handles are among the 8-byte words of a launch's parameters, at most `most`. */
 uint32_t views_named(const struct context *c, const uint8_t *params, size_t size, struct tt_view *out, uint32_t most);
 
 #endif

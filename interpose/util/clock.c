@@ -15,10 +15,10 @@
 #include <cpuid.h>
 #endif
 
-#define LEAST_NS 20000000ull /* between the two readings that the first line is drawn through */
+#define LEAST_NS 20000000ull /* least time between the two readings for the first line */
 #define EVERY_NS 500000000ull
-#define WRONG_NS 1000000     /* so far off, the counter has been stopped or set */
-#define LINES 64             /* a reader that was interrupted for as long as they last would err */
+#define WRONG_NS 1000000     /* a larger error means that the counter was stopped or set */
+#define LINES 64             /* a reader that is interrupted for longer than all of them fails */
 
 struct reading {
 	uint64_t ticks, ns;
@@ -40,7 +40,7 @@ static bool reliable(void)
 	char source[16] = "";
 	FILE *f;
 
-	if (__get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8) /* the counter never stops nor changes its rate */
+	if (__get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8) /* the counter has a constant rate and never stops */
 		return true;
 	if (!(f = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re")))
 		return false;
@@ -54,7 +54,7 @@ static bool reliable(void)
 #endif
 }
 
-/* Of a few tries the one that was interrupted least. */
+/* The narrowest of a few tries. */
 static struct reading read_both(void)
 {
 	uint64_t width = UINT64_MAX;

@@ -19,10 +19,10 @@ struct clock_line {
 	int64_t scale;
 };
 
-/* NULL where the counter is not known well enough, or is none to rely on. */
+/* NULL: the counter is not calibrated yet, or not reliable. */
 extern const struct clock_line *_Atomic clock_line;
 
-/* Measures the counter against CLOCK_MONOTONIC. By one thread only, every second or so. */
+/* Calibrates the counter against CLOCK_MONOTONIC. Called by one thread, about every second. */
 void clock_tune(void);
 
 static inline uint64_t clock_ticks(void)
@@ -64,7 +64,7 @@ static inline uint64_t clock_real_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* So long from now, as the timed waits of pthreads take it. */
+/* The time in `ms` milliseconds, for timed waits of pthreads. */
 static inline struct timespec clock_in(uint64_t ms)
 {
 	struct timespec t;
@@ -75,7 +75,7 @@ static inline struct timespec clock_in(uint64_t ms)
 				 .tv_nsec = (long)(ms % 1000) * 1000000 + t.tv_nsec % 1000000};
 }
 
-/* Takes a lock that may not be given back; false: it is not to be had in so many milliseconds. */
+/* Takes a lock that may never be released; false: not available within `ms` milliseconds. */
 static inline bool lock_within(pthread_mutex_t *lock, uint64_t ms)
 {
 	struct timespec until = clock_in(ms);

@@ -5,13 +5,13 @@
 #define TT_UTIL_COMPILER_H
 
 /*
- * The launch path: what it runs through lies together, and so does what it reads and hardly
- * anyone writes, so that it takes few cache lines from the program.
+ * The launch path: its code is adjacent, and so is the data that it reads and that is rarely written. So it uses
+ * few cache lines.
  */
 #define HOT __attribute__((hot))
 #define HOT_DATA __attribute__((section(".data.hot")))
 
-/* In what a sanitizer's runtime calls of the C library by way of us, before it is ready for code that it watches. */
+/* For functions that a sanitizer's runtime calls through the recorder before it can instrument code. */
 #define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread")))
 #define EXPORT __attribute__((visibility("default")))
 #define likely(x) __builtin_expect(!!(x), 1)

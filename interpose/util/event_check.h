@@ -23,7 +23,7 @@ static inline uint32_t event_check(const struct tt_event *e, uint64_t named)
 #define WORD(i) ((i) == 2 ? named : xxh3_read64(p + 8 * (i)))
 #define MIX(i, s) \
 	x += xxh3_fold(WORD(i) ^ secret[s], WORD((i) + 1) ^ secret[(s) + 1]); \
-	__asm__("" : "+r"(x)) /* one after the other: all at once they take more registers than there are */
+	__asm__("" : "+r"(x)) /* in sequence: in parallel they need more registers than exist */
 	__asm__("" : "+r"(secret));
 	MIX(0, 0);
 	MIX(14, 2);

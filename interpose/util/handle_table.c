@@ -7,7 +7,7 @@
 
 #define FIRST 256
 
-static void *_Atomic removed = &removed; /* in a slot that readers of others have to get past */
+static void *_Atomic removed = &removed; /* marks removed slots, which lookups skip */
 
 static void put(struct handle_table *t, void *_Atomic *thing)
 {
@@ -44,7 +44,7 @@ bool handle_add(struct handle_table *_Atomic *table, void *_Atomic *thing)
 	return true;
 }
 
-/* Slots that were removed are empty again once nothing lies behind them. */
+/* Removed slots become empty if the next slot is empty. */
 void handle_remove(struct handle_table *_Atomic *table, void *_Atomic *thing)
 {
 	struct handle_table *t = atomic_load(table);

@@ -23,7 +23,7 @@ static inline size_t handle_hash(const void *handle)
 	return (size_t)(((uintptr_t)handle * 0x9e3779b97f4a7c15ull) >> 32);
 }
 
-/* NULL: there is none. */
+/* NULL: not found. */
 static inline void *handle_find(struct handle_table *_Atomic *table, const void *handle)
 {
 	struct handle_table *t = atomic_load_explicit(table, memory_order_acquire);
@@ -36,9 +36,9 @@ static inline void *handle_find(struct handle_table *_Atomic *table, const void 
 	return NULL;
 }
 
-/* False: there is no memory. thing: its handle, with which it begins. */
+/* False: no memory. thing: its handle, which is its first member. */
 bool handle_add(struct handle_table *_Atomic *table, void *_Atomic *thing);
-/* Its handle is still that which it was added with. Nothing happens where it is not in the table. */
+/* The handle must be unchanged since it was added. No effect if it is not in the table. */
 void handle_remove(struct handle_table *_Atomic *table, void *_Atomic *thing);
 
 #endif

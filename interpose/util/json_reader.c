@@ -47,7 +47,7 @@ bool reader_object(struct reader *r, reader_member *member, void *user)
 	return take(r, '}') || reader_fail(r, "expected ',' or '}'");
 }
 
-/* The UTF-16 code unit that \uXXXX stands for, behind its backslash; 0 where there is none. */
+/* The UTF-16 code unit of \uXXXX, after its backslash; 0: invalid. */
 static unsigned code_unit(struct reader *r)
 {
 	unsigned value = 0;
@@ -65,7 +65,7 @@ static unsigned code_unit(struct reader *r)
 	return value;
 }
 
-/* The code point of one escape, or of two that are a surrogate pair; 0 where there is none. */
+/* The code point of one escape, or of a surrogate pair; 0: invalid. */
 static unsigned code_point(struct reader *r)
 {
 	const char *begin = r->at;
@@ -86,7 +86,7 @@ static unsigned code_point(struct reader *r)
 
 static char *put_utf8(char *out, unsigned code)
 {
-	static const unsigned char leads[] = {0, 0xc0, 0xe0, 0xf0}; /* by how many bytes follow */
+	static const unsigned char leads[] = {0, 0xc0, 0xe0, 0xf0}; /* by the number of bytes that follow */
 	int more = (code >= 0x80) + (code >= 0x800) + (code >= 0x10000);
 
 	*out++ = (char)(leads[more] | code >> 6 * more);
@@ -95,7 +95,7 @@ static char *put_utf8(char *out, unsigned code)
 	return out;
 }
 
-/* What is escaped, behind the backslash; NULL where it is nothing. */
+/* Decodes an escape, after the backslash; NULL: invalid. */
 static char *unescape(struct reader *r, char *out)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -107,7 +107,7 @@ static char *unescape(struct reader *r, char *out)
 		return out;
 	}
 	unsigned code = code_point(r);
-	return code ? put_utf8(out, code) : NULL; /* no text here has a NUL in it */
+	return code ? put_utf8(out, code) : NULL; /* texts here have no NUL */
 }
 
 char *reader_string(struct reader *r)

@@ -30,7 +30,7 @@ void json_free(struct json *j)
 	*j = (struct json){0};
 }
 
-/* Room for size more bytes and a terminator. */
+/* Makes room for size more bytes and a terminator. */
 static bool room(struct json *j, size_t size)
 {
 	if (j->sink && j->used + size >= CHUNK)
@@ -55,7 +55,7 @@ const char *json_text(struct json *j)
 	return j->text;
 }
 
-/* In front of every value and key. */
+/* Called before every value and key. */
 static void separate(struct json *j)
 {
 	if (j->comma)
@@ -96,7 +96,7 @@ void json_key(struct json *j, const char *key)
 	put(j, "\":", 2);
 }
 
-/* A continuation byte that the bits of `low` to `high` allow. */
+/* Whether *p is a continuation byte from low to high. */
 static bool continues(const char *p, unsigned low, unsigned high)
 {
 	return (unsigned char)*p >= low && (unsigned char)*p <= high;

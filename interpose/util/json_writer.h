@@ -19,30 +19,30 @@ struct json {
 	size_t used, capacity;
 	bool failed;
 	bool comma; /* the next value or key is not the first one */
-	json_sink *sink; /* NULL: all stays in memory */
+	json_sink *sink; /* NULL: the text stays in memory */
 	void *to;
 };
 
 void json_begin(struct json *j, json_sink *sink, void *to);
-/* Whether all went well, what is buffered for the sink handed on. */
+/* Passes buffered text to the sink. Returns whether all writes succeeded. */
 bool json_flush(struct json *j);
-/* The text, terminated by a NUL; NULL where memory ran out. Valid until json_free. */
+/* The text with a NUL; NULL: no memory. Valid until json_free. */
 const char *json_text(struct json *j);
 void json_free(struct json *j);
 
 void json_open(struct json *j, char bracket); /* { or [ */
 void json_close(struct json *j, char bracket);
-void json_line(struct json *j); /* a line break in front of the next value */
+void json_line(struct json *j); /* a line break before the next value */
 void json_key(struct json *j, const char *key); /* key: plain ASCII without quotes */
-void json_string(struct json *j, const char *value); /* null for NULL */
+void json_string(struct json *j, const char *value); /* NULL: null */
 void json_string_n(struct json *j, const char *value, size_t length);
 void json_u64(struct json *j, uint64_t value);
 void json_hex16(struct json *j, uint64_t value); /* a string of 16 hexadecimal digits */
 void json_bool(struct json *j, bool value);
 void json_null(struct json *j);
-void json_raw(struct json *j, const char *value); /* one value that is JSON already */
+void json_raw(struct json *j, const char *value); /* a value that is JSON already */
 
-/* A key with its value, or with what is to come up to json_close. */
+/* A key with its value, or with what follows up to json_close. */
 static inline void json_member_u64(struct json *j, const char *key, uint64_t value)
 {
 	json_key(j, key);
@@ -67,7 +67,7 @@ static inline void json_member_open(struct json *j, const char *key, char bracke
 	json_open(j, bracket);
 }
 
-/* The length of the valid UTF-8 sequence that begins the n > 0 bytes at p; 0 where there is none. */
+/* The length of the valid UTF-8 sequence at p, of n > 0 bytes; 0: invalid. */
 unsigned json_utf8_length(const char *p, size_t n);
 
 #endif

@@ -19,7 +19,7 @@ int recorder_thread(pthread_t *joined, const char *name, size_t stack, void *(*b
 	if (stack)
 		pthread_attr_setstacksize(&attributes, stack);
 	int error = pthread_create(&thread, &attributes, body, context);
-	if (error == EINVAL) /* thread-local data may need more than the stack we ask for */
+	if (error == EINVAL) /* thread-local data may need more stack than that */
 		error = pthread_create(&thread, NULL, body, context);
 	pthread_attr_destroy(&attributes);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-/* stack: bytes, 0 for the default. joined NULL: the thread is detached. Returns 0, or the error. */
+/* stack: bytes, 0: default. joined NULL: detached. Returns 0, or the error. */
 int recorder_thread(pthread_t *joined, const char *name, size_t stack, void *(*body)(void *), void *context);
 
 #endif

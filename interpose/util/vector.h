@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for `more` items of `item` bytes behind the first `used`. array: the address of the pointer to them. */
+/* Room for `more` items of `item` bytes after the first `used`. array: address of the pointer to them. */
 static inline bool make_room(void *array, size_t *room, size_t used, size_t more, size_t item)
 {
 	size_t wanted = *room ? *room : 16;

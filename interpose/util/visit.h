@@ -1,6 +1,6 @@
 /*
- * Code around work of ours within a call of the program: it keeps errno, and prevents cancellation
- * of the thread, which would leave a lock held.
+ * Code around the recorder's work within a call of the program: it keeps errno, and prevents cancellation of the
+ * thread, which would leave a lock held.
  */
 #ifndef TT_UTIL_VISIT_H
 #define TT_UTIL_VISIT_H

@@ -1,9 +1,9 @@
 /*
  * XXH3-64 with seed 0: the digest of blocks, regions, headers and module images.
  *
- * One text for the host (C11) and for the capture kernels (CUDA device code). The result is
- * the XXH3_64bits value of the xxHash specification for every length, and never depends on
- * the alignment of the data. Words are read as they lie in memory: little-endian machines only.
+ * One source for the host (C11) and for the capture kernels (CUDA device code). The result is the XXH3_64bits value
+ * of the xxHash specification for every length, and never depends on the alignment of the data. Words are read in
+ * memory order: little-endian machines only.
  */
 #ifndef TT_UTIL_XXH3_H
 #define TT_UTIL_XXH3_H
@@ -14,7 +14,7 @@
 
 #ifdef __CUDACC__
 #define XXH3_CALL static __host__ __device__ __forceinline__
-#define XXH3_ROLLED _Pragma("unroll 1") /* device code reads bytes one by one: unrolled it grows large */
+#define XXH3_ROLLED _Pragma("unroll 1") /* device code reads single bytes: unrolled, it grows large */
 #else
 #define XXH3_CALL static inline
 #define XXH3_ROLLED
@@ -51,7 +51,7 @@
 		0xeb6313faffa081c5ull, 0x49daf0b751dd0d17ull, 0x9e68d429265516d3ull, 0xfca1477d58be162bull, \
 		0xce31d07ad1b8f88full, 0x280416958f3acb45ull, 0x7e404bbbcafbd7afull
 
-/* The 8 secret bytes from byte offset at, which need not be a multiple of 8. */
+/* The 8 secret bytes from byte offset `at`, which need not be a multiple of 8. */
 XXH3_CALL uint64_t xxh3_secret(unsigned at)
 {
 	static const uint64_t words[24] = {XXH3_SECRET_WORDS};
@@ -86,7 +86,7 @@ XXH3_CALL uint64_t xxh3_read64(const uint8_t *p)
 #endif
 }
 
-/* The two halves of the 128-bit product, folded into one. */
+/* The xor of both halves of the 128-bit product. */
 XXH3_CALL uint64_t xxh3_fold(uint64_t a, uint64_t b)
 {
 #ifdef __CUDA_ARCH__
@@ -117,7 +117,7 @@ XXH3_CALL uint64_t xxh3_avalanche(uint64_t x)
 	return x ^ x >> 32;
 }
 
-/* The finish that the shortest inputs take over from XXH64. */
+/* The final mix of the shortest inputs, from XXH64. */
 XXH3_CALL uint64_t xxh3_avalanche_short(uint64_t x)
 {
 	x = (x ^ x >> 33) * XXH3_PRIME64_2;
@@ -125,7 +125,7 @@ XXH3_CALL uint64_t xxh3_avalanche_short(uint64_t x)
 	return x ^ x >> 32;
 }
 
-/* What one 8-byte word adds to the accumulator of its own position. */
+/* The addend of one 8-byte word to its own accumulator. */
 XXH3_CALL uint64_t xxh3_product(uint64_t word, uint64_t secret)
 {
 	uint64_t key = word ^ secret;

@@ -1,9 +1,8 @@
 /*
  * XXH3-64 with seed 0 of data that comes in pieces.
  *
- * Invariant: after any sequence of xxh3_stream_add, xxh3_stream_end gives xxh3_64 of the
- * pieces' concatenation. The last round is held back, since only the end of the data says
- * where its last stripe lies.
+ * Invariant: after any sequence of xxh3_stream_add, xxh3_stream_end gives xxh3_64 of the pieces' concatenation. The
+ * last round is kept back, because only the end of the data determines where its last stripe is.
  */
 #ifndef TT_UTIL_XXH3_STREAM_H
 #define TT_UTIL_XXH3_STREAM_H
@@ -14,7 +13,7 @@ struct xxh3_stream {
 	uint64_t accumulator[8];
 	uint64_t length;
 	size_t held;
-	uint8_t last[XXH3_STRIPE]; /* of the round before */
+	uint8_t last[XXH3_STRIPE]; /* of the previous round */
 	uint8_t round[XXH3_ROUND];
 };
 
