@@ -235,6 +235,7 @@ class Store:
         config = FFI.new("store_config *", {"run_dir": self.path, **given})
         self.s = lib.store_open(config, error, 512)
         self.error = FFI.string(error).decode()
+        self.bare = False
         if self.s != FFI.NULL:
             self.process = Path(os.fsdecode(FFI.string(lib.store_directory(self.s))))
 
@@ -260,13 +261,16 @@ class Store:
         blocks = FFI.new("struct tt_block *", record)
         if not self.lib.store_find(self.s, blocks, 1, place):
             return False
-        source = FFI.NULL if place[0] else FFI.from_buffer(contents)
+        source = FFI.NULL if place[0] or self.bare else FFI.from_buffer(contents)
         blocks.offset = place[0]
         return bool(self.lib.store_blocks(self.s, blocks, 1, source, lane))
 
-    def fill(self, number: int, full: bool, contents: dict[int, list[bytes]]) -> bool:
-        """Begins an epoch and adds these regions' blocks and digests."""
-        good = bool(self.lib.store_epoch_begin(self.s, number, full))
+    def fill(
+        self, number: int, full: bool, contents: dict[int, list[bytes]], bare: bool = False
+    ) -> bool:
+        """Begins an epoch and adds these regions' blocks and digests. bare: without contents."""
+        good = bool(self.lib.store_epoch_begin(self.s, number, full, not bare))
+        self.bare = bare
         for region, blocks in contents.items():
             good = good and all(self.block(region, i, b) for i, b in enumerate(blocks))
             good = good and bool(
@@ -281,9 +285,14 @@ class Store:
         return bool(self.lib.store_epoch_commit(self.s, epoch))
 
     def epoch(
-        self, number: int, full: bool, contents: dict[int, list[bytes]], **members: Any
+        self,
+        number: int,
+        full: bool,
+        contents: dict[int, list[bytes]],
+        bare: bool = False,
+        **members: Any,
     ) -> bool:
-        return self.fill(number, full, contents) and self.commit(
+        return self.fill(number, full, contents, bare) and self.commit(
             number, **{"flags": FULL if full else 0, **members}
         )
 

@@ -19,6 +19,7 @@ BLOCK = 65536
 SIZES = (1, 7, 40, 1000, BLOCK, BLOCK + 3, 2 * BLOCK, 3 * BLOCK + 100)
 TRIGGERS = ("sync", "launch", "copy", "api", "graph-node")
 HOST = "host"
+BARE = -1  # the segment of blocks without contents
 
 
 def digest(contents: bytes) -> int:
@@ -87,6 +88,7 @@ class RandomProcess:
         self.twist = twist
         self.lossy = self.random.random() < 0.4
         self.segments = self.random.random() < 0.3
+        self.choosy = self.random.random() < 0.3
         self.contexts = self.random.choice([1, 1, 2, 3])
         self.threads = self.random.choice([1, 2, 4])
         self.regions: dict[int, Region] = {}
@@ -208,6 +210,7 @@ class RandomProcess:
             region = seen[number % len(seen)]
             self._put(region, region.size // 2, bytes([region.now[region.size // 2] ^ 0xFF]))
         whole = [r.number for r in seen if self.random.random() < 0.1]
+        bare = self.choosy and self.random.random() < 0.5
         seq = None
         if trigger == "graph-node":
             thread = self._thread()
@@ -215,8 +218,9 @@ class RandomProcess:
             seq = self.writer.event("graph-launch", "cuLaunchKernel", thread=thread)
         else:
             self.calls.append(("epoch", 4711))
-        self.writer.epoch(trigger, *flags, context=context, only=only, whole=whole, seq=seq)
-        self._captured(number, context, tuple(flags), trigger, seen, only, whole)
+        which: dict[str, Any] = {"only": only, "whole": whole, "bare": bare}
+        self.writer.epoch(trigger, *flags, context=context, seq=seq, **which)
+        self._captured(number, context, tuple(flags), trigger, seen, **which)
 
     # ---- what the run knows of it ----
 
@@ -229,8 +233,9 @@ class RandomProcess:
         seen: list[Region],
         only: list[int] | None,
         whole: list[int],
+        bare: bool,
     ) -> None:
-        if "full" in flags and self.segments and self.epochs:
+        if "full" in flags and self.segments and self.epochs and not bare:
             self.segment += 1
         digests = {}
         for region in seen:
@@ -253,7 +258,8 @@ class RandomProcess:
                 region.lost = number
             else:
                 for i in listed:
-                    region.stored[i] = _block(region.now, i), number, self.segment
+                    place = BARE if bare else self.segment
+                    region.stored[i] = _block(region.now, i), number, place
         states = {r.number: _state(r) for r in self._living() if r.seen is not None}
         self.epochs.append(Epoch(context, flags, trigger, digests, states))
 
@@ -292,7 +298,7 @@ class RandomProcess:
         if e.empty or state is None:
             return False
         blocks = state.blocks[start // BLOCK : -(-stop // BLOCK)]
-        if any(segment in self.removed for segment in blocks if segment is not None):
+        if any(segment in {BARE, *self.removed} for segment in blocks if segment is not None):
             return False
         if None not in blocks:
             return True

@@ -303,17 +303,18 @@ class Writer:
         context: int = 0,
         only: list[int] | None = None,
         whole: Sequence[int] = (),
+        bare: bool = False,
         seq: int | None = None,
         **times: int,
     ) -> int:
         """Cuts an epoch; flags: names. only: the regions that are looked at. whole: those of which
-        all blocks are listed. seq: of the call that
+        all blocks are listed. bare: their contents are not stored. seq: of the call that
         it was cut at, by default one of its own. times: time_ns, captured_ns, done_ns. Gives its
         number.
         """
         number = len(self.history)
         full, some = "full" in flags, "touched" in flags
-        if full and self.segments and self.history:
+        if full and self.segments and self.history and not bare:
             self.segment += 1
             self._begin_segment()
         digests, blocks = [], []
@@ -329,9 +330,12 @@ class Writer:
             for i in changed:
                 piece = memory.contents[i * BLOCK_SIZE : (i + 1) * BLOCK_SIZE]
                 memory.known[i] = xxhash.xxh3_64_intdigest(piece)
-                if "dropped" not in flags:
-                    at = self._store(memory.known[i], piece)
-                    blocks.append((region, i, memory.known[i], at, len(piece), self.segment))
+                if "dropped" in flags:
+                    continue
+                place = HEADER_SIZE, len(piece), layout.NO_SEGMENT
+                if not bare:
+                    place = self._store(memory.known[i], piece), len(piece), self.segment
+                blocks.append((region, i, memory.known[i], *place))
         bits = sum(layout.EPOCH_FLAGS[name] for name in flags)
         digest_span = np.array(digests, layout.DIGEST).tobytes()
         block_span = np.array(blocks, layout.BLOCK).tobytes()
@@ -348,7 +352,7 @@ class Writer:
             context=context,
             seq=seq,
             label=self.string(label),
-            segment=self.segment,
+            segment=layout.NO_SEGMENT if bare and blocks else self.segment,
             digests_first=self.records["digests"],
             digests_count=len(digests),
             blocks_first=self.records["blocks"],

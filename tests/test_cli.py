@@ -395,7 +395,7 @@ def test_verify_says_how_to_see_the_bytes(cli: Cli, tmp_path: Path) -> None:
         w.epoch("sync", "full")
         w.close()
     assert cli("manifest", tmp_path / "b", "-o", tmp_path / "b.json").status == 0
-    hint = "to see the bytes: --against RUN, the run of the manifest\n"
+    hint = "to see where: --against RUN, the run of the manifest\n"
     outcome = cli("verify", tmp_path / "a", "--manifest", tmp_path / "b.json")
     assert outcome.status == 1
     assert hint in outcome.stdout

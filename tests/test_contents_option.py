@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ WORK: dict[str, tuple[str, list[str]]] = {
 }
 
 
-def told(run: Path, *more: str | Path) -> tuple[int, dict[str, object]]:
+def told(run: Path, *more: str | Path) -> tuple[int, Any]:
     outcome = support.ttanalyze(*more[:1], run, *more[1:], "--json")
     return outcome.status, json.loads(outcome.stdout)
 
@@ -38,7 +39,8 @@ def test_digests_do_not_depend_on_contents(kind: str, built: Path, tmp_path: Pat
     name, options = WORK[kind]
     command = support.command(name, built)
     bare = support.run(command, SIM)
-    digests = {}
+    digests: dict[str, list[dict[int, int]]] = {}
+    blocks: dict[str, list[set[tuple[int, int, int]]]] = {}
     for contents in ("changed", "none"):
         run = tmp_path / contents
         outcome = record(command, SIM, run, "--contents", contents, "--require-complete", *options)
@@ -47,11 +49,17 @@ def test_digests_do_not_depend_on_contents(kind: str, built: Path, tmp_path: Pat
         opened = tt.open(run)
         assert opened.warnings == []
         process = opened.processes[0]
+        epochs = [(epoch, epoch + 1) for epoch in range(len(process.epochs))]
         digests[contents] = [
-            {row["region"]: row["digest"] for row in process.digests(epoch, epoch + 1)}
-            for epoch in range(len(process.epochs))
+            {int(row["region"]): int(row["digest"]) for row in process.digests(*one)}
+            for one in epochs
+        ]
+        blocks[contents] = [
+            {(int(row["region"]), int(row["block"]), int(row["digest"])) for row in rows}
+            for rows in (process.blocks(*one) for one in epochs)
         ]
     assert digests["none"] == digests["changed"]
+    assert blocks["none"] == blocks["changed"]
     assert sum(map(len, digests["none"])) > 3
     assert not any((tmp_path / "none" / "p0").glob("data-*.bin")) or (
         sum(p.stat().st_size for p in (tmp_path / "none" / "p0").glob("data-*.bin")) <= 64
@@ -63,30 +71,47 @@ def test_digests_do_not_depend_on_contents(kind: str, built: Path, tmp_path: Pat
 
 
 def test_digests_show_a_difference(built: Path, tmp_path: Path) -> None:
-    """The same epoch and region as with contents; only the values are not known."""
-    command = support.command("example-training", built)
+    """The same epoch, region and blocks as with contents; only the bytes are not known."""
+    program = support.command("example-scribble", built)[0]
+    command = [program, "--size", "90000", "--steps", "2"]
     found = {}
     for contents in ("changed", "none"):
         good, bad = tmp_path / f"{contents}-good", tmp_path / f"{contents}-bad"
         record(command, SIM, good, "--contents", contents)
-        record([*command, "--perturb", "7"], SIM, bad, "--contents", contents)
+        record([*command, "--fixed"], SIM, bad, "--contents", contents)
         status, report = told(good, "diff", bad)
         assert status == 1
-        first = report["processes"][0]["divergences"][0]  # type: ignore[index]
-        found[contents] = (first["epoch_a"], first["epoch_b"], first["region_a"])
+        first = report["processes"][0]["divergences"][0]
+        found[contents] = {k: first[k] for k in ("epoch_a", "epoch_b", "region_a", "blocks")}
         manifest = good / "manifest.json"
         assert support.ttanalyze("verify", bad, "--manifest", manifest).status == 1
     assert found["none"] == found["changed"]
+    assert found["none"]["blocks"] == [5]
+    commands: list[list[str | Path]] = [["diff", bad, good], ["verify", bad, "--against", good]]
+    for words in commands:
+        outcome = support.ttanalyze(*words)
+        assert outcome.status == 1
+        assert "  blocks   block 5" in outcome.stdout
+        assert "  within   bytes 327680 to 393215\n" in outcome.stdout
+        assert "contents were not stored: recorded with --contents none" in outcome.stdout
+    status, report = told(bad, "verify", "--against", good)
+    (difference,) = report["differences"]
+    assert (status, difference["differing_blocks"]) == (1, [5])
+    assert difference["differing_bytes"] is None
 
 
 def test_missing_contents_are_explained(built: Path, tmp_path: Path) -> None:
     """What needs them says why they are missing; info counts no loss."""
     record(support.command("example-training", built), SIM, tmp_path / "run", "--contents", "none")
     opened = tt.open(tmp_path / "run")
-    with pytest.raises(tt.Error, match="recorded with --contents none"):
+    why = r"contents of region 1 in epoch 5 were not stored: 1 of 1 blocks.*--contents none\)"
+    with pytest.raises(tt.Error, match=why):
         opened.read(5, 1)
+    with pytest.raises(tt.Error, match=why):
+        tt.rewind.rewind(opened, 5, regions=[1])
     shown = support.ttanalyze("info", tmp_path / "run").stdout
     assert "lost     nothing" in shown
+    assert ", digests only " in shown
     assert shown.endswith("no warnings\n")
 
 

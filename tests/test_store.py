@@ -139,12 +139,12 @@ def test_lanes_of_a_segment(drain: Any, tmp_path: Path) -> None:
     assert s.region(0, size=4 * BLOCK)
     for number in range(3):
         pieces = [noise(10 * number + i, BLOCK) for i in range(2)]
-        assert drain.store_epoch_begin(s.s, number, True)
+        assert drain.store_epoch_begin(s.s, number, True, True)
         for lane, piece in enumerate([pieces[0], pieces[1], pieces[0], b"last"]):
             assert s.block(0, lane, piece, lane)
         if number == 1:
             drain.store_epoch_abandon(s.s)
-            assert drain.store_epoch_begin(s.s, number, False)
+            assert drain.store_epoch_begin(s.s, number, False, True)
         assert s.commit(number, flags=0 if number == 1 else FULL)
         base = number // 2 * LANES
         assert data_files(s.process) == [base, base + 1, base + 3]
@@ -189,7 +189,7 @@ def test_table_of_contents_is_bounded_and_correct(drain: Any) -> None:
 
 def test_invalid_references_are_refused(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
-    assert drain.store_epoch_begin(s.s, 0, True)
+    assert drain.store_epoch_begin(s.s, 0, True, True)
     refers = FFI.new("struct tt_block *", {"digest": 1, "length": 100, "offset": 64})
     assert not drain.store_blocks(s.s, refers, 1, FFI.NULL, 0)
     large = FFI.new("struct tt_block *", {"digest": 1, "length": BLOCK + 1})
@@ -257,6 +257,21 @@ def test_retain_considers_every_context(drain: Any, tmp_path: Path) -> None:
     assert s.epoch(6, True, {0: [noise(6)]}, context=0)
     assert segments(s.process) == [6]
     s.close()
+
+
+def test_retain_passes_over_epochs_without_contents(drain: Any, tmp_path: Path) -> None:
+    """They begin no segment, need none, and are no base of later ones."""
+    s = Store(drain, tmp_path / "run", retain=2)
+    kept = []
+    for n in range(9):
+        assert s.epoch(n, n % 2 == 0, {0: [noise(n)]}, bare=n % 4 != 0)
+        kept.append(segments(s.process))
+    s.close()
+    assert kept == [[0], [0], [0], [0], [0, 1], [1], [1], [1], [1, 2]]
+    blocks, epochs = (records(s.process, name) for name in ("blocks.bin", "epochs.bin"))
+    wanted = [layout.NO_SEGMENT if n % 4 else n // 4 * LANES for n in range(9)]
+    assert epochs["segment"].tolist() == blocks["segment"].tolist() == wanted
+    assert blocks["digest"].tolist() == [xxhash.xxh3_64_intdigest(noise(n)) for n in range(9)]
 
 
 def test_without_retain_there_is_one_segment(drain: Any, tmp_path: Path) -> None:
@@ -441,7 +456,7 @@ def test_adjacent_blocks_are_written_once(drain: Any, tmp_path: Path) -> None:
     a, b, short = noise(1), noise(2), noise(3)[:100]
     pieces = [a, a, short, b, short, a]
     s = Store(drain, tmp_path / "run")
-    assert drain.store_epoch_begin(s.s, 0, True)
+    assert drain.store_epoch_begin(s.s, 0, True, True)
     records, contents = FFI.new("struct tt_block[]", len(pieces)), b""
     for i, piece in enumerate(pieces):
         digest = xxhash.xxh3_64_intdigest(piece)

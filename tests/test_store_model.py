@@ -25,7 +25,7 @@ def cut(
     """Commits an epoch of all regions in memory; known: as they were when last captured."""
     lib = store.lib
     full = bool(flags & FULL)
-    assert lib.store_epoch_begin(store.s, number, full)
+    assert lib.store_epoch_begin(store.s, number, full, True)
     for region, contents in {} if flags & REFUSED else memory.items():
         before = known.get(region)
         if before == contents and not full:

@@ -112,7 +112,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	struct capture *p = c->capture;
 	uint32_t number = session_next_epoch();
 	bool full = controls.snapshot_every && p->epochs % controls.snapshot_every == 0;
-	struct pending q = {.capture = p, .epoch = *like};
+	struct pending q = {.capture = p, .epoch = *like, .digests = options.contents == CONTENTS_NONE};
 
 	q.number = p->number = atomic_load(&c->captures) + 1;
 	q.epoch.number = number;

@@ -95,6 +95,7 @@ struct pending {
 	uint32_t number; /* capture.number */
 	uint32_t part;
 	bool refused, final, read; /* refused: has no contents, also for dropped epochs */
+	bool digests; /* its blocks are stored without contents */
 	bool watch; /* stays in the ring and is not stored, but may need to be cancelled */
 	struct tt_capture_status status;
 };
@@ -251,7 +252,7 @@ static inline uint64_t region_payload(const struct region *r)
 {
 	uint64_t before = (region_blocks(r) - 1) * TT_BLOCK_SIZE;
 
-	return options.contents == CONTENTS_NONE ? 0 : before + tt_payload_size(r->size - before);
+	return before + tt_payload_size(r->size - before);
 }
 
 /* choose.c: fills p->list and p->staging with the regions that the epoch reads. False: no memory. */

@@ -181,11 +181,11 @@ struct tt_capture_params capture_params(struct capture *p, const struct pending 
 		.tail = atomic_load(&p->tail),
 		.status = capture_status_address(p, q->slot),
 		.sequence = q->epoch.number + 1ull,
-		.payload = payload,
+		.payload = q->digests ? 0 : payload,
 		.region_count = q->list->count,
 		.blocks = (uint32_t)blocks,
 		.last = TT_CAPTURE_LAST,
-		.flags = options.contents == CONTENTS_NONE ? TT_CAPTURE_DIGESTS : 0,
+		.flags = q->digests ? TT_CAPTURE_DIGESTS : 0,
 		.epoch = q->epoch.number,
 	};
 }
@@ -236,7 +236,7 @@ static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *w
 	}
 	q->list = region_list_hold(p->list);
 	q->epoch.bytes_read = p->bytes;
-	*worst = tt_chunk_size(p->blocks, p->payload);
+	*worst = tt_chunk_size(p->blocks, q->digests ? 0 : p->payload);
 	if (full && !make_room(p, *worst)) {
 		refuse(p, q,
 		       options.overwrite == OVERWRITE_DROP_OLDEST ? "the ring is smaller than a snapshot"
@@ -249,7 +249,7 @@ static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *w
 /* Cuts a snapshot as another epoch: the dropped epoch had the changes of regions. */
 static bool cut_snapshot_instead(struct thread *t, struct capture *p, struct pending *q)
 {
-	struct pending next = {.capture = p, .number = q->number, .epoch = q->epoch};
+	struct pending next = {.capture = p, .number = q->number, .epoch = q->epoch, .digests = q->digests};
 
 	next.epoch.number++;
 	next.epoch.flags &= ~(uint32_t)TT_EPOCHF_TOUCHED;

@@ -150,7 +150,7 @@ static struct tt_block record_of(const struct pending *q, const struct tt_chunk_
 static bool is_sound(const struct pending *q, const struct arrived *a, const struct tt_chunk_entry *e)
 {
 	return e->region < q->list->count && e->block < region_blocks(q->list->regions[e->region]) &&
-	       (options.contents == CONTENTS_NONE || e->offset + e->length <= a->header.size - a->header.payload);
+	       (q->digests || e->offset + e->length <= a->header.size - a->header.payload);
 }
 
 /* Looks up the contents of some more entries in the files, and takes those that are stored. */
@@ -276,6 +276,17 @@ static bool store_small(struct pending *q, struct arrived *a)
 	       store_blocks(session_store(), a->records, n, contents, 0);
 }
 
+/* The chunk has no contents. */
+static bool store_digests(struct pending *q, struct arrived *a)
+{
+	for (uint64_t i = 0; i < a->header.count; i++) {
+		if (!is_sound(q, a, &a->entries[i]) || !take(q, &a->entries[i]))
+			return false;
+		a->records[i] = record_of(q, &a->entries[i], 0);
+	}
+	return store_blocks(session_store(), a->records, a->header.count, NULL, 0);
+}
+
 /* Writes a chunk's blocks. Stored contents are not written again, and not copied if that saves a copy. */
 static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
 {
@@ -285,6 +296,8 @@ static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
 
 	if (!ok)
 		no_memory(q);
+	else if (q->digests)
+		ok = store_digests(q, a);
 	else if (a->have == a->header.size || !store_takes_contents(session_store())) /* then nothing reads the contents */
 		ok = store_small(q, a);
 	else
@@ -328,8 +341,7 @@ static void tell_of_limit(const struct tt_epoch *e)
 	char reason[200];
 	uint32_t since;
 
-	if (options.contents == CONTENTS_NONE || !store_digests_only(session_store(), &since, reason, sizeof(reason)) ||
-	    since != e->number)
+	if (!store_digests_only(session_store(), &since, reason, sizeof(reason)) || since != e->number)
 		return;
 	session_lost("epochs from %u on have digests only: %s", since, reason);
 	session_listeners.changed();
@@ -341,7 +353,7 @@ static bool begin(struct pending *q)
 	assembled = (struct assembled){0};
 	assembled.regions = calloc((q->list ? q->list->count : 0) + 1, sizeof(*assembled.regions));
 	return (assembled.regions || no_memory(q)) &&
-	       store_epoch_begin(session_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
+	       store_epoch_begin(session_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL, !q->digests);
 }
 
 static bool commit(struct pending *q)
@@ -361,7 +373,7 @@ static bool commit(struct pending *q)
 		return false;
 	session_listeners.epoch_stored(&q->epoch);
 	tell_of_limit(&q->epoch);
-	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED && (q->refused || options.contents != CONTENTS_NONE);
+	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
 	atomic_fetch_add(&session_counters.epochs, 1);
 	atomic_fetch_add(&session_counters.epochs_refused, q->refused && !dropped);
 	atomic_fetch_add(&session_counters.epochs_dropped, dropped);

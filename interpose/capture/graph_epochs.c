@@ -179,6 +179,12 @@ static void let_go(struct instrumentation *q)
 	}
 }
 
+/* Bytes of the ring that an epoch of the point takes at most. */
+static uint64_t chunk_of(const struct instrumentation *q, const struct point *point)
+{
+	return tt_chunk_size(point->blocks, q->digests ? 0 : point->payload);
+}
+
 /* The reason if an epoch is not possible, or NULL. largest: size of the largest chunk. */
 static const char *prepare_all(struct capture *p, struct instrumentation *q, struct exec *x, uint64_t *largest)
 {
@@ -191,7 +197,7 @@ static const char *prepare_all(struct capture *p, struct instrumentation *q, str
 		struct point *point = &q->points[i];
 		if (!prepare(p, q, point, x, all))
 			return "no memory for lists of the blocks that their kernels can reach";
-		uint64_t chunk = tt_chunk_size(point->blocks, point->payload);
+		uint64_t chunk = chunk_of(q, point);
 		most = point->blocks > most ? point->blocks : most;
 		*largest = chunk > *largest ? chunk : *largest;
 		size += chunk;
@@ -259,6 +265,7 @@ static void submit(struct capture *p, struct instrumentation *q, unsigned i, uin
 		.capture = p,
 		.number = ++p->number,
 		.final = true,
+		.digests = q->digests,
 		.list = region_list_hold(point->list),
 		.epoch = {.number = number,
 			  .trigger = TT_TRIGGER_GRAPH_NODE,
@@ -300,6 +307,7 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 		session_lost("epochs inside graphs were not captured: epochs of earlier launches are blocked");
 		return false;
 	}
+	q->digests = options.contents == CONTENTS_NONE;
 	if ((why = prepare_all(p, q, x, &largest))) {
 		session_lost("epochs inside graphs were not captured: %s", why);
 		let_go(q);
@@ -307,7 +315,7 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 	}
 	p->number = atomic_load(&p->context->captures);
 	for (unsigned i = 0; i < q->point_count; i++) {
-		uint64_t chunk = tt_chunk_size(q->points[i].blocks, q->points[i].payload);
+		uint64_t chunk = chunk_of(q, &q->points[i]);
 		submit(p, q, i, seq, chunk + (i + 1 == q->point_count ? largest : 0));
 	}
 	q->active = q->point_count;

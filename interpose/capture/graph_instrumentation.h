@@ -91,6 +91,7 @@ struct instrumentation {
 	bool ended;                /* the executable graph was destroyed */
 	bool gone;                 /* the context was destroyed, or will be soon */
 	unsigned active;           /* points that capture in the current launch */
+	bool digests;              /* the launch's epochs are stored without contents */
 	uint32_t since_snapshot;   /* epochs */
 	struct instrumentation *next;
 };

@@ -80,7 +80,7 @@
 /* tt_capture_params.flags */
 #define TT_CAPTURE_FULL 1
 #define TT_CAPTURE_DISCARD 2 /* gather only */
-#define TT_CAPTURE_DIGESTS 4 /* chunks have no payload: every payload of regions and params is 0 */
+#define TT_CAPTURE_DIGESTS 4 /* chunks have no payload: params.payload is 0, those of regions are not read */
 
 /* tt_capture_region.flags */
 #define TT_CAPTURE_REGION_ALL 1 /* list all blocks, changed or not */

@@ -20,6 +20,7 @@
 #define TT_NO_ID 0xffffffff     /* "none" in each 32-bit id member */
 #define TT_NO_CALL 0xffff       /* "none" in tt_event.call */
 #define TT_NO_EPOCH 0xffffffff
+#define TT_NO_SEGMENT 0xfffffffc /* tt_epoch.segment: only digests of its blocks were stored */
 #define TT_TEXT_HEAD 8          /* bytes before a text in strings.bin: u32 length, u32 check (low half of its XXH3-64) */
 #define TT_PIECE_HEAD 8         /* bytes before a piece of params.bin: its XXH3-64 */
 

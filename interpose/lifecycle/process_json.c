@@ -61,7 +61,7 @@ static void json_devices(struct json *j)
 	json_close(j, ']');
 }
 
-/* Where there is no room for contents. */
+/* Where there is no room for contents, or none are wanted. */
 static void json_digests_only(struct json *j)
 {
 	char reason[512];
@@ -69,8 +69,12 @@ static void json_digests_only(struct json *j)
 
 	json_key(j, "digests_only");
 	if (!store_digests_only(session_store(), &since, reason, sizeof(reason))) {
-		json_null(j);
-		return;
+		if (options.contents != CONTENTS_NONE) {
+			json_null(j);
+			return;
+		}
+		since = 0;
+		snprintf(reason, sizeof(reason), "recorded with --contents none");
 	}
 	json_open(j, '{');
 	json_member_u64(j, "since", since);

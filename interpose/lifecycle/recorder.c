@@ -109,9 +109,8 @@ static bool start(void)
 		return false;
 	}
 	bool compress = options.compress && compress_open();
-	store_config config = {options.out,      options.deterministic,
-			       options.retain,   compress ? (int)options.compress : 0,
-			       options.max_disk, options.contents == CONTENTS_NONE};
+	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0,
+			       options.max_disk};
 	store *run = store_open(&config, error, sizeof(error));
 	if (!run) {
 		session_fail("%s", error);

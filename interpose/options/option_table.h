@@ -50,8 +50,8 @@ OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
 OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",
        "Store a full snapshot every K epochs (default 64; 0: only the first).")
 OPTION(CONTENTS, contents, CHOICE, "none|changed|all", "changed", "",
-       "Contents that epochs store: of blocks that changed (changed, default), of all blocks (all), or none, only digests, "
-       "which verify and diff compare. none writes almost nothing to the disk.")
+       "Contents that epochs store: of blocks that changed (changed, default), of all blocks (all), or none, only digests "
+       "of regions and blocks, which verify and diff compare. none writes almost nothing to the disk.")
 OPTION(RETAIN, retain, COUNT, "4294967295", "0", "N", "Keep the contents of at least the last N epochs (default 0: of all).")
 OPTION(OVERWRITE, overwrite, CHOICE, "backpressure|drop-oldest|fail", "backpressure", "",
        "What happens when the ring is full: the program waits (backpressure, default), old epochs are lost (drop-oldest), "

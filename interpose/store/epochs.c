@@ -127,7 +127,7 @@ static bool has_data(const store *s)
 	return has;
 }
 
-bool store_epoch_begin(store *s, uint32_t number, bool full)
+bool store_epoch_begin(store *s, uint32_t number, bool full, bool contents)
 {
 	struct visit v;
 
@@ -135,12 +135,13 @@ bool store_epoch_begin(store *s, uint32_t number, bool full)
 		return false;
 	store_roll_back(s);
 	s->active = true;
+	s->bare = !contents;
 	s->lacks = s->dropped = false;
 	if (number != s->number) {
 		char text[32];
 		snprintf(text, sizeof(text), "%u instead of %u", number, s->number);
 		store_fail(s, "beginning epoch", text, EINVAL);
-	} else if (s->retain && full && has_data(s) && store_takes_contents(s)) {
+	} else if (s->retain && full && contents && has_data(s) && store_takes_contents(s)) {
 		begin_segment(s);
 	}
 	s->stored = 0;
@@ -255,8 +256,8 @@ static bool append_to_span(store *s, struct store_span *p, const void *record, s
 static bool append_records(store *s, struct tt_block *blocks, size_t count)
 {
 	for (struct tt_block *b = blocks; b < blocks + count; b++) {
-		b->segment = s->segment + (uint32_t)(b->offset & PLACE_LANE);
-		b->offset &= PLACE_OFFSET;
+		b->segment = s->bare ? TT_NO_SEGMENT : s->segment + (uint32_t)(b->offset & PLACE_LANE);
+		b->offset = s->bare ? TT_FILE_HEADER_SIZE : b->offset & PLACE_OFFSET;
 	}
 	return append_to_span(s, &s->blocks, blocks, count * sizeof(*blocks));
 }
@@ -324,7 +325,7 @@ bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *c
 	if (!store_takes_contents(s))
 		s->lacks |= count > 0;
 	else
-		good = good && (contents || are_stored(s, blocks, count)) && append_records(s, blocks, count);
+		good = good && (s->bare || contents || are_stored(s, blocks, count)) && append_records(s, blocks, count);
 	store_leave(&s->capture, v);
 	return good;
 }
@@ -403,7 +404,7 @@ static bool commit(store *s, struct tt_epoch *e)
 		return false;
 	place(&s->digests, sizeof(struct tt_digest), &e->digests_first, &e->digests_count, &e->digests_check);
 	place(&s->blocks, sizeof(struct tt_block), &e->blocks_first, &e->blocks_count, &e->blocks_check);
-	e->segment = s->segment;
+	e->segment = s->bare && e->blocks_count ? TT_NO_SEGMENT : s->segment;
 	e->bytes_stored = s->stored;
 	e->done_ns = s->deterministic ? 0 : clock_ns();
 	e->check = xxh3_64(e, offsetof(struct tt_epoch, check));

@@ -70,6 +70,7 @@ struct store {
 	uint32_t segment, oldest_segment;
 	struct dedup dedup;
 	bool active;
+	bool bare; /* the active epoch: of its blocks only the digests are stored */
 	uint32_t number; /* of the active epoch, else of the next */
 	uint64_t stored;
 	bool lacks, dropped; /* the active epoch lacks contents; those that it had are rolled back */

@@ -58,7 +58,7 @@ void retain_epoch(struct retain *t, const struct tt_epoch *e)
 {
 	struct retain_context *c = context_of(t, e->context);
 
-	if (!c || (e->flags & TT_EPOCHF_REFUSED))
+	if (!c || (e->flags & TT_EPOCHF_REFUSED) || e->segment == TT_NO_SEGMENT)
 		return;
 	if ((e->flags & (TT_EPOCHF_FULL | TT_EPOCHF_DROPPED)) == TT_EPOCHF_FULL || !c->based)
 		add_base(t, e->context, e->number, e->segment);

@@ -224,8 +224,6 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 		s = NULL;
 	} else {
 		disk_limit(&s->run, config->max_disk);
-		s->digests_only = config->digests_only;
-		snprintf(s->digests_only_reason, sizeof(s->digests_only_reason), "%s", "recorded with --contents none");
 		s->digests.committed = s->digests.file.size;
 		s->blocks.committed = s->blocks.file.size;
 		s->data[0].committed = s->data[0].file.size;

@@ -26,7 +26,6 @@ typedef struct {
 	unsigned retain;    /* epochs to keep on disk; 0: all */
 	int compress;       /* zstd level; 0: uncompressed; compress_open has succeeded */
 	uint64_t max_disk;  /* as in disk_limit */
-	bool digests_only;  /* epochs have no contents */
 } store_config;
 
 /* NULL: failure; error is one line. Creates run_dir and its next pN; replaces no other file. */
@@ -60,7 +59,8 @@ bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
  * One epoch at a time: begin, then any of find, blocks and digest, then commit or abandon. From one
  * thread, but that blocks with contents may come from several at once, each for a lane of its own.
  */
-bool store_epoch_begin(store *s, uint32_t number, bool full);
+/* contents false: only digests of its blocks are stored. store_blocks then takes no contents, and ignores offsets. */
+bool store_epoch_begin(store *s, uint32_t number, bool full, bool contents);
 /* Positions of the blocks' contents, by digest and length, in the current segment; 0: not stored. */
 bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t *places);
 /*

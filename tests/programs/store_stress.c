@@ -160,7 +160,7 @@ static bool one_epoch(store *s, uint32_t number, bool full, bool abandon)
 	static uint8_t contents[TT_BLOCK_SIZE];
 	uint64_t bytes = 0;
 
-	if (!store_epoch_begin(s, number, full))
+	if (!store_epoch_begin(s, number, full, true))
 		return false;
 	for (uint32_t r = 0; r < REGIONS; r++) {
 		if (!full && (r + number) % 3)

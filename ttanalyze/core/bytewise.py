@@ -163,6 +163,17 @@ def blocks_text(shown: list[int], count: int) -> str:
     return f"{'block' if count == 1 else 'blocks'} {', '.join(map(str, shown))}{tail}"
 
 
+def ranges_text(blocks: list[int], size: int) -> str:
+    """Returns the bytes that blocks of a region cover, as ranges of offsets. size: its bytes."""
+    starts = [b for b in blocks if b - 1 not in blocks]
+    ends = [b + 1 for b in blocks if b + 1 not in blocks]
+    shown = [
+        f"{first * BLOCK_SIZE} to {min(end * BLOCK_SIZE, size) - 1}"
+        for first, end in zip(starts, ends, strict=True)
+    ]
+    return f"bytes {', '.join(shown)}"
+
+
 def bytes_text(count: int, first: int, last: int) -> str:
     """Returns how many bytes differ, and where."""
     if count == 1:

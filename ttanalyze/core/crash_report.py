@@ -47,7 +47,7 @@ def last_epoch(process: Process) -> dict[str, Any] | None:
     """Returns the last epoch with contents: number, trigger, and the call before it."""
     lost = layout.REFUSED | layout.DROPPED
     for epoch in reversed(process.epochs[-1000:]):
-        if not epoch["flags"] & lost:
+        if not epoch["flags"] & lost and epoch["segment"] != layout.NO_SEGMENT:
             trigger = layout.TRIGGERS[int(epoch["trigger"])]
             return {"epoch": int(epoch["number"]), "trigger": trigger, "seq": int(epoch["seq"])}
     return None

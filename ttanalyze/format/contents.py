@@ -128,6 +128,16 @@ def snapshot_left(process: Process, epoch: int, region: int | None = None) -> tu
     return np.concatenate(parts), lost
 
 
+def require_stored(process: Process, epoch: int, region: int, records: Array) -> None:
+    """Raises Error if blocks of a region have digests only. records: its block_records."""
+    missing = int(np.count_nonzero(records["segment"] == layout.NO_SEGMENT))
+    if missing:
+        raise Error(
+            f"the contents of region {region} in epoch {epoch} were not stored: {missing} of "
+            f"{len(records)} blocks have digests only ({process.why_digests})"
+        )
+
+
 def _search_all(process: Process, epoch: int, region: int | None = None) -> _Search:
     check_epoch(process, epoch)
     regions = process.regions
@@ -405,6 +415,7 @@ def read(
         raise Error(f"bytes {start} to {stop} are not in region {region}: it has {size}")
     first, last = start // BLOCK_SIZE, layout.blocks_of(stop)
     records = block_records(process, epoch, region, first=first, last=max(first, last))
+    require_stored(process, epoch, region, records)
     out = np.empty(int(records["length"].sum(dtype="u8")), np.uint8)
     read_blocks(process, records, out)
     return out[start - first * BLOCK_SIZE : stop - first * BLOCK_SIZE]

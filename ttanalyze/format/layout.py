@@ -70,6 +70,7 @@ DATA_LANES = np.uint32(constant("TT_DATA_LANES"))
 NO_ID = constant("TT_NO_ID")
 NO_CALL = constant("TT_NO_CALL")
 NO_EPOCH = constant("TT_NO_EPOCH")
+NO_SEGMENT = constant("TT_NO_SEGMENT")
 MAGIC = b"TTRUN\r\n\x1a"
 
 HEADER = dtype("file_header")

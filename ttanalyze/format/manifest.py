@@ -82,7 +82,7 @@ def _listed(table: Regions) -> list[dict[str, Any]]:
 
 def _epochs(process: Process, advance: Callable[[int], None] | None) -> list[dict[str, Any]]:
     out = []
-    oldest = process.oldest_segment
+    removed = process.removed
     piece = 4096  # epochs whose digests are looked at together
     for at in range(0, len(process.epochs), piece):
         end = min(at + piece, len(process.epochs))
@@ -91,9 +91,9 @@ def _epochs(process: Process, advance: Callable[[int], None] | None) -> list[dic
         ids = digests["region"][order].tolist()
         values = _hex(digests["digest"][order])
         last = 0
-        for epoch in process.epochs[at:end]:
+        for number, epoch in enumerate(process.epochs[at:end], at):
             first, last = last, last + int(epoch["digests_count"])
-            flags = epoch_flags(int(epoch["flags"]), int(epoch["segment"]) < oldest)
+            flags = epoch_flags(int(epoch["flags"]), bool(removed[number]))
             pairs = zip(map(str, ids[first:last]), values[first:last], strict=True)
             out.append(
                 {

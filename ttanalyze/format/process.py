@@ -129,6 +129,8 @@ class Process(Events, Spans):
 
     def data(self, segment: int) -> DataReader:
         """Opens a data file; the caller closes it. Raises Error if it was removed."""
+        if segment == layout.NO_SEGMENT:
+            raise Error(f"{self.path}: contents were not stored: {self.why_digests}")
         path = self.path / data_name(segment)
         try:
             if segment in self.segments:
@@ -143,6 +145,16 @@ class Process(Events, Spans):
         none.
         """
         return min(self.segments, default=1 << 32)
+
+    @property
+    def digests_alone(self) -> Array:
+        """Which epochs have block digests but no contents, by an option."""
+        return np.asarray(self.epochs["segment"] == layout.NO_SEGMENT)
+
+    @property
+    def removed(self) -> Array:
+        """Which epochs have lost their data file."""
+        return (self.epochs["segment"] < self.oldest_segment) & ~self.digests_alone
 
     @functools.cached_property
     def annotations(self) -> Annotations:

@@ -48,6 +48,12 @@ class ProcessInfo:
         )
 
     @property
+    def why_digests(self) -> str:
+        """Why contents of blocks were not stored."""
+        chosen = self.info.get("options", {}).get("TT_CONTENTS", "?")
+        return f"recorded with --contents {chosen}"
+
+    @property
     def without_contents(self) -> bool:
         """Whether contents were not stored, by an option."""
         return bool(self.info.get("options", {}).get("TT_CONTENTS") == "none")

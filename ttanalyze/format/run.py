@@ -350,8 +350,7 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
     options = process.info.get("options", {})
     out += unmet(options, len(process.epochs), len(process.launches))
     flags = process.epochs["flags"]
-    removed = process.epochs["segment"] < process.oldest_segment
-    removed &= (flags & (layout.DROPPED | layout.REFUSED)) == 0
+    removed = process.removed & (flags & (layout.DROPPED | layout.REFUSED) == 0)
     dropped, left = flags & layout.DROPPED != 0, process.epochs["digests_count"] > 0
     wanted = left & (not process.without_contents)
     counts = [

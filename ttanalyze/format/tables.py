@@ -58,10 +58,10 @@ def epochs(processes: Sequence[Process]) -> pd.DataFrame:
             missing if none were made
     """
     records = [p.epochs for p in processes]
-    removed = [p.epochs["segment"] < p.oldest_segment for p in processes]
+    without = [p.removed | p.digests_alone for p in processes]
     flags = joined(records, "flags")
     kept = flags & layout.REFUSED == 0
-    flags = np.where(concat(removed, bool) & kept, flags | layout.DROPPED, flags)
+    flags = np.where(concat(without, bool) & kept, flags | layout.DROPPED, flags)
     columns: dict[str, Any] = {
         "process": process_column(processes, records),
         "epoch": joined(records, "number"),

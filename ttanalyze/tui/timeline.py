@@ -145,8 +145,9 @@ class Timeline:
     def flags(self, epoch: int) -> int:
         record = self.process.epochs[epoch]
         bits = int(record["flags"])
-        removed = int(record["segment"]) < self.process.oldest_segment
-        return bits | (layout.DROPPED if removed and not bits & layout.REFUSED else 0)
+        segment = int(record["segment"])
+        without = segment < self.process.oldest_segment or segment == layout.NO_SEGMENT
+        return bits | (layout.DROPPED if without and not bits & layout.REFUSED else 0)
 
     def epoch_label(self, epoch: int) -> str:
         """Returns trigger and label. Names of kernels have no parameters."""

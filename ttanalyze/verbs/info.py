@@ -80,6 +80,7 @@ def _process(process: Process) -> dict[str, Any]:
             name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
         },
         "epochs_dropped": _dropped(process),
+        "epochs_digests_only": int(np.count_nonzero(process.digests_alone)),
         "unread": process.unread.count(0, len(process.epochs) - 1),
         "bytes_read": int(process.epochs["bytes_read"].sum(dtype="u8")),
         "bytes_changed": int(process.epochs["bytes_changed"].sum(dtype="u8")),
@@ -351,7 +352,8 @@ def _epochs(process: dict[str, Any]) -> str:
     out = f"{process['epochs']:,}"
     if process["triggers"]:
         out += f" ({text.listing(process['triggers'].items())})"
-    flags = [(name, n) for name, n in process["epoch_flags"].items() if n]
+    counts = {**process["epoch_flags"], "digests only": process["epochs_digests_only"]}
+    flags = [(name, n) for name, n in counts.items() if n]
     return f"{out}; {text.listing(flags)}" if flags else out
 
 

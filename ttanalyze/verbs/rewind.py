@@ -165,6 +165,8 @@ def rewind(
                 found[what] = _Found(what, contents.block_records(of, epoch, what))
             else:
                 found[name] = _of_tensor(of, epoch, what)
+    for one in found.values():
+        contents.require_stored(of, epoch, one.region, one.records)
     tensors = [key for key in found if isinstance(key, str)]
     types = by_region(of, dtypes, "--dtype", epoch, tensors)
     sizes = by_region(of, shapes, "--shape", epoch, tensors)

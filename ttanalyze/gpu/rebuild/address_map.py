@@ -183,6 +183,9 @@ class State:
         ids = process.regions.id
         wanted = [(row, int(ids[row])) for row in rows]
         records = {row: found[number] for row, number in wanted if number in found}
+        for row, number in wanted:
+            if row in records:
+                contents.require_stored(process, epoch, number, records[row])
         gone = set(lost)
         return cls(epoch, records, [number for _, number in wanted if number in gone])
 

@@ -17,6 +17,7 @@ def good_epochs(process: Process, context: int) -> Array:
     """Returns the numbers of a context's epochs that have contents and cannot be torn."""
     epochs = process.epochs
     good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
+    good &= ~process.digests_alone
     good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
     return np.flatnonzero(good)
 

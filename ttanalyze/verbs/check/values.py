@@ -123,6 +123,7 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
     for process in processes:
         seqs = launch_seqs(process)
         usable = process.epochs["flags"] & (layout.REFUSED | layout.DROPPED) == 0
+        usable &= ~process.digests_alone
         launches += len(seqs)
         if usable.any():
             last = int(process.coverage.whole[usable].max())

@@ -256,6 +256,8 @@ def facts(found: Divergence) -> list[tuple[str, str]]:
     if found.block_count:
         shown = bytewise.blocks_text(found.blocks, found.block_count)
         pairs.append(("blocks", f"{shown}, of {found.block_total:,}"))
+        if found.bytes is None:
+            pairs.append(("within", bytewise.ranges_text(found.blocks, found.size)))
     if found.bytes is not None:
         pairs.append(("bytes", _bytes(found)))
     if found.tensors:

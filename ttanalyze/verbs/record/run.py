@@ -399,10 +399,7 @@ def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
 def _flagged(told: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
     """Returns how many epochs of a process have each flag that users should know."""
     for name, flag in WARNED_OF.items():
-        if name == "dropped" and told.get("options", {}).get("TT_CONTENTS") == "none":
-            count = int(told.get("counters", {}).get("epochs_dropped", 0))  # no others were wanted
-        else:
-            count = sum(bool(flags & flag) for flags in epochs)
+        count = sum(bool(flags & flag) for flags in epochs)
         if count:
             yield name, count
 

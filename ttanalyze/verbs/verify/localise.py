@@ -131,6 +131,8 @@ class Localiser:
             return
         if tamper is not None:
             blocks.add(tamper.offset // BLOCK_SIZE)
+        difference.differing_blocks = sorted(blocks)[:LISTED_BLOCKS]
+        difference.differing_block_count = len(blocks)
         _compare(difference, expected, actual, sorted(blocks))
         self._name(difference, epoch, region)
 

@@ -34,7 +34,9 @@ class Difference:
         damaged: The first 16 damaged blocks: block, file, offset (bytes).
         first_byte, last_byte: The offsets of the first and the last byte that differ. Only with
             `against` or `tamper`.
-        differing_bytes: The number of bytes that differ.
+        differing_blocks: The first 16 blocks that differ. Only with `against` or `tamper`.
+        differing_block_count: The number of blocks that differ.
+        differing_bytes: The number of bytes that differ. None if a run has no contents of them.
         window: Bytes around the first difference: offset, expected, actual (hexadecimal).
         tensor: The name of the tensor with the first byte that differs, None if it has no name.
         tensor_type: The type of its items.
@@ -58,6 +60,8 @@ class Difference:
     damaged: list[dict[str, Any]] = field(default_factory=list)
     first_byte: int | None = None
     last_byte: int | None = None
+    differing_blocks: list[int] = field(default_factory=list)
+    differing_block_count: int = 0
     differing_bytes: int | None = None
     window: dict[str, Any] | None = None
     tensor: str | None = None
@@ -79,8 +83,8 @@ class VerifyReport:
         unknown: The reason why no verdict is possible although nothing differs, else None.
         processes, epochs, regions: The numbers of compared processes, epochs and regions.
         region_epochs: The number of compared states: one region in one epoch each.
-        digest_only: The states that were compared by their recorded digest only, since the contents
-            are gone.
+        digest_only: The states that were compared by their recorded digest only, since there are no
+            contents.
         differing: The states that differ.
         unread: The states that were not compared, since the epoch did not read the region.
         total_differences: The number of differences, including those not listed.

@@ -36,14 +36,14 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
     if report.digest_only:
         out.append(
             f"  {text.count(report.digest_only, 'region-epoch')} by recorded digest only: "
-            "the contents are gone"
+            "there are no contents"
         )
     if report.unread:
         out.append(f"  {text.count(report.unread, 'region-epoch')} not verified: {UNREAD}")
     for difference in report.differences:
         out += ["", *_difference(difference, colour)]
     if not report.against and any(d.changed_block_count for d in _unseen(report)):
-        out += ["", "to see the bytes: --against RUN, the run of the manifest"]
+        out += ["", "to see where: --against RUN, the run of the manifest"]
     hidden = report.total_differences - len(report.differences)
     if report.stopped:
         out += ["", "stopped at the first difference; --continue finds the others"]
@@ -81,6 +81,12 @@ def _difference(difference: Difference, colour: bool) -> list[str]:
     for damage in difference.damaged:
         where = f"block {damage['block']}: {damage['file']}, offset {damage['offset']}"
         pairs.append(("damaged", where))
+    if difference.differing_block_count:
+        shown, count = difference.differing_blocks, difference.differing_block_count
+        pairs.append(("blocks", bytewise.blocks_text(shown, count)))
+        if difference.differing_bytes is None and difference.origin:
+            size = int(difference.origin["size"])
+            pairs.append(("within", bytewise.ranges_text(shown, size)))
     if difference.differing_bytes and difference.first_byte is not None:
         assert difference.last_byte is not None
         extent = difference.differing_bytes, difference.first_byte, difference.last_byte
