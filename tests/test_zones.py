@@ -157,6 +157,17 @@ def test_writes_that_were_not_looked_at_count_to_a_known_culprit(
     assert sum(one.details["times"] for one in outcome.findings) == 2 + 5
 
 
+def test_number_of_changes_that_are_looked_at_is_limited(
+    faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MOST", 4)
+    settings = Settings((str(faults), "end_by_two"), sim=True, quick=True)
+    (outcome,) = run_checks(settings, tmp_path / "out", [bounds]).outcomes
+    (found,) = outcome.findings
+    assert "; at least 4 epochs show such a write." in found.summary
+    assert found.details["times"] == 4
+
+
 def test_a_node_that_ran_beside_another_is_possible(faults: Path, tmp_path: Path) -> None:
     """Two branches of a graph: the epoch after one of them does not wait for the other."""
     (found,) = findings(faults, "graph_branch_end_96", tmp_path / "out")

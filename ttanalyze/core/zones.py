@@ -62,12 +62,14 @@ def pattern(address: int, size: int) -> Array:
     return fill_bytes(f"pattern:{SEED}", address, size)
 
 
-def changed_zones(process: Process) -> list[ChangedZone]:
+def changed_zones(process: Process, most: int | None = None) -> list[ChangedZone]:
     """Finds the writes to zones. A zone begins with its pattern; from each change on, it is
     compared with its new bytes.
 
     Args:
         process: The process.
+        most: The number of changes after which only the first one of each zone is listed. Default:
+            all are.
 
     Returns:
         The changes by epoch, and then by zone.
@@ -75,8 +77,12 @@ def changed_zones(process: Process) -> list[ChangedZone]:
     Raises:
         FormatError: A file does not follow the format.
     """
-    out = []
-    for row, epoch, fresh in changes(process):
+    out: list[ChangedZone] = []
+    rows = set()
+    for row, epoch, fresh in sorted(changes(process), key=lambda change: change[1]):
+        if row in rows and most is not None and len(out) >= most:
+            continue
+        rows.add(row)
         before = process.coverage.before(epoch, int(process.regions.id[row]))
         before = before if before is not None and before >= process.regions.born[row] else None
         out.append(_changed(process, row, epoch, before, fresh))

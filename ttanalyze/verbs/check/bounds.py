@@ -38,6 +38,7 @@ ZONES = {**PLAIN, "zones": "256"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
 WINDOWS = 3  # stretches of launches that are looked at closely
+MOST = 2000  # changes of a process that are looked at, and the first of each zone
 TOGETHER = 1024  # launches that are one such stretch, if changes are no further apart
 # What makes frameworks allocate each tensor by itself.
 EACH_TENSOR = {
@@ -51,17 +52,33 @@ def recordings(settings: Settings) -> Plan:
     return Plan(("zones",), 0 if settings.quick else WINDOWS)
 
 
+@dataclass(frozen=True, order=True)
+class _Window:
+    """The launches after launch first, and up to launch last, of a process."""
+
+    process: int
+    first: int
+    last: int
+
+    def holds(self, other: _Window) -> bool:
+        inside = self.first <= other.first and other.last <= self.last
+        return self.process == other.process and inside
+
+
 @dataclass(frozen=True)
 class _Write:
     """A change of a zone, and what made it.
 
-    run, process: where it was seen. seq: of the most likely call. call: that call, or the node of a
-    graph that it launched. sure: whether nothing else can have written.
+    run, process: where it was seen. calls: the write lies in calls (after, until]. window: their
+    launches. seq: of the most likely call. call: that call, or the node of a graph that it
+    launched. sure: whether nothing else can have written.
     """
 
     run: Path
     process: Process
     zone: ChangedZone
+    calls: tuple[int, int]
+    window: _Window
     seq: int | None = None
     call: Call | None = None
     sure: bool = False
@@ -81,33 +98,6 @@ class _Write:
         """The same for all writes that are one finding."""
         site = self.call and (self.call.kernel, self.call.call, self.call.stack)
         return _key(self.process, self.owner), self.zone.side == zones.FREED, repr(site)
-
-    @property
-    def calls(self) -> tuple[int, int]:
-        """The write lies in calls (after, until]."""
-        coverage, zone = self.process.coverage, self.zone
-        after = 0 if zone.before is None else int(coverage.whole[zone.before])
-        born = int(_birth(self.process, zone.region)["seq"])
-        return max(after, born), int(coverage.some[zone.epoch])
-
-    @property
-    def window(self) -> _Window:
-        """The launches that may have written."""
-        ends = np.searchsorted(launch_seqs(self.process), list(self.calls), "right")
-        return _Window(self.process.index, *ends.tolist())
-
-
-@dataclass(frozen=True, order=True)
-class _Window:
-    """The launches after launch first, and up to launch last, of a process."""
-
-    process: int
-    first: int
-    last: int
-
-    def holds(self, other: _Window) -> bool:
-        inside = self.first <= other.first and other.last <= self.last
-        return self.process == other.process and inside
 
 
 def _key(process: Process, region: int) -> tuple[int, ...]:
@@ -236,7 +226,19 @@ def _launches(process: Process, after: int, until: int) -> Any:
 
 
 def _writes(run: Path, process: Process) -> list[_Write]:
-    return [_with_call(_Write(run, process, zone)) for zone in zones.changed_zones(process)]
+    seqs, out = launch_seqs(process), []
+    for zone in zones.changed_zones(process, MOST):
+        calls = _calls(process, zone)
+        window = _Window(process.index, *np.searchsorted(seqs, calls, "right").tolist())
+        out.append(_with_call(_Write(run, process, zone, calls, window)))
+    return out
+
+
+def _calls(process: Process, zone: ChangedZone) -> tuple[int, int]:
+    coverage = process.coverage
+    after = 0 if zone.before is None else int(coverage.whole[zone.before])
+    born = int(_birth(process, zone.region)["seq"])
+    return max(after, born), int(coverage.some[zone.epoch])
 
 
 def _with_call(one: _Write) -> _Write:
@@ -303,10 +305,13 @@ def _findings(writes: Sequence[_Write]) -> list[Finding]:
     groups: dict[Any, list[_Write]] = {}
     for write in writes:
         groups.setdefault(write.sort, []).append(write)
-    return [_finding(sorted(group, key=lambda one: not one.sure)) for group in groups.values()]
+    least = "at least " if len(writes) >= MOST else ""
+    return [
+        _finding(sorted(group, key=lambda one: not one.sure), least) for group in groups.values()
+    ]
 
 
-def _finding(group: list[_Write]) -> Finding:
+def _finding(group: list[_Write], least: str) -> Finding:
     """Describes the first of the writes."""
     one = group[0]
     process, zone, call = one.process, one.zone, one.call
@@ -316,7 +321,7 @@ def _finding(group: list[_Write]) -> Finding:
     verb = "writes" if one.sure else "may have written"
     bytes_ = text.count(zone.count, "byte") + " " if zone.count is not None else ""
     where = _distance(process, zone, one.owner)
-    times = f"; {len(group)} epochs show such a write" if len(group) > 1 else ""
+    times = f"; {least}{len(group)} epochs show such a write" if len(group) > 1 else ""
     summary = f"{who} {verb} {bytes_}{where} {memory_text(memory)}{times}."
     details: dict[str, Any] = {"epoch": zone.epoch, "zone": zone.region, "times": len(group)}
     if zone.first is not None and zone.last is not None:
