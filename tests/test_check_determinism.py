@@ -70,6 +70,15 @@ def test_first_differing_call_is_named(mode: str, check: Check, tmp_path: Path) 
 
 
 @pytest.mark.native
+def test_launch_of_one_run_is_told_apart_by_its_call_stack(check: Check) -> None:
+    """Launches of the same kernel with the same shape surround it, from another place."""
+    (finding,) = check("retry")["findings"]
+    assert finding["kind"] == "launches"
+    assert "Only one of two runs makes add" in finding["summary"]
+    assert any("in retry" in frame for frame in finding["call"]["stack"])
+
+
+@pytest.mark.native
 def test_a_finding_stays_if_a_closer_look_fails(check: Check) -> None:
     outcome = check("seed-then-crash")
     assert outcome["status"] == "found" and "ended with signal 6" in outcome["reason"]

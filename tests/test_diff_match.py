@@ -50,11 +50,12 @@ def random_calls(choose: random.Random, like: list[Row] | None = None) -> list[R
     """Calls of several threads and streams, or those of another run in another order."""
     threads, streams = choose.randint(1, 3), choose.randint(1, 3)
     out: list[Row] = []
+    stacks = choose.choice(((0,), (1, 2), (0, *range(1, 13))))
     for _ in range(choose.randint(0, 14)):
         alike = choose.randrange(4)
         call = {"alike": alike, "same": 10 * alike + choose.randrange(2)}
         call |= {"thread": choose.randrange(threads) + 7, "stream": choose.randrange(streams) + 16}
-        out.append(call | {"work": choose.random() < 0.7})
+        out.append(call | {"work": choose.random() < 0.7, "stack": choose.choice(stacks)})
     if like and choose.random() < 0.7:
         out = [{**c, "thread": c["thread"] + 1, "stream": 40 - c["stream"]} for c in like]
         for _ in range(choose.randrange(4)):
@@ -105,8 +106,17 @@ def in_lanes(a: list[Row], b: list[Row], by: str) -> list[Pairs]:
     return [pairs_of(a, b, in_a[i], in_b[j]) for i, j in chosen]
 
 
+def share_with_stack_of(rows: list[Row], others: list[Row]) -> float:
+    known = {r["stack"] for r in others} - {0}
+    return sum(r["stack"] in known for r in rows) / len(rows) if rows else 0
+
+
 def pairs_of(a: list[Row], b: list[Row], of_a: list[int], of_b: list[int]) -> Pairs:
-    levels = [([a[i][by] for i in of_a], [b[j][by] for j in of_b]) for by in ("same", "alike")]
+    in_a, in_b = [a[i] for i in of_a], [b[j] for j in of_b]
+    levels = [([r[by] for r in in_a], [r[by] for r in in_b]) for by in ("same", "alike")]
+    if min(share_with_stack_of(in_a, in_b), share_with_stack_of(in_b, in_a)) >= 0.9:
+        placed = [[1000 * r["stack"] + r["same"] for r in rows] for rows in (in_a, in_b)]
+        levels.insert(0, (placed[0], placed[1]))
     return [(of_a[i], of_b[j]) for i, j, _ in aligned(*levels)]
 
 

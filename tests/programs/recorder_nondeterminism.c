@@ -46,12 +46,17 @@ static void launch_graph(CUfunction first, void **first_params, CUfunction secon
 	OK(cuGraphLaunch(executable, NULL));
 }
 
+__attribute__((noinline)) static void retry(CUfunction kernel, void **params)
+{
+	OK(launch(kernel, N, NULL, params));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 4)
 		return 2;
 	const char *mode = argv[1];
-	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, many = 16 * N, one = 1, rounds = 3;
+	unsigned steps = (unsigned)atoi(argv[2]), turn = next_turn(argv[3]), n = N, many = 16 * N, one = 1, zero = 0, rounds = 3;
 	static uint32_t input[N];
 	char seed_text[16];
 	CUstream streams[2];
@@ -90,6 +95,8 @@ int main(int argc, char **argv)
 		if (here && turn % 2 && !strcmp(mode, "set"))
 			OK(cuMemsetD32(y, 0, 1));
 		OK(launch(fill, n, NULL, PARAMS(&y, &n, &step)));
+		if (here && turn % 2 && !strcmp(mode, "retry"))
+			retry(add, PARAMS(&y, &n, &zero));
 		OK(launch(add, n, NULL, PARAMS(&y, &n, &seed)));
 		if (here && turn % 2 && !strcmp(mode, "launches"))
 			OK(launch(mix, n, NULL, PARAMS(&y, &n, &rounds)));

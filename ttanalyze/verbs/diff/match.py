@@ -1,7 +1,8 @@
 """Matches calls of two processes, and through them epochs and regions.
 
 The calls of one thread are aligned in program order. If several threads submit work, their relative
-order is random, so the calls of each stream or of each thread are aligned by themselves.
+order is random, so the calls of each stream or of each thread are aligned by themselves. Calls from
+the same place of the program correspond before others do, if both runs have the same call stacks.
 
 Two epochs correspond if the same number of matched calls comes before each, in every alignment. So
 runs that were recorded at other points share some epochs, and calls that only one run makes shift
@@ -11,7 +12,7 @@ nothing. A context corresponds to the same context of the other run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ttanalyze.core.align import Alignment, align
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.verbs.diff.sides import Calls, Regions, Side, mixed
 
+SHARED_STACKS = 0.9  # of the calls of each side, whose call stack the other side has, too
 MOST_GROUPS = 64  # streams or threads whose pairs are looked for by what they do
 Pair = tuple[Array, Array]
 
@@ -85,10 +87,22 @@ def match_calls(a: Calls, b: Calls) -> MatchedCalls:
     whichever gives more pairs.
     """
     if not (several_threads(a) or several_threads(b)):
-        found = align((a.same, b.same), (a.alike, b.alike))
+        found = _align(a, b)
         return MatchedCalls(a, b, found, np.zeros(len(found.a), "u1"))
     ways = [_in_lanes(a, b, a.stream, b.stream), _in_lanes(a, b, a.thread, b.thread)]
     return max(ways, key=lambda way: len(way.alignment.a))
+
+
+def _align(a: Calls, b: Calls) -> Alignment:
+    """Aligns calls: those with equal arguments and call stacks, then with equal arguments, then of
+    the same kernel. Level 0 has equal arguments.
+    """
+    levels = (a.same, b.same), (a.alike, b.alike)
+    shared = np.isin(a.stack, b.stack[b.stack > 0]), np.isin(b.stack, a.stack[a.stack > 0])
+    if not all(len(one) and one.mean() >= SHARED_STACKS for one in shared):
+        return align(*levels)
+    found = align((mixed(a.same, a.stack), mixed(b.same, b.stack)), *levels)
+    return replace(found, level=np.maximum(found.level, 1) - 1)
 
 
 def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCalls:
@@ -97,7 +111,7 @@ def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCall
     in_a, in_b = _members(group_a), _members(group_b)
     for one, other in _match_groups(a, b, in_a, in_b):
         of_a, of_b = in_a[one], in_b[other]
-        found = align((a.same[of_a], b.same[of_b]), (a.alike[of_a], b.alike[of_b]))
+        found = _align(a.where(of_a), b.where(of_b))
         parts.append(Alignment(of_a[found.a], of_b[found.b], found.level, found.exact))
     at_a = np.concatenate([np.empty(0, "i8"), *(part.a for part in parts)])
     at_b = np.concatenate([np.empty(0, "i8"), *(part.b for part in parts)])

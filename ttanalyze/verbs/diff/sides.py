@@ -59,7 +59,7 @@ class Calls:
     """The driver calls of a program, by seq.
 
     same: equal for calls with equal arguments except addresses. alike: equal for the same kernel or
-    the same kind of call.
+    the same kind of call. stack: equal for the same call stack, 0 if it was not recorded.
     """
 
     seq: Array
@@ -69,6 +69,7 @@ class Calls:
     thread: Array
     same: Array
     alike: Array
+    stack: Array
     work: Array  # bool: may change memory
     launch: Array  # bool: of a kernel or a graph
 
@@ -242,6 +243,20 @@ def _numbers(values: Array, text_of: Callable[[int], str | None], names: Names) 
     return np.array([names.number(text_of(v)) for v in different.tolist()], "i8")[which]
 
 
+def _stack_text(process: Process, number: int) -> str | None:
+    """Returns a text for a call stack, equal in all runs of the program.
+
+    Code that is in no file has another address in each run, so this is left out.
+    """
+    first, last = np.searchsorted(process.frames["stack"], [number, number + 1])
+    parts = []
+    for frame in process.frames[first:last]:
+        address = frame["address"] if frame["file"] != layout.NO_ID else 0
+        texts = [process.strings.get(int(frame[name])) for name in ("function", "file")]
+        parts.append(f"{frame['kind']} {frame['line']} {address} {texts}")
+    return "\n".join(parts) or None
+
+
 def read_calls(side: Side, names: Names) -> Calls | None:
     """Returns the successful calls of a process that are aligned, None if it has none.
 
@@ -254,12 +269,13 @@ def read_calls(side: Side, names: Names) -> Calls | None:
     births[[*event_kinds.BIRTH]] = True
     parts: dict[str, list[Array]] = {name: [] for name in Calls.__dataclass_fields__}
     recorded = False
+    stack_text = functools.cache(functools.partial(_stack_text, side.process))
     for records in side.process.event_pieces():
         recorded |= len(records) > 0
         if side.last_call is not None:
             records = layout.take(records, records["seq"] <= side.last_call)
         chosen = kinds[records["kind"]] & (records["result"] == 0)
-        calls = _calls(side.process, records[chosen], names)
+        calls = _calls(side.process, records[chosen], names, stack_text)
         for name, columns in parts.items():
             columns.append(getattr(calls, name))
         made = records[births[records["kind"]]]
@@ -272,7 +288,9 @@ def read_calls(side: Side, names: Names) -> Calls | None:
     return out if in_order else out.where(np.argsort(out.seq, kind="stable"))
 
 
-def _calls(process: Process, events: Array, names: Names) -> Calls:
+def _calls(
+    process: Process, events: Array, names: Names, stack_text: Callable[[int], str | None]
+) -> Calls:
     kind, flags = events["kind"], events["flags"] & FLAGS
     launch = kind == KIND["launch"]
     kernel = _numbers(np.where(launch, events["id"], layout.NO_ID), process.kernel, names)
@@ -286,6 +304,7 @@ def _calls(process: Process, events: Array, names: Names) -> Calls:
         thread=events["thread"].copy(),
         same=mixed(alike, events["bytes"], events["shared"], *sizes),
         alike=alike,
+        stack=_numbers(events["stack"], stack_text, names).astype("u4"),
         work=np.isin(kind, event_kinds.WRITES) & (flags & (CAPTURING | HOST_DST) == 0),
         launch=np.isin(kind, event_kinds.LAUNCH),
     )
