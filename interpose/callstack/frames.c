@@ -1,14 +1,13 @@
 /*
  * Takes the frames of a thread. See frames.h for the invariant.
  *
- * Native frames come from the exception unwinder. If both kinds are wanted, the native frame of the
- * interpreter's loop is recognised by the evaluation record in its part of the stack, without names
- * or addresses of functions. The Python functions that it runs replace it.
+ * Native frames come from the exception unwinder. If both kinds are wanted, the native frame of the interpreter's
+ * loop is recognised by the evaluation record in its part of the stack, without names or addresses of functions.
+ * The Python functions that it runs replace it.
  *
- * Other code of the interpreter is left out, unless the interpreter is part of another program,
- * whose code cannot be distinguished from it. Callers of the outermost Python function are left out
- * too if they can only be the start of the interpreter: in the first thread of a program that is
- * Python.
+ * Other code of the interpreter is left out, unless the interpreter is part of another program, whose code cannot
+ * be distinguished from it. Callers of the outermost Python function are left out too if they can only be the start
+ * of the interpreter: in the first thread of a program that is Python.
  */
 #define _GNU_SOURCE
 #include "callstack/frames.h"
@@ -22,8 +21,8 @@
 #include "callstack/mappings.h"
 #include "callstack/python.h"
 
-#define OF_ONE_KIND 64 /* most frames that are kept of a stack whose frames are of one kind */
-#define STACK_MOST ((uintptr_t)64 << 20) /* other threads' stacks are farther below the end of the first one's */
+#define OF_ONE_KIND 64 /* most frames of a stack with frames of one kind */
+#define STACK_MOST ((uintptr_t)64 << 20) /* distance from the end of the first thread's stack that other stacks exceed */
 
 struct range {
 	uintptr_t begin, end;
@@ -34,7 +33,7 @@ static struct {
 } known;
 static struct {
 	__typeof__(_Unwind_Backtrace) *walk;
-	__typeof__(_Unwind_GetIP) *get_place;
+	__typeof__(_Unwind_GetIP) *get_pc;
 	__typeof__(_Unwind_GetCFA) *get_stack;
 } unwinder;
 
@@ -59,7 +58,7 @@ static bool is_called_python(uintptr_t address)
 
 static void know_interpreter(uintptr_t inside)
 {
-	uintptr_t end = getauxval(AT_RANDOM); /* the kernel put it there, above all frames */
+	uintptr_t end = getauxval(AT_RANDOM); /* an address that the kernel puts above all frames */
 
 	if (is_called_python(inside))
 		known.interpreter = code_around(inside);
@@ -67,7 +66,7 @@ static void know_interpreter(uintptr_t inside)
 		known.first_stack = (struct range){end - STACK_MOST, end};
 }
 
-/* As a program does that throws an exception, which would load the same library. */
+/* The library that a program loads when it throws an exception. */
 static bool load_unwinder(void)
 {
 	void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -75,9 +74,9 @@ static bool load_unwinder(void)
 	if (!library)
 		return false;
 	*(void **)&unwinder.walk = dlsym(library, "_Unwind_Backtrace");
-	*(void **)&unwinder.get_place = dlsym(library, "_Unwind_GetIP");
+	*(void **)&unwinder.get_pc = dlsym(library, "_Unwind_GetIP");
 	*(void **)&unwinder.get_stack = dlsym(library, "_Unwind_GetCFA");
-	return unwinder.walk && unwinder.get_place && unwinder.get_stack;
+	return unwinder.walk && unwinder.get_pc && unwinder.get_stack;
 }
 
 const char *frames_open(void)
@@ -104,12 +103,12 @@ struct walk {
 	int n, most;
 	const struct frame *python;
 	const char *const *evaluations;
-	int next, count; /* of Python's */
-	bool cut;        /* there are more of Python's than these */
-	uintptr_t place, stack; /* of the native frame whose end is not yet known */
+	int next, count; /* Python functions */
+	bool cut;        /* there are more Python functions than were taken */
+	uintptr_t pc, stack; /* of the native frame whose end is not known yet */
 };
 
-/* Whether what called the last of Python's functions is not wanted, or not known to be next to it. */
+/* Whether the callers of the outermost Python function are not wanted, or may not be adjacent to it. */
 static bool is_through(const struct walk *w)
 {
 	return w->count && w->next == w->count && (w->cut || is_in(known.first_stack, w->stack));
@@ -120,35 +119,35 @@ static bool has_room(const struct walk *w)
 	return w->n + (w->count - w->next) < w->most;
 }
 
-/* Puts down what the native frame is whose part of the stack ends here. Whether others are wanted. */
+/* Appends the native frame whose part of the stack ends here, or its Python functions. Returns whether to go on. */
 static bool put(struct walk *w, uintptr_t end)
 {
 	int before = w->next;
 
 	while (w->next < w->count && is_in((struct range){w->stack, end}, (uintptr_t)w->evaluations[w->next]))
 		w->frames[w->n++] = w->python[w->next++];
-	if (w->next == before && has_room(w) && !is_in(known.own, w->place) && !is_in(known.interpreter, w->place))
-		w->frames[w->n++] = (struct frame){.place = w->place};
+	if (w->next == before && has_room(w) && !is_in(known.own, w->pc) && !is_in(known.interpreter, w->pc))
+		w->frames[w->n++] = (struct frame){.pc = w->pc};
 	return has_room(w) && !is_through(w);
 }
 
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument)
 {
 	struct walk *w = argument;
-	uintptr_t place = unwinder.get_place(context), stack = unwinder.get_stack(context);
+	uintptr_t pc = unwinder.get_pc(context), stack = unwinder.get_stack(context);
 
-	if (w->place && !put(w, stack))
-		place = 0;
-	w->place = place;
+	if (w->pc && !put(w, stack))
+		pc = 0;
+	w->pc = pc;
 	w->stack = stack;
-	return place ? _URC_NO_REASON : _URC_END_OF_STACK;
+	return pc ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 static int merge(struct walk w)
 {
 	if (unwinder.walk)
 		unwinder.walk(visit, &w);
-	if (w.place)
+	if (w.pc)
 		put(&w, w.stack);
 	while (w.next < w.count)
 		w.frames[w.n++] = w.python[w.next++];

@@ -1,5 +1,5 @@
 /*
- * The object files of this process by address. Callers hold a lock of their own.
+ * The object files of this process by address. Callers serialise the calls.
  */
 #ifndef TT_CALLSTACK_MAPPINGS_H
 #define TT_CALLSTACK_MAPPINGS_H
@@ -8,12 +8,12 @@
 
 struct object {
 	uintptr_t begin, end;
-	uint64_t offset; /* of begin in the file */
+	uint64_t offset; /* of `begin` in the file */
 	char *path;
 };
 
-void objects_read(void); /* the present ones; those found before are no longer valid */
-const struct object *objects_find(uintptr_t address); /* among those read; else NULL */
-void objects_forget(void); /* in a fork's child */
+void objects_read(void); /* reads the current ones; pointers from objects_find become invalid */
+const struct object *objects_find(uintptr_t address); /* NULL: not among those that were read */
+void objects_forget(void); /* in a forked child */
 
 #endif

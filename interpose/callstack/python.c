@@ -1,11 +1,10 @@
 /*
- * Reads Python frames. See python.h. The line tables follow CPython's Objects/lnotab_notes.txt for
- * 3.10 and Objects/locations.md from 3.11 on.
+ * Reads Python frames. See python.h. The line tables follow CPython's Objects/lnotab_notes.txt for 3.10 and
+ * Objects/locations.md from 3.11 on.
  *
- * An evaluation is a call of the interpreter's loop. Up to 3.10 it runs one function, later also
- * those that Python code calls. Each has a record on the C stack, which tells where its functions
- * belong among native frames. Up to 3.11 the records form a list of their own. Later each is a
- * frame without code, behind the frames of its functions.
+ * An evaluation is a call of the interpreter's loop. Up to 3.10 it runs one function, later also those that Python
+ * code calls. Each has a record on the C stack, which tells where its functions belong among native frames. Up to
+ * 3.11 the records form a list of their own. Later each is a frame without code, after the frames of its functions.
  */
 #define _GNU_SOURCE
 #include "callstack/python.h"
@@ -17,8 +16,8 @@
 
 #include "callstack/python_layout.h"
 
-#define OWNED_BY_C 3 /* and above: frames that stand for an evaluation, and have no code of their own */
-#define TAGS ((uintptr_t)3) /* bits of a reference that are not of the address */
+#define OWNED_BY_C 3 /* and above: frames that represent an evaluation, and have no code */
+#define TAGS ((uintptr_t)3) /* bits of a reference that are not part of the address */
 
 static struct {
 	struct python_layout layout;
@@ -66,7 +65,7 @@ const char *python_find(const void **inside)
 	interpreter.bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");
 	*(void **)&interpreter.thread_state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
 	*(void **)&interpreter.finalizing = dlsym(RTLD_DEFAULT, minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing");
-	/* Builds that trace references have other objects. */
+	/* Debug builds with reference tracing have other objects. */
 	interpreter.readable = major == 3 && type_type && interpreter.code_type && interpreter.text_type &&
 			       interpreter.bytes_type && interpreter.thread_state && interpreter.finalizing &&
 			       python_layout_find(minor, &interpreter.layout) &&
@@ -89,7 +88,7 @@ static const char *code_of(const char *frame)
 	return (const char *)((uintptr_t)pointer(frame, interpreter.layout.code) & ~TAGS);
 }
 
-/* The instructions that a frame runs. */
+/* The instructions of a frame. */
 static const char *instructions(const char *frame, const char *code)
 {
 	const char *copies = interpreter.layout.copies != NOWHERE ? pointer(code, interpreter.layout.copies) : NULL;
@@ -100,11 +99,11 @@ static const char *instructions(const char *frame, const char *code)
 		       (uint16_t)(8 + 8 * integer(frame, interpreter.layout.bytecode, 4))); /* their number comes first */
 }
 
-static uint64_t place_of(const char *frame, const char *code)
+static uint64_t pc_of(const char *frame, const char *code)
 {
 	if (interpreter.layout.bytes == NOWHERE)
-		return (uint64_t)integer(frame, interpreter.layout.place, 4) * 2;
-	return (uint64_t)(pointer(frame, interpreter.layout.place) - instructions(frame, code));
+		return (uint64_t)integer(frame, interpreter.layout.instruction, 4) * 2;
+	return (uint64_t)(pointer(frame, interpreter.layout.instruction) - instructions(frame, code));
 }
 
 static bool is_evaluation(const char *frame)
@@ -118,9 +117,8 @@ static const char *before(const char *frame)
 }
 
 /*
- * At the interpreter's end states and frames of other threads go away, so that each step asks. In
- * builds where threads run freely the list of copies of instructions is replaced as it grows; what
- * was there before is kept for a while.
+ * Checks the state at each step, because the interpreter frees states and frames of other threads at its end. In
+ * free-threaded builds the list of bytecode copies is replaced when it grows; the old list is kept for a while.
  */
 int python_frames(struct frame *frames, const char **evaluations, int most)
 {
@@ -143,7 +141,7 @@ int python_frames(struct frame *frames, const char **evaluations, int most)
 			break;
 		frames[n++] = (struct frame){
 			.code = code,
-			.place = place_of(frame, code),
+			.pc = pc_of(frame, code),
 			.file = pointer(code, interpreter.layout.file),
 			.name = pointer(code, interpreter.layout.name),
 		};
@@ -172,7 +170,7 @@ static bool is_plain(const char *text, size_t length)
 	return true;
 }
 
-/* ASCII, or what the interpreter has made UTF-8 of before; else a question mark. */
+/* ASCII, or the interpreter's cached UTF-8; else a question mark. */
 static void text_of(const char *object, char *out, size_t size)
 {
 	bool is_text = object && pointer(object, interpreter.layout.type) == interpreter.text_type;
@@ -192,8 +190,8 @@ static void text_of(const char *object, char *out, size_t size)
 	out[length] = 0;
 }
 
-/* Pairs of bytes: how many instructions, how many lines further. */
-static int64_t line_in_pairs(const uint8_t *p, const uint8_t *end, uint64_t place, int64_t line)
+/* Pairs of bytes: a number of instructions and a line increment. */
+static int64_t line_in_pairs(const uint8_t *p, const uint8_t *end, uint64_t pc, int64_t line)
 {
 	uint64_t at = 0;
 
@@ -201,7 +199,7 @@ static int64_t line_in_pairs(const uint8_t *p, const uint8_t *end, uint64_t plac
 		int8_t step = (int8_t)p[1];
 		at += p[0];
 		line += step == -128 ? 0 : step;
-		if (place < at)
+		if (pc < at)
 			return step == -128 ? 0 : line;
 	}
 	return 0;
@@ -219,8 +217,8 @@ static int64_t signed_number(const uint8_t *p, const uint8_t *end)
 	return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
 }
 
-/* Entries whose first byte alone has the highest bit: a form in four bits, how many instructions in three. */
-static int64_t line_in_entries(const uint8_t *p, const uint8_t *end, uint64_t place, int64_t line)
+/* Entries: the first byte has the highest bit set, a form in four bits and the number of instructions in three. */
+static int64_t line_in_entries(const uint8_t *p, const uint8_t *end, uint64_t pc, int64_t line)
 {
 	uint64_t at = 0;
 
@@ -231,7 +229,7 @@ static int64_t line_in_entries(const uint8_t *p, const uint8_t *end, uint64_t pl
 			line += signed_number(p + 1, end);
 		else if (form >= 10 && form <= 12)
 			line += form - 10;
-		if (place < at)
+		if (pc < at)
 			return form == 15 ? 0 : line;
 		do
 			p++;
@@ -250,8 +248,8 @@ void python_describe(const struct frame *f, char *function, char *file, size_t s
 	if (table && pointer(table, interpreter.layout.type) == interpreter.bytes_type) {
 		const uint8_t *p = (const uint8_t *)table + interpreter.layout.bytes_held,
 			      *end = p + integer(table, interpreter.layout.bytes_length, 8);
-		found = interpreter.layout.bytes == NOWHERE ? line_in_pairs(p, end, f->place, first)
-							    : line_in_entries(p, end, f->place, first);
+		found = interpreter.layout.bytes == NOWHERE ? line_in_pairs(p, end, f->pc, first)
+							    : line_in_entries(p, end, f->pc, first);
 	}
 	*line = found > 0 ? (uint32_t)found : 0;
 }

@@ -19,13 +19,13 @@ static const struct fixed {
 	int minor;
 	struct python_layout layout;
 } fixed[] = {
-	{10, {.frame = 24, .indirect = NOWHERE, .evaluation = 48, .outer = 8, .code = 32, .previous = 24, .place = 96,
+	{10, {.frame = 24, .indirect = NOWHERE, .evaluation = 48, .outer = 8, .code = 32, .previous = 24, .instruction = 96,
 	      .owner = NOWHERE, .entry = NOWHERE, .first_line = 40, .file = 104, .name = 112, .lines = 120,
 	      .bytes = NOWHERE, .text = 48}},
-	{11, {.frame = 56, .indirect = 8, .evaluation = 56, .outer = 16, .code = 32, .previous = 48, .place = 56,
+	{11, {.frame = 56, .indirect = 8, .evaluation = 56, .outer = 16, .code = 32, .previous = 48, .instruction = 56,
 	      .owner = NOWHERE, .entry = 68, .first_line = 72, .file = 112, .name = 128, .lines = 136, .bytes = 184,
 	      .text = 48}},
-	{12, {.frame = 56, .indirect = 0, .evaluation = NOWHERE, .outer = NOWHERE, .code = 0, .previous = 8, .place = 56,
+	{12, {.frame = 56, .indirect = 0, .evaluation = NOWHERE, .outer = NOWHERE, .code = 0, .previous = 8, .instruction = 56,
 	      .owner = 70, .entry = NOWHERE, .first_line = 68, .file = 112, .name = 128, .lines = 136, .bytes = 192,
 	      .text = 40}},
 };
@@ -48,29 +48,32 @@ static bool find_fixed(int minor, struct python_layout *layout)
 /* ---- versions with a table ---- */
 
 #define COOKIE "xdebugpy"
-#define LARGEST 4096 /* no structure that matters is larger */
+#define LARGEST 4096 /* larger than all structures that matter */
 
-/* The table's members, in 8 bytes each: cookie, version, whether threads run freely, then those of structures. */
+/*
+ * The table's members, 8 bytes each: cookie, version, whether it is a free-threaded build, then those of
+ * structures.
+ */
 enum { COOKIE_AT, VERSION_AT, FREE_AT };
 enum { STRUCTURE_SIZE };
-enum { FRAME_PREVIOUS = 1, FRAME_CODE, FRAME_PLACE, FRAME_LOCALS, FRAME_OWNER, FRAME_BYTECODE = 7 };
+enum { FRAME_PREVIOUS = 1, FRAME_CODE, FRAME_INSTRUCTION, FRAME_LOCALS, FRAME_OWNER, FRAME_BYTECODE = 7 };
 enum { CODE_FILE = 1, CODE_NAME = 3, CODE_LINES, CODE_FIRST_LINE, CODE_BYTES = 9, CODE_COPIES };
 enum { OBJECT_TYPE = 1 };
 enum { BYTES_LENGTH = 1, BYTES_HELD };
 enum { TEXT_LENGTH = 2, TEXT_ASCII };
 
-/* Which member the innermost frame in a thread's state is, and where the members of structures begin. */
+/* The index of the innermost frame's member, and the first index of each structure. */
 static const struct tabled {
 	int minor;
 	uint16_t current, frame, code, object, bytes, text;
-	bool copies; /* the tables give the copies of bytecode */
+	bool copies; /* the tables have the copies of bytecode */
 } tabled[] = {
 	{13, 23, 28, 34, 44, 64, 67, false},
 	{14, 26, 31, 39, 50, 74, 77, true},
 	{15, 26, 39, 47, 58, 86, 89, true},
 };
 
-/* The size of a type's objects as the type itself has it: behind the header of an object of variable size, and a name. */
+/* The size of a type's objects from the type itself: after the header of an object of variable size, and a name. */
 static uint64_t size_of(const char *type, const uint64_t *object)
 {
 	uint64_t size;
@@ -109,7 +112,7 @@ static struct python_layout tabled_layout(const uint64_t *table, const struct ta
 	return (struct python_layout){
 		.frame = (uint16_t)table[t->current], .indirect = NOWHERE, .evaluation = NOWHERE, .outer = NOWHERE,
 		.code = (uint16_t)frame[FRAME_CODE], .previous = (uint16_t)frame[FRAME_PREVIOUS],
-		.place = (uint16_t)frame[FRAME_PLACE], .owner = (uint16_t)frame[FRAME_OWNER], .entry = NOWHERE,
+		.instruction = (uint16_t)frame[FRAME_INSTRUCTION], .owner = (uint16_t)frame[FRAME_OWNER], .entry = NOWHERE,
 		.bytecode = copies ? (uint16_t)frame[FRAME_BYTECODE] : NOWHERE,
 		.first_line = (uint16_t)code[CODE_FIRST_LINE], .file = (uint16_t)code[CODE_FILE],
 		.name = (uint16_t)code[CODE_NAME], .lines = (uint16_t)code[CODE_LINES],

@@ -22,17 +22,17 @@
 
 #define SLOTS ((size_t)1 << 16)
 #define FULL (SLOTS / 4 * 3)
-#define TEXT 1024 /* most of a Python function's or file's name */
+#define TEXT 1024 /* most bytes of a Python function's or file's name */
 
 struct slot {
-	_Atomic uint64_t hash; /* 0: free; 1 is added to one that is 0 */
+	_Atomic uint64_t hash; /* 0: free; a hash of 0 is stored as 1 */
 	_Atomic uint32_t number;
 };
 
 static struct {
 	struct slot *slots;
 	uint32_t count;
-	pthread_mutex_t lock; /* these, but for what slots hold, and the map of object files */
+	pthread_mutex_t lock; /* guards these and the map of object files, but not the contents of slots */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool stacks_open(void)
@@ -62,7 +62,7 @@ static struct tt_frame of_python(const struct frame *f)
 
 static struct tt_frame native(const struct frame *f, bool *read)
 {
-	uintptr_t call = (uintptr_t)f->place - 1;
+	uintptr_t call = (uintptr_t)f->pc - 1;
 	const struct object *o = objects_find(call);
 
 	if (!o && !*read) {
@@ -80,7 +80,7 @@ static struct tt_frame native(const struct frame *f, bool *read)
 
 static bool write_frames(uint32_t number, const struct frame *frames, int n)
 {
-	static struct tt_frame records[FRAMES_MOST]; /* the lock is held */
+	static struct tt_frame records[FRAMES_MOST]; /* guarded by the lock */
 	bool read = false;
 
 	for (int i = 0; i < n; i++) {
@@ -97,7 +97,7 @@ static uint32_t add(struct slot *s, uint64_t hash, const struct frame *frames, i
 	uint32_t number = 0;
 
 	pthread_mutex_lock(&table.lock);
-	while (s->hash && s->hash != hash) /* another thread's may have come first */
+	while (s->hash && s->hash != hash) /* another thread may have been first */
 		s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
 	if (s->hash == hash) {
 		number = atomic_load(&s->number);

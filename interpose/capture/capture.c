@@ -66,7 +66,7 @@ static void end_own(struct thread *t, struct interrupted was)
 
 static bool epochs_wanted(void)
 {
-	const struct occasions *o = &options.epoch;
+	const struct triggers *o = &options.epoch;
 
 	return o->sync || o->copy || o->graph || o->launch || o->kernel.count || o->nvtx.count || o->inside.count ||
 	       options.replayable;
@@ -96,7 +96,7 @@ static bool is_due(struct context *c, uint32_t trigger)
 	struct capture *p = c->capture;
 	if (p->broken)
 		return false;
-	if (!capture_held_up(p) || capture_settled(p))
+	if (!capture_is_blocked(p) || capture_settled(p))
 		return !implied || p->gap || !p->epochs || context_work(c) != c->work_captured;
 	p->gap = true;
 	session_lost("no epochs are captured while a capture is blocked");
@@ -128,7 +128,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	if (!(q.epoch.flags & TT_EPOCHF_LOOSE))
 		p->last_exact = number;
 	p->epochs++;
-	capture_let_go_after(p, p->stream);
+	capture_release_after(p, p->stream);
 	return number;
 }
 

@@ -71,19 +71,19 @@ struct capture {
 	uint64_t regions_then;           /* regions_version_now before it */
 	uint32_t number;                 /* of the capture being cut, as in context.captures */
 	bool force_full, gap;            /* of the next epoch */
-	pthread_mutex_t calling_off;     /* guards cancelling: the start of a capture waits for it */
+	pthread_mutex_t cancel_lock;     /* guards cancelling: the start of a capture waits for it */
 	uint32_t last_epoch;             /* last epoch that was started: captures up to it are cancelled together */
-	_Atomic uint32_t called_off;     /* epochs before this one were cancelled if they were incomplete */
-	uint32_t base;                   /* the last snapshot: a delta is valid only if this is not older than called_off */
+	_Atomic uint32_t cancelled_before;     /* epochs before this one were cancelled if they were incomplete */
+	uint32_t base; /* the last snapshot: a delta is valid only if this is not older than cancelled_before */
 	struct open_capture open[CAPTURE_PENDING]; /* a circular list from open_first on, in order */
 	uint32_t open_first, open_count;
-	uint64_t reserved;               /* bytes of the ring for them */
+	uint64_t reserved; /* bytes of the ring for them */
 	const struct stream *open_stream; /* stream of the last of them; NULL: the recorder's */
 	uint32_t last_slot;
-	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
+	struct pending *kept; /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
 	unsigned char *pinned[DRAIN_BUFFERS];
-	uint32_t copies[DRAIN_BUFFERS];  /* into each, so far */
+	uint32_t copies[DRAIN_BUFFERS]; /* into each, so far */
 };
 
 /* A part of an epoch that the drain will store. */
@@ -183,7 +183,7 @@ bool capture_settled(struct capture *p);
 /* Captures since the last snapshot were cancelled, or may be torn. */
 static inline bool capture_needs_snapshot(const struct capture *p)
 {
-	return p->force_full || atomic_load(&p->called_off) > p->base;
+	return p->force_full || atomic_load(&p->cancelled_before) > p->base;
 }
 /* The capture of this epoch is submitted next: earlier captures are not cancelled any more. */
 void capture_begins(struct capture *p, uint32_t epoch);
@@ -191,13 +191,13 @@ void capture_begins(struct capture *p, uint32_t epoch);
  * Cancels captures that wait too long for work of the program: this slot's and all others that run. Releases the
  * streams that wait for them. No effect on a complete capture; may be repeated.
  */
-void capture_call_off(struct capture *p, uint32_t slot);
+void capture_cancel(struct capture *p, uint32_t slot);
 /* Cancels all running captures. */
-void capture_let_go(struct capture *p);
+void capture_cancel_all(struct capture *p);
 /* Later work of the program waits until this stream has completed its last capture. */
-void capture_let_go_after(struct capture *p, CUstream stream);
+void capture_release_after(struct capture *p, CUstream stream);
 /* Running captures were cancelled but are not complete: no work of the program waits for them. */
-bool capture_held_up(const struct capture *p);
+bool capture_is_blocked(const struct capture *p);
 /* A capture is complete: moves the ring's head past its chunk. */
 void capture_account(struct capture *p, const struct tt_capture_status *s);
 /*
@@ -258,7 +258,7 @@ static inline uint64_t region_payload(const struct region *r)
 /* choose.c: fills p->list and p->staging with the regions that the epoch reads. False: no memory. */
 bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *total);
 void choose_captured(struct capture *p); /* the epoch was submitted */
-void choose_again(struct capture *p);    /* the epoch was discarded: the next reads all of its regions */
+void choose_again(struct capture *p); /* the epoch was discarded: the next reads all of its regions */
 bool capture_scratch(struct capture *p, uint64_t blocks); /* room for a list of `blocks` blocks */
 struct region_list *region_list_new(size_t capacity); /* empty; NULL: no memory */
 struct region_list *region_list_hold(struct region_list *list);

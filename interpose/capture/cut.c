@@ -17,7 +17,7 @@ static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params
 	return real.cuLaunchKernel(f, grid, 1, 1, TT_DIGEST_THREADS, 1, 1, 0, p->stream, args, NULL);
 }
 
-void capture_let_go_after(struct capture *p, CUstream stream)
+void capture_release_after(struct capture *p, CUstream stream)
 {
 	if (real.cuStreamWriteValue32_v2(stream, p->shared.device, p->number, 0) == CUDA_SUCCESS)
 		atomic_store(&p->context->captures, p->number);
@@ -40,7 +40,7 @@ static void never_ended(struct capture *p, uint32_t slot)
 {
 	p->broken = true;
 	session_fail("a capture did not end within %u ms: the program's work waits for later work", options.stall_ms);
-	capture_call_off(p, slot);
+	capture_cancel(p, slot);
 }
 
 static bool await_status(struct capture *p, struct pending *q)

@@ -206,7 +206,7 @@ static struct capture *create(struct context *c, bool host_only)
 		session_fail("no host memory for captures");
 		return NULL;
 	}
-	pthread_mutex_init(&p->calling_off, NULL);
+	pthread_mutex_init(&p->cancel_lock, NULL);
 	p->context = c;
 	p->host_only = host_only;
 	r = real.cuModuleLoadData(&p->module, capture_ptx);

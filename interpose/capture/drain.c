@@ -53,14 +53,14 @@ static bool store_lost(struct pending *q)
 static bool wait_captured(struct pending *q)
 {
 	struct capture *p = q->capture;
-	bool off = q->epoch.number < atomic_load(&p->called_off);
+	bool off = q->epoch.number < atomic_load(&p->cancelled_before);
 	bool captured = capture_wait(p, q->slot, off ? 0 : options.stall_ms);
 
 	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
 		session_warn("epoch %u was cancelled: it waited more than %u ms for work of the program", q->epoch.number,
 			     options.stall_ms);
 	while (!captured && !p->broken && !atomic_load(&drain.stopping) && !session_hurried()) {
-		capture_call_off(p, q->slot);
+		capture_cancel(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
 	}
 	if (captured)

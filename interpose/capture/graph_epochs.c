@@ -52,7 +52,7 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, s
 	struct region_list *list = NULL;
 
 	regions_gather_begin(&g);
-	graph_gather_node(x, point->spot->node.number, &g);
+	graph_gather_node(x, point->chosen->node.number, &g);
 	size_t given = g.count;
 	if (options.zones) {
 		graph_gather(x, &g);
@@ -247,12 +247,12 @@ static uint64_t turn_before(const struct instrumentation *q, uint64_t most)
 /* Waits until this launch can be queued: after pending captures, or at once if these are in this stream. */
 static bool queue(struct capture *p, struct instrumentation *q, const struct stream *s)
 {
-	if ((p->open_stream != s || capture_held_up(p)) && !capture_settled(p))
+	if ((p->open_stream != s || capture_is_blocked(p)) && !capture_settled(p))
 		return false;
 	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)) && drain_places(q->point_count))
 		return true;
 	if (!session_hurried())
-		capture_let_go(p);
+		capture_cancel_all(p);
 	return false;
 }
 
@@ -274,7 +274,7 @@ static void submit(struct capture *p, struct instrumentation *q, unsigned i, uin
 			  .device = (uint32_t)p->context->device,
 			  .seq = seq,
 			  .time_ns = clock_ns(),
-			  .label = point->spot->node.name,
+			  .label = point->chosen->node.name,
 			  .bytes_read = point->bytes,
 			  .regions = point->list->count,
 			  .controls = controls.text},
@@ -290,8 +290,8 @@ static void submit(struct capture *p, struct instrumentation *q, unsigned i, uin
 	};
 	capture_opened(p, pending.slot, size);
 	capture_begins(p, number);
-	if (atomic_load(&p->called_off) > p->base) /* its base was cancelled meanwhile */
-		capture_call_off(p, pending.slot);
+	if (atomic_load(&p->cancelled_before) > p->base) /* its base was cancelled meanwhile */
+		capture_cancel(p, pending.slot);
 	drain_add(&pending);
 }
 
@@ -351,10 +351,10 @@ static bool capture_inside(struct thread *t, struct instrumentation *q, struct e
 static void name_kernels(struct instrumentation *q, struct exec *x)
 {
 	q->named_as_of = graph_changes(x);
-	for (unsigned i = 0; i < q->spot_count; i++) {
-		uint32_t name = graph_node_name(x, q->spots[i].node.number);
+	for (unsigned i = 0; i < q->chosen_count; i++) {
+		uint32_t name = graph_node_name(x, q->chosen[i].node.number);
 		if (name != TT_NO_ID)
-			q->spots[i].node.name = name;
+			q->chosen[i].node.name = name;
 	}
 }
 
@@ -363,9 +363,9 @@ static void note_stamped(struct instrumentation *q, uint64_t turn)
 {
 	struct instrumented_node *nodes = q->stamped + turn % TURNS * q->stamped_count;
 
-	for (unsigned i = 0; i < q->spot_count; i++)
-		if (q->spots[i].stamped)
-			nodes[q->spots[i].stamp] = q->spots[i].node;
+	for (unsigned i = 0; i < q->chosen_count; i++)
+		if (q->chosen[i].stamped)
+			nodes[q->chosen[i].stamp] = q->chosen[i].node;
 }
 
 bool instrumentation_begin(struct thread *t, struct instrumentation *q, struct exec *x, struct stream *s, uint64_t seq)
@@ -402,7 +402,7 @@ static void launched(struct capture *p, struct instrumentation *q, struct stream
 {
 	for (unsigned i = 0; i < q->active; i++)
 		real.cuEventRecord(p->done[q->points[i].slot], s->handle);
-	capture_let_go_after(p, s->handle);
+	capture_release_after(p, s->handle);
 	atomic_store(&s->awaited_capture, atomic_load(&p->context->captures));
 }
 

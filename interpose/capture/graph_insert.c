@@ -20,7 +20,7 @@
 /* ---- chosen kernels ---- */
 
 /* The kernel of a node if it was chosen and runs in this context, else NULL. */
-static const struct function *chosen(const struct context *c, CUgraphNode node)
+static const struct function *chosen_function(const struct context *c, CUgraphNode node)
 {
 	CUDA_KERNEL_NODE_PARAMS p = {0};
 	CUgraphNodeType type;
@@ -41,9 +41,9 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 	return known && (known->inside || known->stamped) ? known : NULL;
 }
 
-static void add_spot(struct instrumentation *q, uint32_t position, const struct function *f, bool times)
+static void add_chosen(struct instrumentation *q, uint32_t position, const struct function *f, bool times)
 {
-	struct spot s = {
+	struct chosen_kernel s = {
 		.position = position,
 		.node = {TT_NO_ID, f->name_string},
 		.captured = f->inside,
@@ -64,24 +64,24 @@ static void add_spot(struct instrumentation *q, uint32_t position, const struct 
 	s.stamp = q->stamped_count;
 	q->point_count += s.captured;
 	q->stamped_count += s.stamped;
-	q->spots[q->spot_count++] = s;
+	q->chosen[q->chosen_count++] = s;
 }
 
 /* The chosen kernels in execution order; *found NULL: none. False: no memory. */
-static bool find_spots(struct context *c, const struct topology *g, struct instrumentation **found)
+static bool find_chosen(struct context *c, const struct topology *g, struct instrumentation **found)
 {
 	bool times = node_timer.wanted && node_timer.wanted();
 	struct instrumentation *q = calloc(1, sizeof(*q));
 	uint32_t *order = topology_order(g);
-	bool ok = q && order && (q->spots = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->spots)));
+	bool ok = q && order && (q->chosen = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->chosen)));
 
 	for (size_t i = 0; ok && i < g->count; i++) {
-		const struct function *f = chosen(c, g->nodes[order[i]]);
+		const struct function *f = chosen_function(c, g->nodes[order[i]]);
 		if (f)
-			add_spot(q, order[i], f, times);
+			add_chosen(q, order[i], f, times);
 	}
 	free(order);
-	bool none = ok && !q->spot_count;
+	bool none = ok && !q->chosen_count;
 	ok = ok && !none && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
 	     (q->launches = calloc(TURNS, sizeof(*q->launches))) &&
 	     (q->stamped = calloc((size_t)TURNS * q->stamped_count + 1, sizeof(*q->stamped)));
@@ -89,9 +89,9 @@ static bool find_spots(struct context *c, const struct topology *g, struct instr
 		instrumentation_free(q);
 		q = NULL;
 	}
-	for (unsigned i = 0; ok && i < q->spot_count; i++)
-		if (q->spots[i].captured)
-			q->points[q->spots[i].point].spot = &q->spots[i];
+	for (unsigned i = 0; ok && i < q->chosen_count; i++)
+		if (q->chosen[i].captured)
+			q->points[q->chosen[i].point].chosen = &q->chosen[i];
 	*found = q;
 	return ok || none;
 }
@@ -131,21 +131,21 @@ static bool add_front(struct instrumentation *q, CUgraph graph, const struct ker
 }
 
 /* The node that a kernel's successors must wait for. */
-static CUgraphNode behind(const struct spot *s)
+static CUgraphNode behind(const struct chosen_kernel *s)
 {
 	return s->captured ? s->gather : s->end;
 }
 
 /* The same for any node: a chosen kernel's is its last inserted node. */
-static CUgraphNode behind_node(const struct instrumentation *q, CUgraphNode node, const struct spot *before)
+static CUgraphNode behind_node(const struct instrumentation *q, CUgraphNode node, const struct chosen_kernel *before)
 {
-	for (const struct spot *s = q->spots; s < before; s++)
+	for (const struct chosen_kernel *s = q->chosen; s < before; s++)
 		if (s->in == node)
 			return behind(s);
 	return node;
 }
 
-static bool add_stamps(struct instrumentation *q, struct spot *s, CUgraph graph, const struct topology *g,
+static bool add_stamps(struct instrumentation *q, struct chosen_kernel *s, CUgraph graph, const struct topology *g,
 		       const struct kernels *k)
 {
 	CUgraphNode *after = malloc((g->edges + 1) * sizeof(*after));
@@ -164,8 +164,8 @@ static bool add_stamps(struct instrumentation *q, struct spot *s, CUgraph graph,
 }
 
 /* last: the previous epoch's last node, or the first inserted node. */
-static bool add_spot_nodes(struct instrumentation *q, struct spot *s, CUgraphNode *last, CUgraph graph,
-			   const struct topology *g, const struct kernels *k)
+static bool add_nodes_around(struct instrumentation *q, struct chosen_kernel *s, CUgraphNode *last, CUgraph graph,
+			     const struct topology *g, const struct kernels *k)
 {
 	int processors = 1;
 
@@ -193,9 +193,9 @@ static bool add_last(struct instrumentation *q, CUgraphNode last, CUgraph graph,
 	CUgraphNode after[STAMPED_MOST + 1] = {last};
 	size_t n = 1;
 
-	for (unsigned i = 0; i < q->spot_count; i++)
-		if (!q->spots[i].captured)
-			after[n++] = q->spots[i].end;
+	for (unsigned i = 0; i < q->chosen_count; i++)
+		if (!q->chosen[i].captured)
+			after[n++] = q->chosen[i].end;
 	return add_kernel(q, &q->last, graph, after, n, k->turn, 1, 1, 0);
 }
 
@@ -209,8 +209,8 @@ static void destroy_node(CUgraphNode *node)
 void instrumentation_withdraw(struct instrumentation *q)
 {
 	destroy_node(&q->last);
-	for (unsigned i = q->spot_count; i-- > 0;) {
-		struct spot *s = &q->spots[i];
+	for (unsigned i = q->chosen_count; i-- > 0;) {
+		struct chosen_kernel *s = &q->chosen[i];
 		destroy_node(&s->gather);
 		destroy_node(&s->digest);
 		destroy_node(&s->end);
@@ -222,21 +222,21 @@ void instrumentation_withdraw(struct instrumentation *q)
 bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topology *g, const struct graph_clone *t,
 			 const struct kernels *k)
 {
-	for (unsigned i = 0; i < q->spot_count; i++)
-		q->spots[i].kernel = g->nodes[q->spots[i].position];
+	for (unsigned i = 0; i < q->chosen_count; i++)
+		q->chosen[i].kernel = g->nodes[q->chosen[i].position];
 	for (size_t i = 0; t && i < g->count; i++)
 		g->nodes[i] = graph_clone_node(t, g->nodes[i]);
 	for (size_t e = 0; t && e < g->edges; e++) {
 		g->from[e] = graph_clone_node(t, g->from[e]);
 		g->to[e] = graph_clone_node(t, g->to[e]);
 	}
-	for (unsigned i = 0; i < q->spot_count; i++)
-		q->spots[i].in = g->nodes[q->spots[i].position];
+	for (unsigned i = 0; i < q->chosen_count; i++)
+		q->chosen[i].in = g->nodes[q->chosen[i].position];
 	bool ok = add_front(q, graph, k);
 	CUgraphNode last = q->front;
 
-	for (unsigned i = 0; ok && i < q->spot_count; i++)
-		ok = add_spot_nodes(q, &q->spots[i], &last, graph, g, k);
+	for (unsigned i = 0; ok && i < q->chosen_count; i++)
+		ok = add_nodes_around(q, &q->chosen[i], &last, graph, g, k);
 	ok = ok && add_last(q, last, graph, k);
 	if (!ok)
 		instrumentation_withdraw(q);
@@ -270,7 +270,7 @@ static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t
 
 	if (!topology_read(&g, graph)) {
 		why = "its nodes can't be read";
-	} else if (!find_spots(c, &g, &q)) {
+	} else if (!find_chosen(c, &g, &q)) {
 		why = "no host memory";
 	} else if (q) {
 		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
@@ -323,8 +323,8 @@ void instrumentation_disown(const struct instrumentation *q, CUgraphNode *node)
 {
 	if (*node == q->front || *node == q->last)
 		*node = NULL;
-	for (unsigned i = 0; i < q->spot_count && *node; i++) {
-		const struct spot *s = &q->spots[i];
+	for (unsigned i = 0; i < q->chosen_count && *node; i++) {
+		const struct chosen_kernel *s = &q->chosen[i];
 		if (*node == s->begin || *node == s->end || *node == s->digest || *node == s->gather)
 			*node = s->kernel;
 	}
@@ -332,6 +332,6 @@ void instrumentation_disown(const struct instrumentation *q, CUgraphNode *node)
 
 void instrumentation_renumber(struct instrumentation *q, struct exec *x)
 {
-	for (unsigned i = 0; i < q->spot_count; i++)
-		q->spots[i].node.number = graph_node_number(x, q->spots[i].kernel);
+	for (unsigned i = 0; i < q->chosen_count; i++)
+		q->chosen[i].node.number = graph_node_number(x, q->chosen[i].kernel);
 }

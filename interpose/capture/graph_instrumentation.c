@@ -164,7 +164,7 @@ static void let_go(struct instrumentation *q)
 	leave_memory(q);
 	for (unsigned i = 0; q->points && i < q->point_count; i++)
 		region_list_release(q->points[i].list);
-	free(q->spots);
+	free(q->chosen);
 	free(q->points);
 	free(q->launches);
 	free(q->stamped);

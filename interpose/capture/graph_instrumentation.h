@@ -28,7 +28,7 @@ struct instrumented_node {
 };
 
 /* A chosen kernel, and the nodes around it while it is in a graph. */
-struct spot {
+struct chosen_kernel {
 	uint32_t position; /* in the topology: the same in each graph that it can be updated from */
 	struct instrumented_node node;
 	bool captured, stamped;
@@ -39,7 +39,7 @@ struct spot {
 
 /* The regions of an epoch inside a graph, the same in each launch. */
 struct point {
-	const struct spot *spot;
+	const struct chosen_kernel *chosen;
 	struct region_list *list;
 	uint32_t graph_changes, choice; /* versions for which the list is valid */
 	uint64_t regions_version;
@@ -67,8 +67,8 @@ struct instrumentation_memory {
 struct instrumentation {
 	struct context *context;
 	uint64_t form; /* hash of the topology */
-	unsigned spot_count, point_count, stamped_count;
-	struct spot *spots;
+	unsigned chosen_count, point_count, stamped_count;
+	struct chosen_kernel *chosen;
 	struct point *points;
 	struct graph_clone clone; /* copy of the program's graph; without one, the program's has the nodes */
 	CUgraphExec shadow; /* made of the copy */

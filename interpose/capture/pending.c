@@ -91,23 +91,23 @@ uint32_t capture_slot(struct capture *p)
  */
 void capture_begins(struct capture *p, uint32_t epoch)
 {
-	pthread_mutex_lock(&p->calling_off);
+	pthread_mutex_lock(&p->cancel_lock);
 	p->last_epoch = epoch;
-	pthread_mutex_unlock(&p->calling_off);
+	pthread_mutex_unlock(&p->cancel_lock);
 }
 
-void capture_call_off(struct capture *p, uint32_t slot)
+void capture_cancel(struct capture *p, uint32_t slot)
 {
 	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
 	uint64_t until = clock_ns() + CANCEL_MS * 1000000ull;
 
-	pthread_mutex_lock(&p->calling_off);
+	pthread_mutex_lock(&p->cancel_lock);
 	bool late = !__atomic_load_n(&capture_status(p, slot)->sequence, __ATOMIC_ACQUIRE);
 	uint32_t captures = atomic_load(&p->context->captures), epoch = p->last_epoch + 1;
 	if (late)
-		atomic_store(&p->called_off, epoch);
+		atomic_store(&p->cancelled_before, epoch);
 	bool asked = late && real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch, 0) == CUDA_SUCCESS;
-	pthread_mutex_unlock(&p->calling_off);
+	pthread_mutex_unlock(&p->cancel_lock);
 	/* Cancelled captures must stop reading first: the program may free the memory next. */
 	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
 		if (clock_ns() > until)
@@ -123,27 +123,27 @@ static uint32_t last_open(const struct capture *p)
 	return p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
 }
 
-void capture_let_go(struct capture *p)
+void capture_cancel_all(struct capture *p)
 {
 	if (p->open_count)
-		capture_call_off(p, last_open(p));
+		capture_cancel(p, last_open(p));
 }
 
-bool capture_held_up(const struct capture *p)
+bool capture_is_blocked(const struct capture *p)
 {
-	return p->open_count && p->last_epoch < atomic_load(&p->called_off);
+	return p->open_count && p->last_epoch < atomic_load(&p->cancelled_before);
 }
 
 /* All captures use the kernels' one list: each must be complete before the next. */
 bool capture_settled(struct capture *p)
 {
-	bool late = capture_held_up(p);
+	bool late = capture_is_blocked(p);
 
 	if (!p->open_count)
 		return true;
 	if (!capture_wait(p, last_open(p), late ? 0 : options.stall_ms)) {
 		if (!late && !p->broken && !session_hurried())
-			capture_let_go(p);
+			capture_cancel_all(p);
 		return false;
 	}
 	close_ended(p);

@@ -22,29 +22,29 @@
 #include "delay/points.h"
 
 #define SLOTS 4096
-#define MOST_NS 2000000000u /* of delay that a context's streams may have before them */
+#define MOST_NS 2000000000u /* most total delay in a context's streams */
 #define LOOK_NS 20000
 
-/* Pinned: the stream writes one, we the other. */
+/* Pinned memory: the stream writes one word, the recorder the other. */
 struct slot {
 	_Atomic uint32_t reached, released;
 };
 
-/* What is in the streams of a context. */
+/* Delays in the streams of a context. */
 struct delays {
-	struct slot *slots; /* NULL: there are none to be had, or the context ends */
+	struct slot *slots; /* NULL: not available, or the context ends */
 	CUdeviceptr device;
 	unsigned used;
 	uint16_t order[SLOTS]; /* slots, the used ones first */
 	uint32_t number[SLOTS];
 	uint32_t ns[SLOTS];
-	uint64_t due[SLOTS]; /* 0: the stream is not there yet */
+	uint64_t due[SLOTS]; /* 0: the stream has not reached the delay */
 	struct delays *next;
 };
 
-/* The thread that lets streams go on, and what it looks at. */
+/* The thread that releases streams, and its data. */
 static struct {
-	pthread_mutex_t lock; /* all of these, and what they point to */
+	pthread_mutex_t lock; /* guards all members, and what they point to */
 	pthread_cond_t changed;
 	struct delays *all;
 	bool running, closing;
@@ -74,7 +74,7 @@ uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *
 	return chosen;
 }
 
-/* ---- the thread that lets streams go on ---- */
+/* ---- the releasing thread ---- */
 
 static void let_go(struct delays *d, unsigned i)
 {
@@ -85,7 +85,7 @@ static void let_go(struct delays *d, unsigned i)
 	d->order[d->used] = slot;
 }
 
-/* True: a stream has a delay before it. */
+/* True: a stream has a delay ahead. */
 static bool look(struct delays *d, uint64_t now, bool at_once)
 {
 	for (unsigned i = d->used; i-- > 0;) {
@@ -124,7 +124,7 @@ static void *work(void *unused)
 	return NULL;
 }
 
-/* ---- what streams wait for ---- */
+/* ---- resources of a context ---- */
 
 static bool pinned(struct delays *d)
 {
@@ -163,7 +163,7 @@ static struct delays *create(struct thread *t, struct context *c)
 	return d;
 }
 
-/* Before the first work of the program, for which what this takes might have to wait. */
+/* Before the program's first work, because allocating may wait for work. */
 static void prepare(struct thread *t, struct context *c)
 {
 	pthread_mutex_lock(&releaser.lock);
@@ -174,7 +174,7 @@ static void prepare(struct thread *t, struct context *c)
 	pthread_mutex_unlock(&releaser.lock);
 }
 
-/* -1: no stream is to be delayed now. */
+/* -1: no stream can be delayed now. */
 static int take_slot(struct delays *d, uint32_t ns)
 {
 	unsigned most = MOST_NS / options.launch_delay_ns + 1;
@@ -206,7 +206,7 @@ bool delay_stream(struct stream *s, uint32_t ns)
 	if (real.cuStreamWriteValue32_v2(s->handle, at, number, 0) == CUDA_SUCCESS)
 		return real.cuStreamWaitValue32_v2(s->handle, at + sizeof(uint32_t), number, CU_STREAM_WAIT_VALUE_GEQ) ==
 		       CUDA_SUCCESS;
-	/* The stream will not get there: the slot is free again. */
+	/* The stream will not reach the delay: frees the slot. */
 	pthread_mutex_lock(&releaser.lock);
 	if (d->slots) /* another thread may have ended the context */
 		atomic_store(&d->slots[slot].reached, number);
@@ -238,7 +238,7 @@ void delays_context_ends(struct context *c)
 	if (d && d->slots)
 		look(d, 0, true);
 	if (d)
-		d->slots = NULL; /* which go with the context */
+		d->slots = NULL; /* the slots are freed with the context */
 	pthread_mutex_unlock(&releaser.lock);
 }
 

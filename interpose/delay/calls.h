@@ -19,20 +19,23 @@
 #define DELAYS (TT_EVENTF_DELAYED | TT_EVENTF_DELAYED_STREAM)
 
 /*
- * Counts a call, and lets the thread sleep if it was chosen for that. Holding nothing that another
- * thread may wait for. Returns for which of `may` it was chosen, its delay and its number.
+ * Counts a call. The thread sleeps if the call was chosen for that; the caller must hold no lock. Returns which of
+ * `may` were chosen, and the delay and number of the call.
  */
 uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns, uint64_t *number);
-/* The stream stands still for a while when it gets here. False: it does not. */
+/* The stream pauses when it reaches this point. False: it does not. */
 bool delay_stream(struct stream *s, uint32_t ns);
 
-/* A kernel has clusters by its launch or by its code; a delay of one block in each cluster must know if there are none. */
+/*
+ * Warns if a delay of one block in each cluster finds no clusters. A kernel has clusters by its launch or by its
+ * code.
+ */
 void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t cluster[3]);
 
-/* Before the context goes. */
+/* Call before the context is destroyed. */
 void delays_context_ends(struct context *c);
-/* Nothing is held up any more. */
+/* Releases all streams. */
 void delays_close(void);
-void delays_forget(void); /* in a fork's child */
+void delays_forget(void); /* in a forked child */
 
 #endif

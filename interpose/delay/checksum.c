@@ -1,8 +1,8 @@
 /*
  * Computes checksums of kernels. See checksum.h for the invariant.
  *
- * A checksum covers the section with instructions, its constants, which name it in sh_info, and
- * likewise all sections that its relocations name.
+ * A checksum covers the section with instructions, its constants, which name it in sh_info, and all sections that
+ * its relocations name, directly or indirectly.
  */
 #include "delay/checksum.h"
 
@@ -13,7 +13,7 @@
 #include "util/vector.h"
 
 #define CONSTANT ".nv.constant"
-#define BANK (sizeof(CONSTANT) + 1) /* with the number of the bank */
+#define BANK (sizeof(CONSTANT) + 1) /* and the number of the bank */
 
 struct part {
 	char bank[BANK + 1];
@@ -38,7 +38,7 @@ static int by_bank(const void *a, const void *b)
 	return order ? order : x->section < y->section ? -1 : x->section > y->section;
 }
 
-/* False: a section of its constants is not there whole, or memory is short. */
+/* False: a section of its constants is incomplete, or no memory. */
 static bool own_digest(const struct cubin *c, uint32_t text, uint64_t *digest)
 {
 	struct part *parts = NULL;
@@ -79,7 +79,7 @@ static bool own_digest(const struct cubin *c, uint32_t text, uint64_t *digest)
 	return good;
 }
 
-/* Adds the sections with instructions that the relocations of one lead to. */
+/* Adds the sections with instructions that the relocations of one name. */
 static bool follow(const struct cubin *c, uint32_t text, uint8_t *reached, uint32_t *list, uint32_t *count)
 {
 	for (uint32_t i = 0; i < c->section_count; i++) {

@@ -10,7 +10,7 @@
 
 #include "sass/cubin.h"
 
-/* text: number of the section with the kernel's instructions. False: it can't be told. */
+/* text: number of the section with the kernel's instructions. False: unknown. */
 bool kernel_checksum(const struct cubin *c, uint32_t text, uint64_t *checksum);
 
 #endif

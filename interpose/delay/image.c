@@ -13,8 +13,8 @@
 #include "delay/points.h"
 
 /*
- * What has delays before it unless patterns say otherwise: what moves memory, synchronises, or waits
- * for either. Ascending.
+ * Instructions that are delayed without --delay-patterns: they move memory, synchronise, or wait for either.
+ * Sorted.
  */
 static const char *const built_in[] = {
 	"ACQBULK", "ARRIVES", "ATOM",         "ATOMG",        "ATOMS",    "BAR",     "CCTL",      "CGAERRBAR",
@@ -25,7 +25,7 @@ static const char *const built_in[] = {
 	"UTCOMMA", "UTCQMMA", "UTMACMDFLUSH", "UTMALDG",      "UTMAREDG", "UTMASTG", "WARPGROUP", "WARPSYNC",
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a kernel's points are asked for by one thread */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one thread at a time chooses the points of kernels */
 
 static int by_name(const void *name, const void *entry)
 {
@@ -45,7 +45,7 @@ static struct delay delay_of(const struct delay_choice *c)
 	return (struct delay){modes[c->mode], c->max_ns, c->min_ns, c->seed};
 }
 
-/* Selects the delay points of a kernel. Returns NULL, or why there are none. */
+/* Chooses the delay points of a kernel. Returns NULL, or why it has none. */
 static const char *plan(const struct cubin *c, const struct cubin_kernel *k, struct delay_kernel *to, struct patch *patch)
 {
 	struct patch_point *points = malloc(k->size / SASS_INSTRUCTION * sizeof(*points) + 1);
@@ -134,7 +134,7 @@ uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size)
 
 	if (!delays_in_kernels())
 		return NULL;
-	if ((uintptr_t)image % _Alignof(Elf64_Shdr)) { /* checksums are of what is aligned */
+	if ((uintptr_t)image % _Alignof(Elf64_Shdr)) { /* checksums need an aligned image */
 		if (!(copy = malloc(size)))
 			return NULL;
 		image = memcpy(copy, image, size);

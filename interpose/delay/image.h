@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A cubin with the delays that were asked for, which the caller frees; NULL: load it as it is. */
+/* A cubin with the delays, which the caller frees; NULL: load it unchanged. */
 uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size);
 
 #endif

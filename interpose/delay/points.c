@@ -1,5 +1,5 @@
 /*
- * Chooses what is delayed. See points.h for the invariant.
+ * Chooses delayed instructions and calls. See points.h for the invariant.
  */
 #include "delay/points.h"
 
@@ -16,7 +16,7 @@
 #include "session/session.h"
 #include "util/vector.h"
 
-#define MOST_CALLS (1 << 16) /* that are listed */
+#define MOST_CALLS (1 << 16) /* limit of the list */
 
 struct point {
 	uint64_t pc;
@@ -28,7 +28,7 @@ struct point {
 struct delay_kernel {
 	char *name;
 	uint64_t checksum;
-	struct config_kernel *asked; /* by the file that was loaded */
+	struct config_kernel *asked; /* kernels of the loaded file */
 	struct point *points;
 	size_t count, room;
 	bool done, listed;
@@ -48,9 +48,9 @@ static struct {
 	struct late_call *calls;
 	size_t call_count, call_room;
 } chosen = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
-static _Thread_local struct delay_kernel *of_module; /* those that are new with what this thread loads */
+static _Thread_local struct delay_kernel *of_module; /* the new kernels of the module that this thread loads */
 
-/* A well mixed number of a seed and two others. */
+/* A hash of a seed and two numbers. */
 static uint64_t mixed(uint64_t seed, uint64_t a, uint64_t b)
 {
 	const uint64_t parts[] = {seed, a, b};
@@ -108,7 +108,7 @@ static bool wanted(const char *mnemonic, bool built_in)
 		return built_in;
 	for (size_t n; *at; at += n + (at[n] == ',')) {
 		n = strcspn(at, ",");
-		size_t name = strcspn(at, ",."); /* of UTMALDG.2D, UTMALDG is known */
+		size_t name = strcspn(at, ",."); /* "UTMALDG" matches UTMALDG.2D */
 		if (name && (*at == '*' || (strlen(mnemonic) == name && !strncmp(mnemonic, at, name))))
 			return true;
 	}
@@ -185,7 +185,7 @@ static struct point choose(const struct delay_kernel *k, uint64_t pc, const char
 static void add_point(struct delay_kernel *k, struct point p)
 {
 	if (make_room(&k->points, &k->room, k->count, 1, sizeof(*k->points)))
-		k->points[k->count++] = p; /* else it is delayed without being in the list */
+		k->points[k->count++] = p; /* else the instruction is delayed without a list entry */
 }
 
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice)
@@ -251,7 +251,7 @@ void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns)
 		session_warn("more than %u calls are delayed: delays.json lists only the first", MOST_CALLS);
 }
 
-/* Half of them, and by half of those each. */
+/* Chooses half of the calls, and each kind of delay for half of these. */
 static uint32_t drawn(uint64_t stream, uint64_t number)
 {
 	uint64_t bits = mixed(options.delay_seed, stream, number);
@@ -363,7 +363,7 @@ static bool sink(void *file, const char *text, size_t size)
 	return file_append(file, text, size);
 }
 
-/* What was asked for and there was not. */
+/* Warns about entries of the loaded file that had no effect. */
 static void tell_unused(void)
 {
 	size_t of_kernels = 0, points = 0;

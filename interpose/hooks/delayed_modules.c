@@ -87,7 +87,7 @@ static bool any_code(const struct image *fatbin)
 void *delayed_image(const struct loading *l)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct held held;
+	struct retained_image retained;
 	uint8_t *out = NULL;
 	size_t size;
 
@@ -95,17 +95,17 @@ void *delayed_image(const struct loading *l)
 	image_prepare();
 	delays_of_module();
 	if (l->path)
-		held_from_file(&held, l->path, FILE_MAX);
+		retained_from_file(&retained, l->path, FILE_MAX);
 	else
-		held_from_memory(&held, image_readable(l->image) ? l->image : NULL);
-	const struct image *image = &held.image;
+		retained_from_memory(&retained, image_readable(l->image) ? l->image : NULL);
+	const struct image *image = &retained.image;
 	if (image->kind == TT_MODULE_CUBIN)
 		out = delay_cubin(image->bytes, image->size, &size);
 	else if (image->kind == TT_MODULE_FATBIN && any_code(image))
 		out = fatbin_replace(image, devices.capabilities, devices.count, delay_cubin);
 	else if (image->kind != TT_MODULE_UNKNOWN)
 		out = delayed_ptx(image, l);
-	held_let_go(&held);
+	retained_release(&retained);
 	return out;
 }
 

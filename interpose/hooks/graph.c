@@ -42,26 +42,26 @@ static struct instrumentation *begin_make(const struct op *op, CUgraph graph, ui
  * Removes the recorder's nodes from the graph. True: the driver refuses the graph with them, so the caller tries
  * without.
  */
-static bool take_out(struct instrumentation **ours, CUresult r)
+static bool withdraw_nodes(struct instrumentation **inserted, CUresult r)
 {
-	if (!*ours || instrumentation_has_shadow(*ours))
+	if (!*inserted || instrumentation_has_shadow(*inserted))
 		return false;
-	instrumentation_withdraw(*ours);
+	instrumentation_withdraw(*inserted);
 	if (r == CUDA_SUCCESS)
 		return false;
-	instrumentation_free(*ours);
-	*ours = NULL;
+	instrumentation_free(*inserted);
+	*inserted = NULL;
 	return true;
 }
 
 static void end_instrumentation(struct exec *x)
 {
-	struct instrumentation *ours = graph_instrumentation(x);
+	struct instrumentation *inserted = graph_instrumentation(x);
 
-	if (!ours)
+	if (!inserted)
 		return;
 	graph_set_instrumentation(x, NULL);
-	instrumentation_free(ours);
+	instrumentation_free(inserted);
 }
 
 static uint32_t made(const struct op *op, CUgraphExec exec, CUgraph graph, uint64_t flags)
@@ -72,33 +72,34 @@ static uint32_t made(const struct op *op, CUgraphExec exec, CUgraph graph, uint6
 }
 
 static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags,
-		     struct instrumentation *ours)
+		     struct instrumentation *inserted)
 {
 	bool is_made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
-	if (ours && is_made && instrumentation_has_shadow(ours) && !instrumentation_make_shadow(op->t, ours, flags)) {
+	if (inserted && is_made && instrumentation_has_shadow(inserted) &&
+	    !instrumentation_make_shadow(op->t, inserted, flags)) {
 		session_lost(REFUSED);
-		instrumentation_free(ours);
-		ours = NULL;
+		instrumentation_free(inserted);
+		inserted = NULL;
 	}
 	if (is_made)
 		end_instrumentation(graphs_find(*exec)); /* of an earlier graph whose destruction was not seen */
 	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE, is_made ? made(op, *exec, graph, flags) : TT_NO_ID, 0);
-	if (ours && is_made && graphs_find(*exec))
-		instrumentation_attach(ours, graphs_find(*exec));
-	else if (ours)
-		instrumentation_free(ours);
+	if (inserted && is_made && graphs_find(*exec))
+		instrumentation_attach(inserted, graphs_find(*exec));
+	else if (inserted)
+		instrumentation_free(inserted);
 }
 
 #define MAKES(symbol, flags, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin(&op)); \
-		struct instrumentation *ours = begin_make(&op, graph, flags); \
+		struct instrumentation *inserted = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
-		if (take_out(&ours, r) && (r = real.symbol args) == CUDA_SUCCESS) \
+		if (withdraw_nodes(&inserted, r) && (r = real.symbol args) == CUDA_SUCCESS) \
 			session_lost(REFUSED); \
-		end_make(&op, r, exec, graph, flags, ours); \
+		end_make(&op, r, exec, graph, flags, inserted); \
 		return r; \
 	}
 
@@ -132,14 +133,14 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 /* Repeats a successful change of the program's executable graph in the shadow. */
 #define FOLLOW(x, r, call) \
 	do { \
-		struct instrumentation *ours = graph_instrumentation(x); \
-		if (r == CUDA_SUCCESS && ours && instrumentation_shadow(ours)) { \
+		struct instrumentation *inserted = graph_instrumentation(x); \
+		if (r == CUDA_SUCCESS && inserted && instrumentation_shadow(inserted)) { \
 			CUgraphExec its = exec; \
 			CUgraphNode its_node = node; \
-			exec = instrumentation_shadow(ours); \
-			node = instrumentation_shadow_node(ours, node); \
+			exec = instrumentation_shadow(inserted); \
+			node = instrumentation_shadow_node(inserted, node); \
 			if (!node || (call) != CUDA_SUCCESS) \
-				instrumentation_diverged(ours); \
+				instrumentation_diverged(inserted); \
 			exec = its; \
 			node = its_node; \
 		} \
@@ -198,29 +199,30 @@ static void add_any(struct node_list *l, struct thread *t, struct context *c, co
 /* An update needs a graph with the same nodes, added in any order. */
 static struct instrumentation *begin_update(const struct exec *x, CUgraph from)
 {
-	struct instrumentation *ours = from ? graph_instrumentation(x) : NULL;
+	struct instrumentation *inserted = from ? graph_instrumentation(x) : NULL;
 
-	return ours && !instrumentation_has_shadow(ours) && instrumentation_insert_again(ours, from) ? ours : NULL;
+	return inserted && !instrumentation_has_shadow(inserted) && instrumentation_insert_again(inserted, from) ? inserted
+														 : NULL;
 }
 
 static void follow_whole(struct thread *t, const struct exec *x, CUresult r, CUgraph from)
 {
-	struct instrumentation *ours = graph_instrumentation(x);
+	struct instrumentation *inserted = graph_instrumentation(x);
 
-	if (r == CUDA_SUCCESS && ours && instrumentation_shadow(ours))
-		instrumentation_follow(t, ours, from);
+	if (r == CUDA_SUCCESS && inserted && instrumentation_shadow(inserted))
+		instrumentation_follow(t, inserted, from);
 }
 
-static void disown(const struct instrumentation *ours, CUgraphNode *node)
+static void disown(const struct instrumentation *inserted, CUgraphNode *node)
 {
-	if (ours && node && *node)
-		instrumentation_disown(ours, node);
+	if (inserted && node && *node)
+		instrumentation_disown(inserted, node);
 }
 
-static void disown_both(const struct instrumentation *ours, CUgraphExecUpdateResultInfo *why)
+static void disown_both(const struct instrumentation *inserted, CUgraphExecUpdateResultInfo *why)
 {
-	disown(ours, why ? &why->errorNode : NULL);
-	disown(ours, why ? &why->errorFromNode : NULL);
+	disown(inserted, why ? &why->errorNode : NULL);
+	disown(inserted, why ? &why->errorFromNode : NULL);
 }
 
 static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CUgraph graph)
@@ -231,19 +233,19 @@ static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CU
 }
 
 /*
- * from: the graph that it is updated from, or NULL; named: code for nodes of it that the driver returns; own:
+ * from: the graph that it is updated from, or NULL; named: code for nodes of it that the driver returns; repeat:
  * repeats the change in the shadow; follow: the change in graph `x`, as the number of changed nodes.
  */
-#define UPDATES(symbol, from, named, own, params, args, follow) \
+#define UPDATES(symbol, from, named, repeat, params, args, follow) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, struct exec *x = begin_graph(&op, exec)); \
-		struct instrumentation *ours = begin_update(x, from); \
+		struct instrumentation *inserted = begin_update(x, from); \
 		CUresult r = real.symbol args; \
 		named; \
-		if (ours) \
-			instrumentation_withdraw(ours); \
-		own; \
+		if (inserted) \
+			instrumentation_withdraw(inserted); \
+		repeat; \
 		bool follows = op.on && x && r == CUDA_SUCCESS; \
 		size_t changed = follows ? follow : 0; \
 		if (from && follows && graph_instrumentation(x)) \
@@ -275,8 +277,8 @@ SETS(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, co
 SETS(cuGraphExecExternalSemaphoresSignalNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_SIGNAL))
 SETS(cuGraphExecExternalSemaphoresWaitNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_WAIT))
 SETS(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, op.t, graph_context(x), p))
-UPDATES(cuGraphExecUpdate, graph, disown(ours, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
-UPDATES(cuGraphExecUpdate_v2, graph, disown_both(ours, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
+UPDATES(cuGraphExecUpdate, graph, disown(inserted, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
+UPDATES(cuGraphExecUpdate_v2, graph, disown_both(inserted, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
 
 /* ---- graphs before instantiation ---- */
 

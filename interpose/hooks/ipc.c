@@ -6,17 +6,17 @@
 #include "arena/share.h"
 #include "hooks/memory.h"
 
-_Static_assert(sizeof(struct shared_handle) <= sizeof(CUipcMemHandle), "it travels as one");
+_Static_assert(sizeof(struct shared_handle) <= sizeof(CUipcMemHandle), "a shared handle fits into a CUipcMemHandle");
 
 EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
 {
-	struct shared_handle ours;
+	struct shared_handle handle;
 
 	HOOK(op, cuIpcGetMemHandle);
-	if (!h || !arena_holds(p) || !arena_share(p, &ours))
+	if (!h || !arena_holds(p) || !arena_share(p, &handle))
 		return real.cuIpcGetMemHandle(h, p);
 	*h = (CUipcMemHandle){0};
-	memcpy(h, &ours, sizeof(ours));
+	memcpy(h, &handle, sizeof(handle));
 	return CUDA_SUCCESS;
 }
 

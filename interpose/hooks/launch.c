@@ -265,12 +265,12 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 /* Prepares epochs inside the graph, last before the call. NULL: none. */
 static struct instrumentation *begin_inside(struct op *op, struct exec *x)
 {
-	struct instrumentation *ours = op->capturing || !capture_in_window(1) ? NULL : graph_instrumentation(x);
+	struct instrumentation *inserted = op->capturing || !capture_in_window(1) ? NULL : graph_instrumentation(x);
 
-	if (ours && !instrumentation_begin(op->t, ours, x, op->stream, op->seq))
-		ours = NULL;
+	if (inserted && !instrumentation_begin(op->t, inserted, x, op->stream, op->seq))
+		inserted = NULL;
 	op_time(op);
-	return ours;
+	return inserted;
 }
 
 static void end_graph(struct op *op, CUresult r, struct exec *x)
@@ -299,10 +299,10 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 
 static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool capturing)
 {
-	struct instrumentation *ours = capturing ? NULL : graph_instrumentation(x);
-	CUgraphExec own = ours ? instrumentation_shadow(ours) : NULL;
+	struct instrumentation *inserted = capturing ? NULL : graph_instrumentation(x);
+	CUgraphExec shadow = inserted ? instrumentation_shadow(inserted) : NULL;
 
-	return own ? own : exec;
+	return shadow ? shadow : exec;
 }
 
 #define GRAPH(symbol, per_thread) \
@@ -310,10 +310,10 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 	{ \
 		HOOK(op, symbol, op_begin_launch(&op, stream, per_thread)); \
 		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
-		struct instrumentation *ours = op.on ? begin_inside(&op, x) : NULL; \
+		struct instrumentation *inserted = op.on ? begin_inside(&op, x) : NULL; \
 		CUresult r = real.symbol(what_runs(exec, op.on ? x : graphs_find(exec), op.capturing), stream); \
-		if (ours) \
-			instrumentation_end(op.t, ours, op.stream, r == CUDA_SUCCESS); \
+		if (inserted) \
+			instrumentation_end(op.t, inserted, op.stream, r == CUDA_SUCCESS); \
 		if (op.on) \
 			end_graph(&op, r, x); \
 		return r; \

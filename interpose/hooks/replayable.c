@@ -63,8 +63,8 @@ static uint32_t read_settings(struct tt_setting *to, const struct op *op, struct
 /* The position of these records in params.bin; 0: none, or no room. */
 static uint32_t keep(const void *records, uint32_t *count, size_t size)
 {
-	uint32_t place = 0;
-	uint8_t *to = *count ? params_next(*count * size, &place) : NULL;
+	uint32_t position = 0;
+	uint8_t *to = *count ? params_next(*count * size, &position) : NULL;
 
 	if (!to) {
 		*count = 0;
@@ -72,7 +72,7 @@ static uint32_t keep(const void *records, uint32_t *count, size_t size)
 	}
 	memcpy(to, records, *count * size);
 	params_filled(to, *count * size);
-	return place;
+	return position;
 }
 
 static uint32_t find_views(struct tt_view *to, const struct op *op, const struct function *f, const uint8_t *params)
@@ -89,7 +89,7 @@ static void write_record(struct tt_launch *l, const struct op *op, struct functi
 {
 	struct tt_setting settings[SETTINGS];
 	struct tt_view views[VIEWS];
-	_Static_assert(sizeof(struct tt_launch_attribute) == sizeof(*s->attributes), "it is kept as it is");
+	_Static_assert(sizeof(struct tt_launch_attribute) == sizeof(*s->attributes), "attributes are stored unchanged");
 
 	l->setting_count = read_settings(settings, op, f, s->f);
 	l->settings = keep(settings, &l->setting_count, sizeof(*settings));

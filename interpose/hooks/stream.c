@@ -152,14 +152,15 @@ static bool reaches(const struct op *op, CUmemoryPool pool)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, true)); \
-		bool ours = (any) && from_arena(&op, pool_, n, p); \
-		CUresult r = ours ? CUDA_SUCCESS : real.symbol args; \
+		bool in_arena = (any) && from_arena(&op, pool_, n, p); \
+		CUresult r = in_arena ? CUDA_SUCCESS : real.symbol args; \
 		while (given_back(&op, r)) \
 			r = real.symbol args; \
-		bool near = ours || reaches(&op, pool_); \
-		if (fill_asked() && !ours && near) \
+		bool near = in_arena || reaches(&op, pool_); \
+		if (fill_asked() && !in_arena && near) \
 			memory_fill_async(&op, r, r == CUDA_SUCCESS && p ? *p : 0, n); \
-		memory_born(&op, r, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, near ? n : 0); \
+		memory_born(&op, r, in_arena ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, \
+			    near ? n : 0); \
 		return r; \
 	}
 
@@ -250,10 +251,10 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 	EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 	{ \
 		HOOK(op, cuMemFreeAsync##S, op_begin_free(&op, stream, PT)); \
-		bool ours = arena_holds(p); \
-		struct region *region = ours ? NULL : freed(&op, p); \
-		CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) \
-				  : real.cuMemFreeAsync##S(p, stream); \
+		bool in_arena = arena_holds(p); \
+		struct region *region = in_arena ? NULL : freed(&op, p); \
+		CUresult r = in_arena ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) \
+				      : real.cuMemFreeAsync##S(p, stream); \
 		end_freed(&op, region, r == CUDA_SUCCESS && region && region->base == p); \
 		RECORD(&op, r, TT_EVENT_FREE, e->dst = p); \
 		op_end(&op, r); \

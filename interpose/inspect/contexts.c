@@ -15,14 +15,14 @@ static int capability_of(CUdevice device)
 	return 10 * major + minor;
 }
 
-/* The context that is current, which was not seen so far. */
+/* The current context, which was not seen before. */
 static struct context *context_ask(CUcontext handle)
 {
 	struct context_device d = {0};
 	CUresult r = real.cuCtxGetDevice(&d.device);
 
 	if (r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		return NULL; /* the program destroyed the context that is current */
+		return NULL; /* the program destroyed its current context */
 	if (r != CUDA_SUCCESS) {
 		session_fail("the driver does not say which device a context is on");
 		return NULL;
@@ -39,9 +39,9 @@ HOT struct context *context_current(struct thread *t)
 	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
 
 	CUresult r = real.cuCtxGetCurrent(&handle);
-	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) { /* it is that when the process ends */
+	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) { /* deinitialised: the process ends */
 		session_fail(CONTEXT_UNKNOWN);
-		if (generation == t->context_generation) /* the program may still free its arena memory */
+		if (generation == t->context_generation) /* the program may still free memory of the arena */
 			handle = t->context_handle;
 	}
 	if (!handle)
@@ -70,7 +70,7 @@ static struct stream *stream_ask(struct thread *t, CUstream handle)
 		}
 		c = other;
 	} else if (!owner) {
-		return NULL; /* not a stream: the driver will say so */
+		return NULL; /* not a stream: the driver's call will fail */
 	}
 	return c ? stream_seen(c, handle) : NULL;
 }

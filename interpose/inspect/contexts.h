@@ -7,12 +7,12 @@
 #include "driver/driver.h"
 #include "track/streams.h"
 
-/* The calling thread's current context; NULL where there is none. */
+/* The calling thread's current context; NULL: none. */
 struct context *context_current(struct thread *t);
-/* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */
+/* The stream of a call with this handle; per_thread: NULL means the per-thread default stream. */
 struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
 
-/* False: it can't be made current. Goes with context_pop. */
+/* False: it can't be made current. Call context_pop after success. */
 static inline bool context_push(CUcontext handle)
 {
 	return real.cuCtxPushCurrent_v2(handle) == CUDA_SUCCESS;
@@ -26,8 +26,8 @@ static inline void context_pop(void)
 }
 
 /*
- * What the driver takes for an allocation is more than was asked for, and what it gives back
- * for a free may be less: look at what is left. The program's own cuMemGetInfo adds the sum.
+ * The driver takes more memory than was asked for, and may release less at a free. So measure the free memory. The
+ * program's own cuMemGetInfo adds the sum.
  */
 static inline uint64_t context_free_bytes(void)
 {
@@ -36,13 +36,16 @@ static inline uint64_t context_free_bytes(void)
 	return real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? left : 0;
 }
 
-/* What is free less than before is the recorder's. */
+/* Counts the decrease of free memory as the recorder's. */
 static inline void context_account(struct context *c, uint64_t before)
 {
 	atomic_fetch_add(&c->device_bytes, before - context_free_bytes());
 }
 
-/* From here on a stream capture of the program, even one of this thread, forbids nothing. Gives the mode before. */
+/*
+ * Until capture_mode_restore, stream captures of the program forbid nothing in this thread. Returns the mode
+ * before.
+ */
 static inline CUstreamCaptureMode capture_mode_relax(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -56,7 +59,7 @@ static inline void capture_mode_restore(CUstreamCaptureMode mode)
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* Around work of the recorder in a thread of the program: wrappers pass straight through. */
+/* Call around the recorder's work in a thread of the program: wrappers call the driver directly. */
 static inline CUstreamCaptureMode recorder_work_begin(struct thread *t)
 {
 	t->busy++;

@@ -19,7 +19,7 @@ struct function *function_ask(CUfunction handle)
 	return function_seen(handle, name, module);
 }
 
-/* What the driver does not say of code that it has loaded. */
+/* Reports what the driver does not tell about loaded code. */
 static void not_told(const char *what, const char *name, const char *call, CUresult r)
 {
 	const char *error = "?";
@@ -31,7 +31,7 @@ static void not_told(const char *what, const char *name, const char *call, CUres
 		session_lost("%s of %.80s are unknown: %s: %s", what, name, call, error);
 }
 
-/* Either all of them or none: a launch of which none are known may reach everything. */
+/* All parameters or none: a launch with unknown parameters may reach all memory. */
 static void read_params(struct function *f, CUfunction handle, bool kernel)
 {
 	struct function_param *params = NULL;
@@ -41,7 +41,7 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 	for (; kernel ? real.cuKernelGetParamInfo != NULL : real.cuFuncGetParamInfo != NULL; n++) {
 		CUresult r = kernel ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
 				    : real.cuFuncGetParamInfo(handle, n, &offset, &size);
-		if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE) { /* which is what comes after the last */
+		if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE) { /* the error after the last parameter */
 			not_told("parameters", f->name, kernel ? "cuKernelGetParamInfo" : "cuFuncGetParamInfo", r);
 			n = bytes = 0;
 		}

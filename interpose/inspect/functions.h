@@ -6,7 +6,7 @@
 
 #include "track/functions.h"
 
-/* The function of a launch; NULL: no memory. Before the launch only id, name and chosen are sure to be there. */
+/* The function of a launch; NULL: no memory. Before the launch only id, name and chosen are valid. */
 struct function *function_ask(CUfunction handle);
 static inline struct function *function_of(CUfunction handle)
 {
@@ -15,7 +15,7 @@ static inline struct function *function_of(CUfunction handle)
 	return likely(f != NULL) ? f : function_ask(handle);
 }
 
-/* After a launch that succeeded, once a function and context: attributes, its record, its module's variables. */
+/* Once for each function and context, after a successful launch: attributes, its record, its module's variables. */
 void function_describe(struct context *c, struct function *f, CUfunction handle);
 
 struct variable variable_at(CUdeviceptr address, size_t size);

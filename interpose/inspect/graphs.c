@@ -23,15 +23,15 @@ struct conditional {
 	struct conditional *next;
 };
 
-/* The graph inside which nodes are read: its node in the parent, and the branch of that. */
+/* The graph whose nodes are read: its node in the parent graph, and the branch of that. */
 struct graph_level {
 	uint32_t parent, branch, flags;
 };
 
 static struct conditional *conditionals;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the conditionals */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the conditionals */
 
-/* Whether a call worked; where not, the list says so. */
+/* Whether a call succeeded; if not, sets l->failed. */
 static bool good(struct node_list *l, const char *call, CUresult r)
 {
 	const char *name = NULL;
@@ -44,7 +44,7 @@ static bool good(struct node_list *l, const char *call, CUresult r)
 }
 
 #define ASK(l, symbol, ...) (good(l, #symbol, real.symbol ? real.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED))
-/* The same, where a node that can't be read is no reason to stop. */
+/* The same, for nodes that may be unreadable. */
 #define TELLS(symbol, ...) (real.symbol && real.symbol(__VA_ARGS__) == CUDA_SUCCESS)
 
 static void read_attributes(CUgraphNode handle, struct tt_graph_record *r)
@@ -65,7 +65,7 @@ static void read_attributes(CUgraphNode handle, struct tt_graph_record *r)
 
 void (*graph_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
 
-/* The layout of a kernel's parameters is known where it runs, and so are its module's variables from here on. */
+/* Makes the layout of a kernel's parameters known, and its module's variables. */
 static uint32_t describe(struct thread *t, struct context *c, struct function *f, CUfunction handle, CUcontext in)
 {
 	CUcontext wanted = in ? in : c->handle;
@@ -98,7 +98,7 @@ static bool read_kernel(struct node_list *l, struct thread *t, struct context *c
 {
 	CUDA_KERNEL_NODE_PARAMS p = {0};
 
-	/* The older form fills in the first members. */
+	/* The old call fills in the first members. */
 	if (!TELLS(cuGraphKernelNodeGetParams_v2, handle, &p) &&
 	    !TELLS(cuGraphKernelNodeGetParams, handle, (CUDA_KERNEL_NODE_PARAMS_v1 *)&p))
 		return nodes_add_unread(l, TT_NODE_KERNEL);
@@ -310,7 +310,7 @@ static bool add_edges(struct node_list *l, const CUgraphNode *from, const CUgrap
 	return true;
 }
 
-/* Drivers of before CUDA 12.3 have edges without more to them. */
+/* Drivers before CUDA 12.3 have edges without data. */
 static bool ask_edges(struct node_list *l, CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
 {
 	return real.cuGraphGetEdges_v2 ? ASK(l, cuGraphGetEdges_v2, graph, from, to, data, n)
@@ -364,7 +364,7 @@ void conditional_added(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p
 		memcpy(bodies, p->phGraph_out, p->size * sizeof(*bodies));
 	pthread_mutex_lock(&lock);
 	found = conditionals;
-	while (found && found->handle != handle) /* of a node that is gone, whose handle came back */
+	while (found && found->handle != handle) /* of a destroyed node whose handle was reused */
 		found = found->next;
 	if (!found && bodies && (found = calloc(1, sizeof(*found)))) {
 		found->handle = handle;

@@ -9,18 +9,18 @@
 
 #include "track/graphs.h"
 
-/* c: the context of kernels whose own is not told. Where it can't be read, or only in part, `failed` says why. */
+/* c: the context of kernels without one. `failed`: why the graph could not be read, or only in part. */
 struct node_list graph_read(struct thread *t, struct context *c, CUgraph graph);
-/* As nodes_add_kernel: its function's parameters are known from here on. */
+/* As nodes_add_kernel; also makes its function's parameters known. */
 bool graph_add_kernel(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS *p);
-/* Called for each kernel that graph_read finds, where it is not NULL. */
+/* Called for each kernel that graph_read finds, unless NULL. */
 extern void (*graph_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
 
-/* Whether the driver says that a node of an executable graph is switched on. */
+/* Whether the driver says that a node of an executable graph is enabled. */
 bool graph_node_runs(CUgraphExec exec, CUgraphNode node);
 
-/* A conditional node was added: the driver tells its bodies then, and never again. */
+/* A conditional node was added: only now does the driver report its bodies. */
 void conditional_added(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p);
-void conditionals_forget(void); /* in a fork's child */
+void conditionals_forget(void); /* in a forked child */
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Reports in-flight work. See crash_report.h for the invariant.
  *
- * Callers hold the only result of inflight.c, and with it the texts here.
+ * Callers own the only result of inflight.c, and so the texts here.
  */
 #include "lifecycle/crash_report.h"
 
@@ -22,14 +22,14 @@
 #include "track/functions.h"
 #include "util/vector.h"
 
-#define STREAMS 8 /* that get lines; the others are counted */
-#define STACKS 3  /* of these, that get theirs */
-#define CALLS 4   /* of each, where any of them may have done it */
-#define FRAMES 8        /* of a stack; of native ones, which have no names yet, half */
-#define NAME 160  /* most of a kernel's name, file or function */
+#define STREAMS 8 /* streams with lines; the others are only counted */
+#define STACKS 3  /* of these, streams with call stacks */
+#define CALLS 4   /* calls of each stream, if any of them may be the cause */
+#define FRAMES 8        /* frames of a stack; half of that for native ones, which have no names yet */
+#define NAME 160  /* most bytes of the name of a kernel, file or function */
 
 static struct {
-	char text[16384]; /* lines that are yet to be said */
+	char text[16384]; /* lines that were not written yet */
 	size_t used;
 	struct calling_threads threads;
 } report;
@@ -37,12 +37,12 @@ static struct {
 	pthread_mutex_t lock;
 	struct tt_epoch record;
 	_Atomic bool any;
-	_Atomic bool awaited; /* an end was told, but for the last epoch */
+	_Atomic bool awaited; /* a report was written, except its last epoch */
 } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- texts ---- */
 
-/* depth: below what it belongs to. */
+/* depth: indentation. */
 __attribute__((format(printf, 2, 3))) static void line(int depth, const char *format, ...)
 {
 	size_t room = sizeof(report.text) - report.used;
@@ -74,8 +74,8 @@ static const char *age(uint64_t since, char out[32])
 }
 
 /*
- * Of a mangled name what can be read without demangling, which allocates: "at::native::fill<...>"
- * for _ZN2at6native4fillIfEEvPT_i. Other names stay as they are.
+ * The readable part of a mangled name, because demangling allocates: "at::native::fill<...>" for
+ * _ZN2at6native4fillIfEEvPT_i. Other names stay unchanged.
  */
 static void short_name(const char *name, char out[NAME])
 {
@@ -90,7 +90,7 @@ static void short_name(const char *name, char out[NAME])
 	for (p += nested ? 3 : 2; nested && *p && strchr("rVKRO", *p); p++)
 		;
 	while (used < NAME - 40) {
-		p += *p == 'L'; /* of this file alone */
+		p += *p == 'L'; /* internal linkage */
 		bool std = !strncmp(p, "St", 2);
 		size_t length = std ? 3 : strtoul(p, (char **)&p, 10);
 		if (!length || strnlen(p, length) < length)
@@ -174,7 +174,7 @@ static bool read_frame(int file, uint64_t at, struct tt_frame *f)
 	return file_read_some(file, f, sizeof(*f), TT_FILE_HEADER_SIZE + at * sizeof(*f)) == sizeof(*f);
 }
 
-/* Stacks are in the file by their numbers: the first frame of one. */
+/* The position of the first frame of a stack; the file is sorted by stack number. */
 static uint64_t find_stack(int file, uint32_t stack)
 {
 	off_t size = lseek(file, 0, SEEK_END);
@@ -211,7 +211,7 @@ static void write_stack(uint32_t stack)
 
 /* ---- lines ---- */
 
-/* all: any of its calls may be the one, not just the first. */
+/* all: any of its calls may be the cause, not just the first. */
 static void write_stream(const struct inflight_stream *s, bool all, bool stacks)
 {
 	char stream[80], other[80], call[NAME + 160], behind[100] = "", count[80] = "";
@@ -360,7 +360,7 @@ void crash_report_ending(const char *what, const char *reason)
 	inflight_done();
 }
 
-/* By whichever thread comes first. */
+/* Only the first thread that calls it reports. */
 void crash_report_ended(void)
 {
 	if (!atomic_exchange(&last.awaited, false))

@@ -15,13 +15,15 @@
 
 struct context;
 
-/* A call gave the program, or us, a result that tells of a lost context; seq: 0 where it is not recorded. */
+/*
+ * A call of the program or of the recorder returned an error of a lost context; seq: 0 if the call is not recorded.
+ */
 void crash_report_result(struct context *c, CUresult r, const char *call, uint64_t seq);
-/* Something ends the process: "signal 15 (SIGTERM)", and as the run has it, "signal 15". */
+/* The process is being ended: what: "signal 15 (SIGTERM)"; reason: as in the run, "signal 15". */
 void crash_report_ending(const char *what, const char *reason);
-/* The files have all that they will have. Safe to repeat. */
+/* The files are complete. May be repeated. */
 void crash_report_ended(void);
-/* This epoch is in the files. */
+/* The epoch is in the files. */
 void crash_report_epoch(const struct tt_epoch *e);
 
 #endif

@@ -11,7 +11,7 @@
 #include "util/clock.h"
 #include "util/json_writer.h"
 
-#define KIND_NAME 32 /* bytes of a name of a kind of event */
+#define KIND_NAME 32 /* bytes of the name of an event kind */
 #define REPORTS 8
 
 static struct {
@@ -19,7 +19,7 @@ static struct {
 	unsigned _Atomic count;
 } kept;
 
-/* As readers spell kinds: TT_EVENT_GRAPH_LAUNCH is "graph-launch". */
+/* The spelling of readers: "graph-launch" for TT_EVENT_GRAPH_LAUNCH. */
 static const char *kind_name(uint32_t kind, char name[KIND_NAME])
 {
 #define ROW(name, number, properties) [number] = #name,

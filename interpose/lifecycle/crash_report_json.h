@@ -11,7 +11,7 @@
 struct inflight;
 struct json;
 
-/* Threads in the middle of a driver call. */
+/* Threads inside a driver call. */
 struct calling_threads {
 	struct calling_thread {
 		uint32_t tid, call, stack;
@@ -19,10 +19,10 @@ struct calling_threads {
 	unsigned count;
 };
 
-/* call: NULL where it was no result of one. Of many reports the first few are kept. */
+/* call: NULL if it was not the result of a call. Keeps only the first few reports. */
 void crash_report_keep(const struct inflight *in, const struct calling_threads *threads, const char *reason, const char *call,
 		       uint64_t seq);
-/* What was kept, as a list. */
+/* The kept reports, as a list. */
 void crash_reports_json(struct json *j);
 
 #endif

@@ -1,8 +1,7 @@
 /*
  * Wrappers of exit, quick_exit, _exit, exec and fork. signals.c has signals.
  *
- * Invariant: the exit status of the process does not change. If an exec fails and that was
- * foreseeable, the recording goes on.
+ * Invariant: the exit status of the process does not change. If an exec is known to fail, the recording goes on.
  */
 #include "lifecycle/exit_hooks.h"
 
@@ -63,7 +62,7 @@ static void in_child(void)
 void ending_watch(void)
 {
 	owner = getpid();
-	inflight_open(); /* without it, reports go by what was recorded */
+	inflight_open(); /* without it, reports use only recorded calls */
 	if (!signals_watch(finish_by_signal, crash_report_ended, options.timeout_ms))
 		session_warn("cannot start the signal thread: a signal that ends the process leaves the run unfinished");
 	atexit(finish);
@@ -85,7 +84,7 @@ EXPORT __attribute__((noreturn)) void _Exit(int status)
 
 /* ---- exec ---- */
 
-/* Whether the system will take this file for a program. */
+/* Whether the system can execute this file. */
 static bool runs(int directory, const char *path, int flags)
 {
 	char head[4] = "";
@@ -96,7 +95,7 @@ static bool runs(int directory, const char *path, int flags)
 		return false;
 	int file = flags & AT_EMPTY_PATH ? -1 : openat(directory, path, O_RDONLY | O_CLOEXEC);
 	if (file < 0)
-		return true; /* may be run but not read */
+		return true; /* executable but not readable */
 	ssize_t got = read(file, head, sizeof(head));
 	close(file);
 	return got >= 2 && (!memcmp(head, "#!", 2) || !memcmp(head, "\177ELF", 4));
@@ -123,7 +122,7 @@ static bool watching(void)
 	return owner && getpid() == owner && session_state == SESSION_ON;
 }
 
-/* An exec that was foreseen to succeed and did not. */
+/* An exec failed although it was expected to succeed. */
 static int returned(int result, bool finished)
 {
 	if (finished)
@@ -138,7 +137,7 @@ static bool leave(bool succeeds)
 	return succeeds;
 }
 
-/* Looked up beforehand: a fork's child may not look up anything, and execs. */
+/* Looked up early: a forked child, which execs, may not look up symbols. */
 static struct {
 	__typeof__(&execve) execve;
 	__typeof__(&execvpe) execvpe;
@@ -152,7 +151,7 @@ __attribute__((constructor)) static void find_next(void)
 	next.fexecve = (__typeof__(next.fexecve))dlsym(RTLD_NEXT, "fexecve");
 }
 
-/* Another library's constructor may come before ours. */
+/* Another library's constructor may run before find_next. */
 #define NEXT(name) (likely(next.name != NULL) ? next.name : (find_next(), next.name))
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {

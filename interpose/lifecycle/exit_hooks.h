@@ -5,8 +5,8 @@
 #define TT_LIFECYCLE_EXIT_HOOKS_H
 
 /*
- * From now on: exit, quick_exit, _exit, exec and signals that end the process finish the
- * recording first; a fork's child drops it.
+ * From now on: exit, quick_exit, _exit, exec and signals that end the process finish the recording first; a forked
+ * child drops it.
  */
 void ending_watch(void);
 

@@ -1,8 +1,8 @@
 /*
  * Finds in-flight work. See inflight.h for the invariant.
  *
- * It passes several times over the recorded calls: for waits, for event records, for work. Each
- * stream gets a lane, and each event that was recorded or waited for gets a mark.
+ * It passes several times over the recorded calls: for waits, for event records, for work. Each stream gets a lane,
+ * and each event that was recorded or waited for gets a mark.
  */
 #include "lifecycle/inflight.h"
 
@@ -25,27 +25,27 @@
 #define LOOK_BACK 65536 /* calls */
 #define LANES 4096
 #define MARKS 4096
-#define PROBES 32       /* in a table that is all but full the rest is left out */
+#define PROBES 32       /* longest search in a table; entries beyond it are dropped */
 #define ASK_MS 300
 #define ENDINGS 4096
-#define WAITS 64        /* of streams for events that are looked into */
+#define WAITS 64        /* waits of streams for events that are examined */
 
 struct lane {
 	struct inflight_stream told;
 	bool used, busy; /* busy: the driver says so */
-	struct stream *stream; /* NULL: it can't be asked about */
+	struct stream *stream; /* NULL: it can't be queried */
 	struct context *context;
-	_Atomic uint64_t completed; /* all that was submitted to it before this call is complete */
-	uint64_t first;  /* sequence number of its first call that is not */
+	_Atomic uint64_t completed; /* work submitted to it before this call is complete */
+	uint64_t first;  /* sequence number of its first incomplete call */
 };
 
-/* An event of the program's. */
+/* An event of the program. */
 struct mark {
 	uint64_t event;
 	uint64_t waited;   /* the last wait of the host for it that returned */
-	uint64_t before;   /* when it was recorded before that, and where */
+	uint64_t before;   /* when it was recorded before that, and in which stream */
 	struct lane *before_lane;
-	uint64_t recorded; /* when it was last recorded, and where */
+	uint64_t recorded; /* when it was last recorded, and in which stream */
 	struct lane *lane;
 };
 
@@ -55,24 +55,24 @@ struct wait {
 	uint64_t event, seq, recorded;
 };
 
-/* The findings; the thread that holds `looking` writes them. */
+/* The results; the thread that holds `looking` writes them. */
 static struct {
 	struct lane lanes[LANES];
 	struct mark marks[MARKS];
 	struct wait waits[WAITS];
 	unsigned wait_count;
-	uint64_t oldest; /* the first call that was looked at */
+	uint64_t oldest; /* the first call that was examined */
 	struct inflight answer;
 	const struct context *only; /* NULL: all */
 	atomic_flag looking;
 } found = {.looking = ATOMIC_FLAG_INIT};
 
-/* The thread that asks. */
+/* The thread that queries the driver. */
 static struct {
 	sem_t wake;
 	_Atomic bool asking, asked, open;
 	_Atomic uint64_t ask_until;
-	_Atomic uint64_t event_ends[ENDINGS]; /* by hash: no event of before that call may be asked about */
+	_Atomic uint64_t event_ends[ENDINGS]; /* by hash: do not query events recorded before that call */
 } driver_asker;
 
 /* ---- tables ---- */
@@ -91,7 +91,7 @@ static struct context *context_numbered(uint32_t index)
 	return c;
 }
 
-/* NULL: it is none that was asked for, or there is no room. */
+/* NULL: not of the requested context, or no room. */
 static struct lane *lane_of(uint32_t context, uint64_t stream, uint32_t thread)
 {
 	uint32_t owner = stream == STREAM_ID_PER_THREAD ? thread : 0;
@@ -147,7 +147,7 @@ static uint64_t completed(const struct lane *l)
 	return own > of_context ? own : of_context;
 }
 
-/* ---- what is complete, by what was recorded ---- */
+/* ---- complete work, by recorded calls ---- */
 
 static void look_for_waits(const struct tt_event *e, uint32_t kind, void *unused)
 {
@@ -212,7 +212,7 @@ static void find_completed(void)
 	activities_recent(LOOK_BACK, look_at_activity, NULL);
 }
 
-/* ---- what is not ---- */
+/* ---- incomplete work ---- */
 
 static void list(struct inflight_stream *s, const struct tt_event *e)
 {
@@ -252,7 +252,7 @@ static void find_work(void)
 	}
 }
 
-/* ---- what the driver says ---- */
+/* ---- the driver's answers ---- */
 
 static void find_streams(void)
 {
@@ -274,7 +274,7 @@ static bool may_ask(void)
 	return !atomic_load(&captures_active) && clock_ns() < atomic_load(&driver_asker.ask_until);
 }
 
-/* A late answer belongs to an earlier query. */
+/* Whether an answer is in time and positive; a late one belongs to an earlier query. */
 static bool heard(const struct context *c, CUresult r)
 {
 	if (clock_ns() > atomic_load(&driver_asker.ask_until))
@@ -344,7 +344,7 @@ void inflight_open(void)
 	atomic_store(&driver_asker.open, !recorder_thread(NULL, "tt-asking", 256 << 10, asker, NULL));
 }
 
-/* Once it hangs in the driver it is not asked again. */
+/* The driver is not queried again after it hung once. */
 static bool answered(void)
 {
 	if (!atomic_load(&driver_asker.open) || atomic_exchange(&driver_asker.asking, true))
@@ -357,7 +357,7 @@ static bool answered(void)
 	return atomic_load(&driver_asker.asked);
 }
 
-/* Whether an event, a stream or a context is being asked about: its end waits a moment. */
+/* Waits shortly while the driver is queried, before the program destroys a handle. */
 void inflight_handle_ends(void)
 {
 	while (unlikely(atomic_load(&driver_asker.asking)) && clock_ns() < atomic_load(&driver_asker.ask_until))
@@ -370,7 +370,7 @@ void inflight_event_ends(CUevent event)
 	inflight_handle_ends();
 }
 
-/* ---- who waits for whom ---- */
+/* ---- dependencies between streams ---- */
 
 static void look_for_event_waits(const struct tt_event *e, uint32_t kind, void *unused)
 {
@@ -383,7 +383,7 @@ static void look_for_event_waits(const struct tt_event *e, uint32_t kind, void *
 	found.waits[found.wait_count++] = (struct wait){.lane = l, .event = e->src, .seq = e->seq};
 }
 
-/* An event that is recorded again after the wait is none that the wait is for. */
+/* Finds the last record of the event before the wait. */
 static void look_for_waited(const struct tt_event *e, uint32_t kind, void *unused)
 {
 	(void)unused;
@@ -407,7 +407,7 @@ static void find_waits(void)
 			w->lane->told.behind = &w->on->told;
 }
 
-/* ---- the answer ---- */
+/* ---- the result ---- */
 
 static bool comes_before(const struct inflight_stream *a, const struct inflight_stream *b)
 {
@@ -434,7 +434,7 @@ static void tell(const struct inflight_stream *s)
 		found.answer.streams[at] = s;
 }
 
-/* Where calls are not recorded, a stream is in flight if the driver says so or does not say. */
+/* If calls are not recorded, a stream is in flight if the driver says so or does not answer. */
 static bool is_in_flight(const struct lane *l)
 {
 	const struct stream *s = l->stream;

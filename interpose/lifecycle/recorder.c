@@ -36,7 +36,7 @@
 
 #define PATIENT_S 30
 #define HURRIED_S 1
-#define FINISH_MS 5000 /* as long as a thread waits for another that finishes */
+#define FINISH_MS 5000 /* longest wait of a thread for another that finishes the run */
 
 static struct {
 	pthread_mutex_t start_lock;
@@ -44,7 +44,7 @@ static struct {
 	_Atomic bool ending, ended;
 } recorder = {.start_lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The environment, the working directory and the error output are those the program was started with. */
+/* Later, the program may have changed its environment, working directory and stderr. */
 __attribute__((constructor)) static void read_options(void)
 {
 	session_take_stderr();
@@ -83,7 +83,7 @@ static bool start_parts(store *run)
 	return false;
 }
 
-/* The driver calls this within cuInit where CUDA_INJECTION64_PATH names us, and ignores the result. */
+/* The driver calls this in cuInit if CUDA_INJECTION64_PATH names the recorder, and ignores the result. */
 EXPORT int InitializeInjection(void)
 {
 	const char *closed = NULL;
@@ -173,7 +173,7 @@ bool recorder_start(void)
 	return session_state == SESSION_ON;
 }
 
-/* How long the program's end may take for reading files again. */
+/* Limits how long the end of the program may take to read files again. */
 static void be_patient(bool hurried)
 {
 	file_set_patience(clock_ns() + (hurried ? HURRIED_S : PATIENT_S) * UINT64_C(1000000000));
@@ -189,8 +189,8 @@ void recorder_finish(const char *status, const char *reason)
 	if (!run)
 		return;
 	if (reason && !session_failure())
-		process_json_write(status, reason, true); /* what comes now may not come to its end */
-	thread_calls(t, 1); /* a signal does not hold this thread up */
+		process_json_write(status, reason, true); /* the following steps may hang */
+	thread_calls(t, 1); /* a signal does not interrupt this thread */
 	atomic_store(&t->call, TT_NO_ID);
 	if (atomic_exchange(&recorder.ending, true)) {
 		for (unsigned ms = 0; !recorder.ended && ms < FINISH_MS; ms++)
@@ -232,7 +232,7 @@ void recorder_finish(const char *status, const char *reason)
 		process_json_write(status, reason, true);
 	store_close(run);
 	if (store_failed(run, why, sizeof(why)))
-		session_stopped(why); /* not in the run, which could not be written to its end */
+		session_stopped(why); /* not in the run, whose files could not be completed */
 	t->busy--;
 	thread_calls(t, -1);
 	recorder.ended = true;

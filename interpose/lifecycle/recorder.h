@@ -9,10 +9,12 @@
 
 #include <stdbool.h>
 
-/* At the first call in a usable context; returns whether we record. */
+/* At the first call in a usable context; returns whether recording is on. */
 bool recorder_start(void);
-/* Last epochs, drain, files. From exit, signals, or when the last context goes; safe to repeat. */
+/*
+ * Writes the last epochs and all files. Called at exit, by signals, or when the last context ends; may be repeated.
+ */
 void recorder_finish(const char *status, const char *reason);
-void recorder_forget(void); /* in a fork's child */
+void recorder_forget(void); /* in a forked child */
 
 #endif

@@ -18,17 +18,17 @@
 
 #define WAIT_MS 5000
 #define FAULT_WAIT_MS 2000 /* the fault may have happened under a lock that the finish needs */
-#define GRACE_S 10         /* what does not end by SIGTERM at its time limit is killed */
+#define GRACE_S 10         /* until a process that SIGTERM does not end is killed */
 
 typedef int sigaction_fn(int, const struct sigaction *, struct sigaction *);
 typedef sighandler_t signal_fn(int, sighandler_t);
 
-/* Where one of these is SIG_DFL it ends the process. */
+/* These end the process if their disposition is SIG_DFL. */
 static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM, SIGXCPU};
 
 static struct {
 	sigaction_fn *next_sigaction;
-	struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
+	struct sigaction theirs[NSIG]; /* valid while the recorder's is installed; the handler is SIG_DFL */
 	void (*finish)(int), (*give_up)(void);
 	struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
 	_Atomic bool too_late;      /* the time limit has passed and ends the process */
@@ -43,7 +43,7 @@ UNWATCHED static void *next(const char *name)
 	return dlsym(RTLD_NEXT, name);
 }
 
-/* A fork's child may not look up anything. */
+/* A forked child may not look up symbols. */
 __attribute__((constructor)) static void find_next(void)
 {
 	signals.next_sigaction = (sigaction_fn *)next("sigaction");
@@ -64,14 +64,14 @@ static void wait_for_finish(int ms)
 }
 
 /*
- * The thread stays here until the recording is finished, as the program must not go on after a
- * signal that ends it. In the middle of a driver call it goes on to where it holds no lock that the
- * finish needs; the signal could as well have come a little later.
+ * The thread waits here until the recording is finished, because the program must not go on after a signal that
+ * ends it. Inside a driver call, it returns first and continues to a point where it has no lock that the finish
+ * needs. To the program, the signal came slightly later.
  */
 static void on_signal(int number, siginfo_t *info, void *unused)
 {
 	bool fault = info->si_code > 0 && (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL);
-	bool aborts = number == SIGABRT && info->si_pid == getpid(); /* as soon as this returns */
+	bool aborts = number == SIGABRT && info->si_pid == getpid(); /* abort ends the process when this returns */
 	int saved = errno, nothing = 0;
 
 	(void)unused;
@@ -88,7 +88,7 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 	}
 	real_sigaction(number, &signals.theirs[number], NULL);
 	errno = saved;
-	if (!fault) /* a fault happens again, with the registers and the code that belong to it */
+	if (!fault) /* a fault repeats with its own registers and code */
 		raise(number);
 }
 
@@ -97,7 +97,7 @@ static bool is_ours(const struct sigaction *a)
 	return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == on_signal;
 }
 
-/* A handler of the program's own for the signal of its time limit is run. */
+/* Runs the program's own handler of the signal, if there is one. */
 static void end_process(int number)
 {
 	struct sigaction now;
@@ -117,7 +117,7 @@ static void *finisher(void *unused)
 	return NULL;
 }
 
-/* Ends the process where no thread waits to do it, and where the finish does not come to its end. */
+/* Ends the process if no thread waits to do it, or if the finish hangs. */
 static void *watchdog(void *unused)
 {
 	int nothing = 0, woken;
@@ -153,7 +153,7 @@ UNWATCHED static bool is_fatal(int number)
 	return false;
 }
 
-/* Installs the handler where the disposition is SIG_DFL. */
+/* Installs the handler if the disposition is SIG_DFL. */
 static void take(int number)
 {
 	struct sigaction now, ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
@@ -164,7 +164,7 @@ static void take(int number)
 	real_sigaction(number, &ours, NULL);
 }
 
-/* Counted from when the program began. */
+/* The limit counts from the start of the program. */
 static void set_time_limit(uint64_t ms)
 {
 	signals.time_limit = (struct timespec){0};
@@ -204,9 +204,9 @@ void signals_forget(void)
 			real_sigaction(fatal[i], &signals.theirs[fatal[i]], NULL);
 }
 
-/* ---- what the program calls ---- */
+/* ---- wrappers ---- */
 
-/* Not in a child that has our memory until it execs. */
+/* False in a child that shares memory with its parent until it execs. */
 UNWATCHED static bool watches(int number)
 {
 	return unlikely(signals.owner) && is_fatal(number) && getpid() == signals.owner;

@@ -1,9 +1,9 @@
 /*
  * Signals that end a process by default.
  *
- * Invariant: the program sees its own dispositions. Our handler is installed only where the program
- * has SIG_DFL, and the program is told SIG_DFL. The handler finishes the recording within a bounded
- * time; then the signal has its default effect.
+ * Invariant: the program sees its own dispositions. The recorder's handler is installed only where the program has
+ * SIG_DFL, and the program is told SIG_DFL. The handler finishes the recording within a bounded time; then the
+ * signal has its default effect.
  */
 #ifndef TT_LIFECYCLE_SIGNALS_H
 #define TT_LIFECYCLE_SIGNALS_H
@@ -13,13 +13,12 @@
 #include <stdint.h>
 
 /*
- * From now on. finish: called once, on a thread of ours, with the signal's number, or with 0 where
- * the program has run for limit_ms (0: no limit), and SIGTERM then ends it. give_up: called where
- * finish does not come to its end, before the process ends all the same. False without threads
- * for that.
+ * From now on. finish: called once, in a thread of the recorder, with the signal's number. Number 0: the program
+ * ran for limit_ms (0: no limit), and SIGTERM then ends it. give_up: called if finish hangs, before the process
+ * ends. False: no threads.
  */
 bool signals_watch(void (*finish)(int number), void (*give_up)(void), uint64_t limit_ms);
-/* In a fork's child: the default dispositions are default again. */
+/* In a forked child: restores default dispositions. */
 void signals_forget(void);
 
 #endif

@@ -11,10 +11,10 @@
 /* XXH3-64 of the first `covered` bytes of each item of `size`. */
 void tt_digests(const void *items, uint64_t count, uint32_t size, uint32_t covered, uint64_t *digests);
 
-/* What tt_event.check has to be. */
+/* The correct tt_event.check of each event. */
 void tt_event_checks(const void *events, uint64_t count, uint32_t *checks);
 
-/* The first slot in use that has another check, a kind that is not below `kinds`, or no seq; count where there is none. */
+/* The first used slot with a wrong check, a kind not below `kinds`, or no seq; count: none. */
 uint64_t tt_wrong_event(const void *events, uint64_t count, uint32_t kinds);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Loads pieces. See load.h.
  *
- * Invariant: a place is filled only after its previous contents were copied.
+ * Invariant: a buffer is filled only after its previous contents were copied.
  */
 #include "load/load.h"
 
@@ -16,11 +16,11 @@
 #define EXPORT __attribute__((visibility("default")))
 #define LARGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE 4096
-#define FILLING 16 /* threads at most */
+#define FILLING 16 /* limit of threads */
 
 /* ---- memory ---- */
 
-/* Large pages as far as there are any. */
+/* Uses large pages if available. */
 static char *allocate(size_t size)
 {
 	char *map = mmap(NULL, size + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -51,7 +51,7 @@ static void *fill(void *part)
 	return NULL;
 }
 
-/* Locking would do that, too, but alone and a small page at a time. */
+/* Faster than locking, which fills memory in one thread and by small pages. */
 static void fill_all(char *memory, size_t size, unsigned threads)
 {
 	struct part parts[FILLING];
@@ -136,24 +136,24 @@ static bool call(struct tt_load_thread *t, const char *name, CUresult result)
 	return result == CUDA_SUCCESS;
 }
 
-static bool load_piece(const struct tt_load_work *work, struct tt_load_thread *t, struct tt_load_place *place)
+static bool load_piece(const struct tt_load_work *work, struct tt_load_thread *t, struct tt_load_buffer *buffer)
 {
 	const struct tt_load_driver *driver = work->driver;
 	const struct tt_load_piece *piece = &work->pieces[t->piece];
 
-	if (!place->copied && !call(t, "cuEventCreate", driver->create(&place->copied, CU_EVENT_DISABLE_TIMING)))
+	if (!buffer->copied && !call(t, "cuEventCreate", driver->create(&buffer->copied, CU_EVENT_DISABLE_TIMING)))
 		return false;
-	if (!call(t, "cuEventSynchronize", driver->wait(place->copied)))
+	if (!call(t, "cuEventSynchronize", driver->wait(buffer->copied)))
 		return false;
-	if (!read_piece(work, t, place->memory))
+	if (!read_piece(work, t, buffer->memory))
 		return false;
 	for (uint32_t i = piece->copy; i < piece[1].copy; i++) {
 		const struct tt_load_copy *copy = &work->copies[i];
 		if (!call(t, "cuMemcpyHtoDAsync",
-			  driver->copy(copy->to, (char *)place->memory + copy->begin, copy->size, t->stream)))
+			  driver->copy(copy->to, (char *)buffer->memory + copy->begin, copy->size, t->stream)))
 			return false;
 	}
-	return call(t, "cuEventRecord", driver->record(place->copied, t->stream));
+	return call(t, "cuEventRecord", driver->record(buffer->copied, t->stream));
 }
 
 EXPORT int tt_load(struct tt_load_work *work, struct tt_load_thread *t)
@@ -162,7 +162,7 @@ EXPORT int tt_load(struct tt_load_work *work, struct tt_load_thread *t)
 		t->piece = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED);
 		if (t->piece >= work->count)
 			return 1;
-		if (!load_piece(work, t, &t->places[turn])) {
+		if (!load_piece(work, t, &t->buffers[turn])) {
 			__atomic_store_n(&work->stop, 1, __ATOMIC_RELAXED);
 			return 0;
 		}
@@ -173,8 +173,8 @@ EXPORT int tt_load(struct tt_load_work *work, struct tt_load_thread *t)
 EXPORT void tt_load_release(const struct tt_load_driver *driver, struct tt_load_thread *t)
 {
 	for (int i = 0; i < 2; i++) {
-		if (t->places[i].copied)
-			driver->destroy(t->places[i].copied);
-		t->places[i] = (struct tt_load_place){0};
+		if (t->buffers[i].copied)
+			driver->destroy(t->buffers[i].copied);
+		t->buffers[i] = (struct tt_load_buffer){0};
 	}
 }

@@ -1,7 +1,7 @@
 /*
- * Loads contents of blocks from files into device memory, in threads of the caller. Each thread
- * takes the next piece, reads it into one of its two places in page-locked memory, and lets the
- * driver copy it while it reads into the other.
+ * Loads contents of blocks from files into device memory, in threads of the caller. Each thread takes the next
+ * piece, reads it into one of its two buffers in page-locked memory, and lets the driver copy it while it reads
+ * into the other.
  *
  * The toolkit reads this file too. It ignores preprocessor directives.
  */
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a file, to somewhere in a place. */
+/* Bytes of a file, and their offset in a buffer. */
 struct tt_load_read {
 	uint64_t offset;
 	uint32_t begin, size;
@@ -20,19 +20,19 @@ struct tt_load_read {
 	uint32_t unused;
 };
 
-/* A block that is checked: where it is in a place. */
+/* A block to check, and its offset in a buffer. */
 struct tt_load_block {
 	uint64_t digest;
 	uint32_t begin, size;
 };
 
-/* Bytes of a place, to the device. */
+/* Bytes of a buffer, and their device address. */
 struct tt_load_copy {
 	uint64_t to;
 	uint32_t begin, size;
 };
 
-/* What is in a place at once: from these on, until those of the next piece. */
+/* Contents of a buffer: entries from these on, up to those of the next piece. */
 struct tt_load_piece {
 	uint32_t read, block, copy;
 };
@@ -48,7 +48,7 @@ struct tt_load_driver {
 	CUresult (*record)(CUevent event, CUstream stream);
 };
 
-/* pieces: one more than there are. next, stop: changed by all threads; stop: no further pieces. */
+/* pieces: one more than count. next, stop: changed by all threads; stop: take no more pieces. */
 struct tt_load_work {
 	const struct tt_load_driver *driver;
 	const struct tt_load_piece *pieces;
@@ -59,7 +59,7 @@ struct tt_load_work {
 	uint32_t next, stop;
 };
 
-/* Memory that is locked. call: of the driver, which failed with this result; else NULL. */
+/* Page-locked memory. call: the driver call that failed with this result; else NULL. */
 struct tt_load_area {
 	void *memory;
 	size_t size;
@@ -67,33 +67,33 @@ struct tt_load_area {
 	int result;
 };
 
-struct tt_load_place {
+struct tt_load_buffer {
 	void *memory;
 	CUevent copied;
 };
 
 /*
- * What a thread has of its own: places in an area, else zeros at first. After a failure, piece: which one; call: of the driver, with its result; NULL where the piece
- * could not be read, or a block was another one.
+ * Data of a thread: buffers in an area, the rest initially zeros. After a failure, piece: its number; call: the
+ * driver call that returned `result`, NULL if the piece could not be read or a block was wrong.
  */
 struct tt_load_thread {
-	struct tt_load_place places[2];
+	struct tt_load_buffer buffers[2];
 	CUstream stream;
 	const char *call;
 	int result;
 	uint32_t piece;
 };
 
-/* Takes pieces until there are none, or one thread failed: then this one's is 0, or another's. */
+/* Takes pieces until there are none or a thread fails. 0: this thread or another failed. */
 int tt_load(struct tt_load_work *work, struct tt_load_thread *thread);
 
-/* size: whole large pages; threads: how many fill them with zeros. 0 where the driver refuses it. */
+/* size: whole large pages; threads: fill them with zeros. 0: the driver refuses it. */
 int tt_load_lock(const struct tt_load_driver *driver, struct tt_load_area *area, size_t size, unsigned threads);
 
-/* All copies from it have to be done. */
+/* All copies from it must be complete. */
 void tt_load_unlock(const struct tt_load_driver *driver, struct tt_load_area *area);
 
-/* Ends what a thread has of the driver's. */
+/* Releases a thread's resources of the driver. */
 void tt_load_release(const struct tt_load_driver *driver, struct tt_load_thread *thread);
 
 #endif

@@ -6,13 +6,13 @@
 #ifndef TT_LOAD_RECORD_OPTIONS_H
 #define TT_LOAD_RECORD_OPTIONS_H
 
-/* NULL where the recorder takes this environment; as_option as for options_read_from. */
+/* NULL if the recorder accepts this environment; as_option as for options_read_from. */
 const char *tt_options_fault(char *const *environment, const unsigned char *as_option);
 
-/* NULL where a variable can have this value. */
+/* NULL if the variable can have this value. */
 const char *tt_option_fault(const char *name, const char *value);
 
-/* Of the environment last checked, the lines about variables that do not exist; NULL after the last one. */
+/* Warnings about unknown variables in the environment last checked; NULL after the last one. */
 const char *tt_options_unknown(unsigned number);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Attaches us to modules that use NVTX, by filling their tables with our functions.
+ * Attaches the recorder to modules that use NVTX, by putting its functions into their tables.
  *
- * At its first call a module reads an environment variable with the name of a library, whose
- * function fills the module's tables. If the variable names another tool, that tool stays: it fills
- * the tables, and our functions go before its functions.
+ * At its first call a module reads an environment variable with the name of a library, whose function fills the
+ * module's tables. If the variable names another tool, that tool stays: it fills the tables, and the recorder's
+ * functions run before its functions.
  */
 #define _GNU_SOURCE
 #include "nvtx/nvtx.h"
@@ -19,11 +19,11 @@
 #include "nvtx/calls.h"
 
 static struct {
-	nvtx_initialize *_Atomic another; /* the other tool's */
-	char own_path[PATH_MAX];          /* of our library; empty: programs are not told of us */
+	nvtx_initialize *_Atomic another; /* of the other tool */
+	char own_path[PATH_MAX];          /* path of the recorder's library; empty: do not announce it */
 } attach;
 
-/* What a module's tables had before the other tool came. */
+/* The contents of a module's tables before the other tool filled them. */
 struct slots {
 	nvtx_function *held[NVTX_PARTS][NVTX_FUNCTIONS];
 };
@@ -47,7 +47,7 @@ static nvtx_slot *table_of(nvtx_get_export *get, int part, unsigned *entries)
 	return table;
 }
 
-/* Calls f for each variable of the module for which we have a function. */
+/* Calls f for each variable of the module for which the recorder has a function. */
 static void each_slot(nvtx_get_export *get, struct slots *s, void f(nvtx_slot slot, int part, unsigned number, struct slots *s))
 {
 	for (int part = 1; part < NVTX_PARTS; part++) {
@@ -70,7 +70,7 @@ static void look(nvtx_slot slot, int part, unsigned number, struct slots *before
 	before->held[part][number] = *slot;
 }
 
-/* Where the other tool has no function, or another one than in other modules, it is left as it is. */
+/* Unchanged if the other tool has no function, or not the same as in other modules. */
 static void go_before(nvtx_slot slot, int part, unsigned number, struct slots *before)
 {
 	nvtx_function *theirs = *slot, *known = NULL;
@@ -81,7 +81,7 @@ static void go_before(nvtx_slot slot, int part, unsigned number, struct slots *b
 		*slot = nvtx_ours[part][number];
 }
 
-/* 0: the module is to do without a tool. */
+/* 0: the module gets no tool. */
 EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get)
 {
 	if (!wanted())
@@ -122,12 +122,12 @@ void nvtx_announce(void)
 }
 
 /*
- * The one variable that programs are told of without having it: their environment stays as it is.
- * May be called before anything is ready, by what is not ready for a look-up of the C library's.
+ * Announces the recorder in the one variable, and does not change the environment. Programs may call it very early,
+ * when a lookup of the C library is not possible.
  */
 __attribute__((no_sanitize("address", "undefined", "thread"))) EXPORT char *getenv(const char *name)
 {
-	char *value = secure_getenv(name); /* the same in a process that we are preloaded into */
+	char *value = secure_getenv(name); /* the same result in a process that preloads the recorder */
 
 	if (likely(value || name[0] != 'N' || strcmp(name, NVTX_VARIABLE)))
 		return value;

@@ -1,9 +1,9 @@
 /*
  * The functions that modules call: marks, ranges, domains, registered messages, names.
  *
- * The program gets the answers of a tool: the level of a range within its domain and thread, a
- * number for a range that may end anywhere, a handle for a domain. If another tool is behind us, it
- * gets that tool's answers.
+ * The program gets the answers of a tool: the level of a range within its domain and thread, a number for a range
+ * that may end anywhere, a handle for a domain. If another tool is attached too, the program gets that tool's
+ * answers.
  */
 #include "nvtx/calls.h"
 
@@ -23,13 +23,13 @@
 
 nvtx_function *_Atomic nvtx_theirs[NVTX_PARTS][NVTX_FUNCTIONS];
 
-#define NO_LEVEL (-1) /* there is nothing to pop */
+#define NO_LEVEL (-1) /* no range to pop */
 
-/* An annotation as the program gives it. */
+/* An annotation of the program. */
 struct said {
 	unsigned domain;
 	const char *message;
-	nvtx_handle registered; /* instead of a message, where it is not 0 */
+	nvtx_handle registered; /* replaces the message, if not 0 */
 	uint32_t color, category, payload_type;
 	uint64_t payload;
 };
@@ -59,7 +59,7 @@ static void publish(struct tt_event *e, uint32_t kind)
 	atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
 }
 
-/* The context that the thread used last: to ask which is current would be a call of the driver. */
+/* The thread's last context: to query the current one would be a driver call. */
 static uint32_t context_known(void)
 {
 	struct context *c = thread_self.context;
@@ -82,7 +82,7 @@ static void fill(struct tt_event *e, const struct said *s)
 	e->grid[1] = s->category;
 }
 
-/* The sequence number. */
+/* Returns the sequence number. */
 static uint64_t write_event(uint32_t kind, const struct said *s, struct text text, uint64_t src)
 {
 	struct tt_event *e = options.events ? events_next() : NULL;
@@ -110,7 +110,7 @@ static struct text write_early(const struct early *early)
 	if (!e)
 		return text;
 	*e = early->event;
-	e->thread = thread_current()->tid; /* the thread may have gone on in a forked child */
+	e->thread = thread_current()->tid; /* the thread may be in a forked child now */
 	e->id = text.offset;
 	if (early->kind == TT_EVENT_NAME)
 		e->src = e->thread;
@@ -145,9 +145,8 @@ static struct early *early_of(uint32_t kind, const struct said *s)
 }
 
 /*
- * An epoch, in the thread's current context, or the one that it used last. Only in threads that
- * have worked with the driver: those that the driver runs host functions in may not, and never
- * have. Nor within a call of the driver.
+ * Cuts an epoch in the thread's current context, or its last one. Only in threads that have made driver calls:
+ * threads in which the driver runs host functions may not, and have not. Not within a driver call.
  */
 static void cut(struct text text, uint64_t seq)
 {
@@ -168,9 +167,9 @@ static void cut(struct text text, uint64_t seq)
 	thread_calls(t, -1);
 }
 
-/* ---- what is said ---- */
+/* ---- annotations ---- */
 
-/* Of a structure of an older version only what it has. */
+/* A struct of an older version lacks later members. */
 #define HAS(a, member) ((a)->size >= offsetof(struct nvtx_attributes, member) + sizeof((a)->member))
 
 static uint64_t payload_of(const struct nvtx_attributes *a)
@@ -312,11 +311,11 @@ static void name_stream(CUstream handle, const char *name)
 	publish(e, TT_EVENT_NAME);
 }
 
-/* ---- the functions ---- */
+/* ---- functions for modules ---- */
 
 #define THEIRS(part, number, type) ((type)atomic_load_explicit(&nvtx_theirs[part][number], memory_order_relaxed))
 
-/* what: a struct said, made with `narrow` for the characters of a wide message. */
+/* what: a struct said, built with `narrow` for wide messages. */
 #define MARK(function, part, number, what, parameters, arguments) \
 	static void function parameters \
 	{ \
@@ -393,7 +392,7 @@ static void domain_end(nvtx_handle domain, uint64_t id)
 	end(texts_domain(domain), id);
 }
 
-/* What another tool gives is the program's; we know it by that. */
+/* The program gets another tool's handle; records it as an alias. */
 static nvtx_handle given(nvtx_handle ours, bool another, nvtx_handle theirs)
 {
 	if (another)

@@ -1,5 +1,5 @@
 /*
- * The functions for modules, and those of another tool behind us.
+ * The functions for modules, and those of another tool that they call.
  */
 #ifndef TT_NVTX_CALLS_H
 #define TT_NVTX_CALLS_H
@@ -8,7 +8,7 @@
 
 #include "nvtx_abi.h"
 
-/* By part and number of the function; NULL where we have none. */
+/* By part and number of the function; NULL: not intercepted. */
 extern nvtx_function *const nvtx_ours[NVTX_PARTS][NVTX_FUNCTIONS];
 extern nvtx_function *_Atomic nvtx_theirs[NVTX_PARTS][NVTX_FUNCTIONS];
 

@@ -10,9 +10,9 @@
 
 #include <stdint.h>
 
-/* Lets modules find us, in a process that is to be recorded. */
+/* Makes modules attach to the recorder, in a process that will be recorded. */
 void nvtx_announce(void);
-/* Recording has begun: what is open in this thread becomes part of it. */
+/* Recording has begun: records the ranges that are open in this thread. */
 void nvtx_recording_begins(void);
 /* Annotations recorded so far. */
 uint64_t nvtx_count(void);

@@ -12,15 +12,15 @@
 #include "session/session.h"
 #include "util/vector.h"
 
-#define OPEN_MOST 16384u /* of a thread */
-#define EARLY_MOST 64    /* of a thread */
+#define OPEN_MOST 16384u /* ranges of a thread */
+#define EARLY_MOST 64    /* annotations of a thread */
 #define STARTED ((size_t)4096)
 
 static __thread struct {
 	struct range *list;
 	unsigned count;
 	size_t capacity;
-	unsigned beyond; /* those above OPEN_MOST, or without memory */
+	unsigned beyond; /* ranges above OPEN_MOST, or without memory */
 	unsigned early;
 	struct early *name;
 } self __attribute__((tls_model("initial-exec")));
@@ -29,7 +29,7 @@ static struct {
 	pthread_key_t at_thread_end;
 	bool has_key;
 	pthread_once_t once;
-	/* Those that end anywhere. As in texts.c: two words are found only as they were written together. */
+	/* Ranges that may end in any thread. As in texts.c, two words are valid only as written together. */
 	struct {
 		_Atomic uint64_t key, value;
 	} started[STARTED];
@@ -149,12 +149,12 @@ void ranges_settle(struct text (*write)(const struct early *))
 	self.early = 0;
 }
 
-/* ---- ranges that end anywhere ---- */
+/* ---- ranges that may end anywhere ---- */
 
 #define CHOSEN ((uint64_t)1 << 32)
 #define DOMAIN_SHIFT 33
 
-static size_t place_of(uint64_t id)
+static size_t slot_of(uint64_t id)
 {
 	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 52) % STARTED;
 }
@@ -163,13 +163,13 @@ void ranges_started(uint64_t id, unsigned domain, struct text text)
 {
 	uint64_t value = text.offset | (text.chosen ? CHOSEN : 0) | (uint64_t)(domain + 1) << DOMAIN_SHIFT;
 
-	atomic_store_explicit(&ranges.started[place_of(id)].value, value, memory_order_relaxed);
-	atomic_store_explicit(&ranges.started[place_of(id)].key, id ^ value, memory_order_relaxed);
+	atomic_store_explicit(&ranges.started[slot_of(id)].value, value, memory_order_relaxed);
+	atomic_store_explicit(&ranges.started[slot_of(id)].key, id ^ value, memory_order_relaxed);
 }
 
 bool ranges_ended(uint64_t id, unsigned *domain, struct text *text)
 {
-	size_t at = place_of(id);
+	size_t at = slot_of(id);
 	uint64_t value = atomic_load_explicit(&ranges.started[at].value, memory_order_relaxed);
 
 	if (!value || (atomic_load_explicit(&ranges.started[at].key, memory_order_relaxed) ^ value) != id)

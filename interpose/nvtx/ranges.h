@@ -10,12 +10,12 @@
 #include "format.h"
 #include "nvtx/texts.h"
 
-/* What was said before recording began, to be written when it does. */
+/* An annotation before recording began, to be written when it does. */
 struct early {
 	uint32_t kind;
 	struct tt_event event; /* without its texts */
 	unsigned domain;
-	nvtx_handle registered; /* where it is not 0: the message */
+	nvtx_handle registered; /* the message, if not 0 */
 	char message[];
 };
 
@@ -26,21 +26,21 @@ struct range {
 	struct text text;
 };
 
-/* For what will be written if recording begins; NULL where it is too much. */
+/* For an annotation that is written if recording begins; NULL: too many. */
 struct early *ranges_early(const char *message);
 
-/* early: NULL, or is taken over. Gives the level. */
+/* early: NULL, or owned by the range. Returns the level. */
 int ranges_push(unsigned domain, struct text text, struct early *early);
 /* False: the domain has no open range in this thread. The caller frees r->early. */
 bool ranges_pop(unsigned domain, struct range *r);
-/* This thread's name; taken over. */
+/* This thread's name; takes it over. */
 void ranges_name(struct early *name);
 
-/* Hands each early one of this thread to write, which says what became of its text. */
+/* Calls write for each early annotation of this thread; it returns the text in the run. */
 bool ranges_are_early(void);
 void ranges_settle(struct text (*write)(const struct early *));
 
-/* Ranges that end anywhere: what is known of one is forgotten when too many others are open. */
+/* Ranges that may end anywhere: an old one is forgotten when too many others are open. */
 void ranges_started(uint64_t id, unsigned domain, struct text text);
 bool ranges_ended(uint64_t id, unsigned *domain, struct text *text);
 

@@ -1,12 +1,12 @@
 /*
  * Messages and domains. See texts.h for the invariant.
  *
- * Messages are found by hash in a table in which new ones replace the oldest. A message that was
- * replaced is looked up in the strings of the run. An entry has two words: the first is stored as
- * its difference from the second, so a mix of two writes is never found.
+ * Messages are found by hash in a table in which new ones replace the oldest. A message that was replaced is looked
+ * up in the strings of the run. An entry has two words: the first is stored as its difference from the second, so a
+ * mix of two writes is never found.
  *
- * Our handle for a registered message is a number with all that its use needs. Handles of another
- * tool behind us are in a table of their own.
+ * The recorder's handle for a registered message is a number with all data for its use. Handles of another attached
+ * tool have their own table.
  */
 #define _GNU_SOURCE
 #include "nvtx/texts.h"
@@ -25,12 +25,12 @@
 #define WAYS 4
 #define MESSAGES ((size_t)16384)
 #define DOMAINS 4096
-#define EARLY ((size_t)65536) /* messages registered before recording began */
+#define EARLY ((size_t)65536) /* bytes of messages registered before recording began */
 #define FOREIGN ((size_t)65536)
 #define FOREIGN_TRIES 64
 
 struct pair {
-	_Atomic uint64_t key; /* exclusive or with the value */
+	_Atomic uint64_t key; /* xor of the key and the value */
 	_Atomic uint64_t value;
 };
 
@@ -40,7 +40,7 @@ static struct {
 	struct {
 		char *_Atomic name;
 		_Atomic uint32_t string;
-	} domains[DOMAINS]; /* domain 1 and on */
+	} domains[DOMAINS]; /* domains from 1 on */
 	struct {
 		char *_Atomic text;
 		unsigned domain;
@@ -108,7 +108,7 @@ struct text texts_find(unsigned domain, const char *message)
 
 /* ---- handles ---- */
 
-#define OURS ((uint64_t)0x7474 << 48) /* no address: those of programs end below */
+#define OURS ((uint64_t)0x7474 << 48) /* not an address: those of programs end below */
 #define OURS_MASK ((uint64_t)0xffff << 48)
 #define IS_DOMAIN ((uint64_t)1 << 47)
 #define IS_EARLY ((uint64_t)1 << 46)
@@ -124,7 +124,7 @@ static struct pair *foreign_slot(nvtx_handle handle, bool claim)
 			return p;
 		if (!key && (!claim || atomic_compare_exchange_strong(&p->key, &key, handle)))
 			return claim ? p : NULL;
-		if (key == handle) /* another thread's came first */
+		if (key == handle) /* another thread was first */
 			return p;
 	}
 	return NULL;
@@ -140,7 +140,7 @@ void texts_also(nvtx_handle theirs, nvtx_handle ours)
 		session_warn("NVTX: too many domains and registered messages: some names are lost");
 }
 
-/* 0 where it is none that we know. */
+/* 0: unknown. */
 static nvtx_handle known(nvtx_handle handle)
 {
 	struct pair *p;
@@ -152,7 +152,7 @@ static nvtx_handle known(nvtx_handle handle)
 
 /* ---- domains ---- */
 
-#define UNKNOWN (DOMAINS + 1) /* one of too many, or not made by anyone that we know */
+#define UNKNOWN (DOMAINS + 1) /* too many domains, or an unknown handle */
 
 unsigned texts_domain(nvtx_handle handle)
 {
@@ -184,7 +184,7 @@ static unsigned number_of(const char *name)
 			break;
 	}
 	free(copy);
-	return i + 1; /* UNKNOWN where there is no place left */
+	return i + 1; /* UNKNOWN: the table is full */
 }
 
 nvtx_handle texts_create_domain(const char *name)

@@ -11,31 +11,31 @@
 
 #include "nvtx_abi.h"
 
-/* A message as the run has it. */
+/* A message as the run stores it. */
 struct text {
-	uint32_t offset; /* string, TT_NO_ID where it has none */
-	bool chosen;     /* --epoch nvtx: is for it */
+	uint32_t offset; /* string; TT_NO_ID: none */
+	bool chosen;     /* --epoch nvtx: chooses it */
 };
 
 /* While recording. NULL: no message. */
 struct text texts_find(unsigned domain, const char *message);
 
-/* A domain by its handle. 0 is the default one. */
+/* A domain by its handle. 0: the default domain. */
 unsigned texts_domain(nvtx_handle handle);
 nvtx_handle texts_create_domain(const char *name);
-/* Its name's string, TT_NO_ID where it has none. While recording. */
+/* The string of its name; TT_NO_ID: none. While recording. */
 uint32_t texts_domain_name(unsigned domain);
 
 nvtx_handle texts_register(unsigned domain, const char *message, bool recording);
 /* While recording. */
 struct text texts_registered(nvtx_handle handle);
-/* Of one that was registered before recording began, else NULL. */
+/* A message that was registered before recording began, else NULL. */
 const char *texts_registered_early(nvtx_handle handle);
 
-/* Another tool returned the handle `theirs` for `ours`; both name the text from then on. */
+/* Another tool returned the handle `theirs` for `ours`; both identify the text from now on. */
 void texts_also(nvtx_handle theirs, nvtx_handle ours);
 
-/* UTF-8, cut off where it is too long. NULL for NULL. */
+/* As UTF-8, cut if too long. NULL for NULL. */
 #define TEXTS_WIDE 4096
 const char *texts_narrow(const wchar_t *wide, char to[TEXTS_WIDE]);
 

@@ -32,13 +32,13 @@ static bool read_count(const char *value, uint32_t *to)
 	return n < UINT32_MAX && !*end;
 }
 
-/* Such as 0,4-6. */
+/* A list such as 0,4-6. */
 static bool are_ids(const char *text)
 {
 	return text[strspn(text, "0123456789,-")] == 0;
 }
 
-/* Numbers and spans of them. */
+/* Whether all numbers and ranges are valid. */
 static bool ids_good(const char *at)
 {
 	for (;; at++) {
@@ -105,7 +105,7 @@ static bool read_setting(struct control_settings *w, char *setting, char *why, s
 	return w->regions || (snprintf(why, size, "no host memory"), false);
 }
 
-/* What it is followed by spaces and line ends is none of a setting. */
+/* Removes spaces and line ends after the text. */
 static char *trimmed(char *text)
 {
 	text += strspn(text, " \t\n");

@@ -12,18 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* regions: as they were given, which the caller frees; NULL: nothing was said of them. */
+/* regions: the text, which the caller frees; NULL: not set. */
 struct control_settings {
 	bool points, stamps;
 	uint32_t snapshot_every;
 	char *regions;
 };
 
-/* Changes what the text names. False with a one-line reason. */
+/* Applies the text to *w. False with a one-line reason. */
 bool control_read(struct control_settings *w, const char *text, char *why, size_t size);
-/* Whether text can be understood; else with a one-line reason. */
+/* Whether the text is valid; else with a one-line reason. */
 bool control_check(const char *text, char *why, size_t size);
-/* Whether regions are given by an expression of their names. */
+/* Whether regions are chosen by an expression for their names. */
 bool control_is_expression(const char *regions);
 
 #endif

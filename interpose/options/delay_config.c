@@ -16,10 +16,10 @@
 #include "util/json_reader.h"
 #include "util/vector.h"
 
-#define LARGEST (256 << 20) /* bytes of a file */
+#define LARGEST (256 << 20) /* limit of a file in bytes */
 #define MEMBER(bit) (1u << (bit))
 
-/* What a list of members is read into, and which of them were there. */
+/* The destination of a list of members, and a bit for each that was found. */
 struct members {
 	void *of;
 	unsigned found;
@@ -27,7 +27,7 @@ struct members {
 
 /* ---- members ---- */
 
-/* Their numbers in a list of names; -1: there is none, or it is there again. */
+/* The member's index in a list of names; -1: unknown, or repeated. */
 static int which(struct reader *r, const char *key, const char *const *names, unsigned *found)
 {
 	for (int i = 0; names[i]; i++)
@@ -58,7 +58,7 @@ static bool skip_number(struct reader *r)
 	return reader_number(r, UINT64_MAX, &value);
 }
 
-/* limit: of the option that takes such a delay. */
+/* limit: of the option for such a delay. */
 static bool read_delay(struct reader *r, const char *limit, uint32_t *ns)
 {
 	uint64_t value = 0;
@@ -144,7 +144,7 @@ static bool read_checksum(struct reader *r, struct config_kernel *k)
 	k->checksum = strtoull(text, &end, 16);
 	k->has_checksum = strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
 	free(text);
-	return true; /* one of another kind is that of no kernel here */
+	return true; /* a different `kind` matches no kernel here */
 }
 
 static bool kernel_member(struct reader *r, const char *key, void *user)

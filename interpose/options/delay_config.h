@@ -1,8 +1,8 @@
 /*
  * Delay configurations: a JSON file with the delayed instructions and calls.
  *
- * Invariant: a file may come from anywhere. One that does not follow docs/format.md is refused as a
- * whole, with place and reason in one line.
+ * Invariant: a file may come from anywhere. A file that does not follow docs/format.md is refused as a whole, with
+ * position and reason in one line.
  */
 #ifndef TT_OPTIONS_DELAY_CONFIG_H
 #define TT_OPTIONS_DELAY_CONFIG_H
@@ -17,14 +17,14 @@ struct config_point {
 	uint64_t pc;
 	uint32_t delay, cluster_seed;
 	bool on;
-	bool used; /* there was such a point */
+	bool used; /* the run had this point */
 };
 
 struct config_kernel {
 	char *name;
 	uint64_t checksum;
 	bool has_checksum;
-	struct config_point *points; /* by pc */
+	struct config_point *points; /* sorted by pc */
 	size_t count, room;
 	bool used;
 };
@@ -40,9 +40,9 @@ struct delay_config {
 	uint32_t delay_ns, min_ns;
 	enum config_mode mode;
 	uint64_t seed;
-	struct config_kernel *kernels; /* by checksum */
+	struct config_kernel *kernels; /* sorted by checksum */
 	size_t kernel_count, kernel_room;
-	struct config_launch *launches; /* by stream and number */
+	struct config_launch *launches; /* sorted by stream and number */
 	size_t launch_count, launch_room;
 };
 
@@ -50,7 +50,7 @@ struct delay_config {
 struct delay_config *config_load(const char *path, char *why, size_t size);
 void config_free(struct delay_config *c);
 
-/* NULL where the file does not list it. */
+/* NULL: not in the file. */
 struct config_kernel *config_find_kernel(struct delay_config *c, const char *name, uint64_t checksum);
 struct config_point *config_find_point(struct config_kernel *k, uint64_t pc);
 const struct config_launch *config_find_launch(const struct delay_config *c, uint64_t stream, uint64_t number);

@@ -17,7 +17,7 @@
 #include "options/option_table.h"
 /* clang-format on */
 
-/* The word with this number in a|b|c; NULL: there is none. */
+/* The word number `number` of a|b|c; NULL: none. */
 static inline const char *choice_word(const char *choices, uint32_t number, size_t *length)
 {
 	while (number && (choices = strchr(choices, '|'))) {

@@ -65,11 +65,11 @@ static const struct {
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
-static char *given[OPTIONS]; /* copies: a program may change its environment */
+static char *given[OPTIONS]; /* copies, because a program may change its environment */
 
-/* ---- names that do not exist ---- */
+/* ---- unknown names ---- */
 
-/* How many letters have to be changed, added or left out to make one name the other. */
+/* The edit distance of two names. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[32], width = (unsigned)strlen(b); /* b is one of variables, which are shorter */
@@ -88,7 +88,7 @@ static unsigned distance(const char *a, const char *b)
 	return row[width];
 }
 
-/* The variable with the nearest name, itself if it is known. */
+/* The variable with the nearest name; itself if it is known. */
 static const char *nearest_variable(const char *name)
 {
 	unsigned least = ~0u, nearest = 0;
@@ -110,12 +110,12 @@ static void find_unknown(char *const *environment)
 
 	for (char *const *at = environment; *at && found < UNKNOWN_VARIABLES; at++) {
 		size_t length = strcspn(*at, "=");
-		bool ours = !strncmp(*at, "TT_", 3) && length < sizeof(name) && (*at)[length] && (*at)[length + 1];
+		bool is_option = !strncmp(*at, "TT_", 3) && length < sizeof(name) && (*at)[length] && (*at)[length + 1];
 		for (size_t i = 0; i < LENGTH(others); i++)
-			ours &= strncmp(*at, others[i], strlen(others[i])) != 0;
-		for (size_t i = 0; ours && i < length; i++)
-			ours = isalnum((unsigned char)(*at)[i]) || (*at)[i] == '_';
-		if (!ours)
+			is_option &= strncmp(*at, others[i], strlen(others[i])) != 0;
+		for (size_t i = 0; is_option && i < length; i++)
+			is_option = isalnum((unsigned char)(*at)[i]) || (*at)[i] == '_';
+		if (!is_option)
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)length, *at);
 		const char *nearest = nearest_variable(name);
@@ -163,7 +163,7 @@ static bool parse_size(const char *text, uint64_t *out)
 	return true;
 }
 
-/* Seconds, with decimals if need be. */
+/* Seconds, with optional decimals. */
 static bool parse_seconds(const char *text, uint64_t *ms)
 {
 	const char *point = strchr(text, '.');
@@ -194,7 +194,7 @@ static bool parse_fill(const char *text)
 	return !strncmp(text, pattern, strlen(pattern)) && parse_number(text + strlen(pattern), UINT64_MAX, &options.fill.seed);
 }
 
-/* Mnemonics, or asterisks, with commas between them. */
+/* Mnemonics or asterisks, separated by commas. */
 static bool are_patterns(const char *text)
 {
 	for (;;) {
@@ -215,7 +215,7 @@ static bool take_text(const struct option *o, const char *text, char *why, size_
 	return false;
 }
 
-/* Absolute: a program may change its working directory. */
+/* Makes a path absolute, because a program may change its working directory. */
 static bool take_path(const struct option *o, const char *text, char *why, size_t size)
 {
 	char path[6200] = "";
@@ -269,7 +269,7 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 	case REGEX:
 		return expressions_add(o->field, "", text, strlen(text), why, size);
 	case TRIGGERS:
-		return occasions_read(o->field, text, why, size);
+		return triggers_read(o->field, text, why, size);
 	case CONTROL:
 		return control_check(text, why, size) && take_text(o, text, why, size);
 	case PATTERNS:
@@ -293,7 +293,7 @@ static bool holds(const struct rule *r)
 	return given[r->number] && matches(given[r->number], r->value);
 }
 
-/* What an option is, given or not. */
+/* The value of an option, given or default. */
 static const char *text_of(unsigned number)
 {
 	const char *normal = table[number].normal;
@@ -304,7 +304,7 @@ static const char *text_of(unsigned number)
 	return given[number] ? given[number] : normal;
 }
 
-/* An option with a value, or without one (""), as variable or as option of the command line. */
+/* An option with a value, or without one (""), spelled as a variable or as a command-line option. */
 static const char *spelled(unsigned number, const char *value, bool as_option, char *out, size_t size)
 {
 	char name[40];
@@ -359,7 +359,7 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 	return true;
 }
 
-/* ---- all of them ---- */
+/* ---- all options ---- */
 
 static void forget(void)
 {
@@ -369,7 +369,7 @@ static void forget(void)
 		if (table[i].kind == REGEX)
 			expressions_free(table[i].field);
 	}
-	occasions_free(&options.epoch);
+	triggers_free(&options.epoch);
 	memset(&options, 0, sizeof(options));
 }
 
@@ -402,7 +402,7 @@ bool options_read_from(char *const *environment, const unsigned char *as_option,
 			return false;
 		}
 	}
-	if (options.callstacks > CALLSTACKS_MIXED) /* names that scripts for other tools use for what auto does */
+	if (options.callstacks > CALLSTACKS_MIXED) /* names of other tools for auto */
 		options.callstacks = CALLSTACKS_AUTO;
 	options.launch_stacks = options.callstacks && options.kernel_events < KERNEL_EVENTS_NOSTACK;
 	options.launch_events = options.events && options.kernel_events != KERNEL_EVENTS_OFF;
@@ -411,7 +411,7 @@ bool options_read_from(char *const *environment, const unsigned char *as_option,
 
 bool options_read(char *error, size_t size)
 {
-	const char *out = secure_getenv("TT_OUT"); /* who sets the environment must not use rights that the program gains */
+	const char *out = secure_getenv("TT_OUT"); /* a set-user-ID program must not write where its user says */
 
 	return !out || !*out || options_read_from(environ, NULL, error, size);
 }

@@ -11,20 +11,22 @@
 #include "options/delay_config.h"
 #include "options/triggers.h"
 
-/* What is submitted after a capture waits for it: nothing, all of it, or launches only where they name memory that it reads. */
+/* Which later work waits for a capture: none, all, or launches only if they name memory that it reads. */
 enum deps { DEPS_OFF, DEPS_DEVICE, DEPS_REGION };
-/* Whose functions call stacks are made of; auto: Python's where the thread is in any, else native ones; mixed: both. */
+/* Functions in call stacks; auto: Python's if the thread is in any, else native ones; mixed: both. */
 enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS_BACKTRACE, CALLSTACKS_MIXED };
-/* Of kernels' launches: events with call stacks, which dedup and full only write differently, without, or none. */
+/*
+ * Events of kernel launches: with call stacks (dedup and full differ only in the spelling), without, or no events.
+ */
 enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOSTACK, KERNEL_EVENTS_OFF };
-/* What says when the GPU did what calls asked for. */
+/* The source of GPU times. */
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 /* What TT_LAUNCH_DELAY delays: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 enum stored_contents { CONTENTS_NONE, CONTENTS_CHANGED, CONTENTS_ALL };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
-/* What new allocations of device memory hold. */
+/* Contents of new device memory. */
 enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
 
 /* Types of fields, by the kind of option. */
@@ -33,7 +35,7 @@ enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
 #define FIELD_SEED(field) uint64_t field
 #define FIELD_CHOICE(field) uint32_t field
 #define FIELD_SIZE(field) uint64_t field
-#define FIELD_DISK(field) uint64_t field /* as disk_limit takes it */
+#define FIELD_DISK(field) uint64_t field /* as for disk_limit */
 #define FIELD_FILL(field) \
 	struct { \
 		enum fill kind; \
@@ -41,7 +43,7 @@ enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
 	} field
 #define FIELD_SECONDS(field) uint64_t field
 #define FIELD_REGEX(field) struct expressions field
-#define FIELD_TRIGGERS(field) struct occasions field
+#define FIELD_TRIGGERS(field) struct triggers field
 #define FIELD_CONTROL(field) char field[512]
 #define FIELD_PATTERNS(field) char field[1024]
 #define FIELD_PATH(field) char field[4096]
@@ -49,26 +51,28 @@ enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
 struct options {
 #define OPTION(name, field, kind, ...) FIELD_##kind(field);
 #include "options/option_table.h"
-	bool launch_events; /* launches of kernels leave events */
-	bool launch_stacks; /* with call stacks, as those of graphs then have */
+	bool launch_events; /* kernel launches are recorded */
+	bool launch_stacks; /* with call stacks, and so are graph launches */
 };
 
-extern struct options options; /* all 0 where the environment has no TT_OUT: nothing is recorded */
+extern struct options options; /* all 0 without TT_OUT: nothing is recorded */
 
 #define UNKNOWN_VARIABLES 8
-/* Warnings about unknown variables that start with TT_; the list ends with an empty line. */
+/* Warnings about unknown variables that start with TT_; an empty line ends the list. */
 extern char options_unknown[UNKNOWN_VARIABLES + 1][160];
 
-/* Fills `options` and options_unknown. False with a one-line reason when a variable can't be understood. */
+/* Fills `options` and options_unknown. False: a variable is invalid; error is one line. */
 bool options_read(char *error, size_t size);
-/* The same for any environment. as_option: which of them, by their order in option_table.h, came as options of the
- * command line and are named so in the reason; NULL: all are variables. */
+/*
+ * The same for any environment. as_option: which variables, in the order of option_table.h, were given as
+ * command-line options and are named so in the error; NULL: none.
+ */
 bool options_read_from(char *const *environment, const unsigned char *as_option, char *error, size_t size);
 /* Whether a variable can have this value; else with a one-line reason. */
 bool options_check(const char *name, const char *value, char *why, size_t size);
 
 struct json;
-/* The options as used, as a JSON object for process.json. */
+/* The options in use, as a JSON object for process.json. */
 void options_json(struct json *j);
 
 #endif

@@ -13,7 +13,7 @@
 #define KNOWN \
 	"sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or nvtx:REGEX, or a window @FROM-TO"
 
-/* A word of the list, or a form with its expression, which are not terminated. */
+/* A word of the list, or a form with its expression; not terminated. */
 struct word {
 	const char *text;
 	size_t length;
@@ -83,7 +83,7 @@ static bool read_count(struct word w, uint64_t *n, uint64_t limit)
 	return w.length;
 }
 
-static bool add_window(struct occasions *o, struct word w, char *why, size_t size)
+static bool add_window(struct triggers *o, struct word w, char *why, size_t size)
 {
 	const char *dash = memchr(w.text, '-', w.length);
 	size_t first = dash ? (size_t)(dash - w.text) : w.length;
@@ -98,7 +98,7 @@ static bool add_window(struct occasions *o, struct word w, char *why, size_t siz
 	return true;
 }
 
-static bool add_word(struct occasions *o, struct word w, char *why, size_t size)
+static bool add_word(struct triggers *o, struct word w, char *why, size_t size)
 {
 	uint64_t count;
 
@@ -117,14 +117,14 @@ static bool add_word(struct occasions *o, struct word w, char *why, size_t size)
 		return o->launch;
 	} else if (word_begins(w, "@")) {
 		return add_window(o, word_after(w, 1), why, size);
-	} else if (w.length && !word_is(w, "api") && !word_is(w, "none")) { /* by tt_epoch they are always cut */
+	} else if (w.length && !word_is(w, "api") && !word_is(w, "none")) { /* accepted, because tt_epoch always cuts */
 		snprintf(why, size, "'%.*s': expected " KNOWN, w.length < 80 ? (int)w.length : 80, w.text);
 		return false;
 	}
 	return true;
 }
 
-bool occasions_read(struct occasions *o, const char *text, char *why, size_t size)
+bool triggers_read(struct triggers *o, const char *text, char *why, size_t size)
 {
 	const struct {
 		const char *form;
@@ -147,7 +147,7 @@ bool occasions_read(struct occasions *o, const char *text, char *why, size_t siz
 	return true;
 }
 
-void occasions_free(struct occasions *o)
+void triggers_free(struct triggers *o)
 {
 	expressions_free(&o->kernel);
 	expressions_free(&o->inside);

@@ -1,8 +1,8 @@
 /*
- * When an epoch is due: what TT_EPOCH says.
+ * The triggers of epochs: TT_EPOCH.
  *
- * A list with commas, in which an expression takes the rest, commas included; several such lists
- * are separated by semicolons. A window is of all of them.
+ * A list is separated by commas, but an expression extends to the end of its list, commas included. Semicolons
+ * separate several lists. A window applies to all of them.
  */
 #ifndef TT_OPTIONS_TRIGGERS_H
 #define TT_OPTIONS_TRIGGERS_H
@@ -12,23 +12,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* POSIX extended ones, of which one has to match. */
+/* POSIX extended expressions, of which one must match. */
 struct expressions {
 	regex_t *list;
 	size_t count, room;
 };
 
-struct occasions {
+struct triggers {
 	bool sync, copy, graph;
-	bool window;           /* only from launch `first` to launch `last`, counted from 1; 0 = before all */
+	bool window;           /* only from launch `first` to launch `last`, counted from 1; 0: before all */
 	uint64_t first, last;
-	uint32_t launch; /* after every Nth launch, from `first` on; 0 = never */
-	struct expressions kernel, nvtx, inside; /* inside: of graphs */
+	uint32_t launch; /* after every Nth launch, from `first` on; 0: never */
+	struct expressions kernel, nvtx, inside; /* inside: kernels in graphs */
 };
 
 /* False with a one-line reason. */
-bool occasions_read(struct occasions *o, const char *text, char *why, size_t size);
-void occasions_free(struct occasions *o);
+bool triggers_read(struct triggers *o, const char *text, char *why, size_t size);
+void triggers_free(struct triggers *o);
 
 /* False with a one-line reason, which begins with `form`. */
 bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why, size_t size);

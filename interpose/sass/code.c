@@ -20,20 +20,20 @@
 #include "sass/encodings.h"
 #include "util/vector.h"
 
-#define SCHEDULE 41 /* of the high word */
+#define SCHEDULE 41 /* bit of the high word */
 #define REUSE ((uint64_t)15 << 58)
 #define SCOREBOARD 5u
-/* After arithmetic: as long as nvcc waits before a dependent branch, more than any fixed latency. */
+/* After arithmetic: the delay that nvcc uses before a dependent branch, longer than any fixed latency. */
 #define SETTLED 0x7edu
 #define BRANCHES 0x7f5u
 #define SETS_SCOREBOARD (2u | 1u << 4 | SCOREBOARD << 5 | 7u << 8)
 #define AFTER_SCOREBOARD (1u << (11 + SCOREBOARD))
 #define UNIFORM_REGISTERS 63u
 #define UNIFORM_PREDICATES 7u
-#define MOST_WRITTEN 8u /* uniform registers by one instruction */
+#define MOST_WRITTEN 8u /* uniform registers that one instruction writes */
 
 static const struct opcode {
-	uint16_t opcode, architectures; /* bits: enum generation */
+	uint16_t opcode, architectures; /* bits of enum generation */
 	bool pinned;
 	char mnemonic[14];
 } opcodes[] = {
@@ -42,7 +42,7 @@ static const struct opcode {
 #undef OPCODE
 };
 
-/* Rates that clocks go up to: at a lower one a delay is longer. */
+/* Highest clock rates: at a lower rate a delay is longer. */
 static const struct {
 	uint8_t architecture;
 	uint16_t mhz;
@@ -110,7 +110,7 @@ static struct instruction scheduled(struct instruction i, uint64_t schedule)
 	return i;
 }
 
-/* Places are counted in instructions. */
+/* Positions are counted in instructions. */
 static struct instruction branch(unsigned architecture, struct instruction i, size_t at, size_t to)
 {
 	int64_t words = ((int64_t)to - (int64_t)(at + 1)) * 4;
@@ -134,7 +134,7 @@ struct instruction code_nop(void)
 	return encoding_nop;
 }
 
-/* Instructions of the uniform datapath have names of their own, but for those that lead there. */
+/* Instructions of the uniform datapath have their own names, except those that move values into it. */
 static bool writes_uniforms(const char *mnemonic)
 {
 	static const char *const others[] = {"S2UR", "CS2UR", "R2UR", "REDUX", "CREDUX", "VOTEU", "LDCU", "ELECT"};
@@ -162,7 +162,7 @@ bool code_spare(const struct uniforms *written, struct spare *out)
 	uint64_t wanted = (1u << DELAY_REGISTERS) - 1;
 	unsigned base = UNIFORM_REGISTERS / DELAY_REGISTERS * DELAY_REGISTERS, predicate = UNIFORM_PREDICATES;
 
-	/* the highest, as compilers take the lowest first */
+	/* starts from the highest, because compilers use the lowest first */
 	do
 		base -= DELAY_REGISTERS;
 	while (base && written->registers & wanted << base);
@@ -173,14 +173,14 @@ bool code_spare(const struct uniforms *written, struct spare *out)
 	return !(written->registers & wanted << base) && !(written->predicates & 1u << predicate);
 }
 
-/* What is put together: operands are uniform registers, or an immediate in the second's place. */
+/* The generated code: operands are uniform registers, or an immediate as the second operand. */
 struct writer {
 	struct instruction *out;
 	size_t count;
 	unsigned architecture;
 };
 
-/* Where there are fewer registers none is another number. */
+/* Register 255 means none; with fewer registers it has another number. */
 static struct instruction with_none(struct writer *w, struct instruction i)
 {
 	uint64_t upper = 0xc0;
@@ -211,7 +211,7 @@ static struct instruction with(struct instruction i, unsigned to, unsigned a, ui
 	return i;
 }
 
-/* The register has the cycles to wait: by the warp, the clock and the seed. A pair is computed with. */
+/* Puts the cycles to wait into the register: a hash of warp, clock and seed. Uses a register pair. */
 static void put_random(struct writer *w, const struct delay *d, unsigned pair, unsigned b, unsigned to)
 {
 	uint32_t least = cycles(w->architecture, d->min_ns), range = cycles(w->architecture, d->ns) - least + 1;
@@ -228,7 +228,7 @@ static void put_random(struct writer *w, const struct delay *d, unsigned pair, u
 	put(w, with(encoding_add, to, pair + 1, least, 0), SETTLED);
 }
 
-/* As many as asked for where the block's rank in its cluster is the one that the seed chooses, else 0. */
+/* Puts the full delay into the register if the seed chooses the block's rank in its cluster, else 0. */
 static void put_cluster(struct writer *w, const struct delay *d, unsigned pair, unsigned b, unsigned to)
 {
 	if (w->architecture >= 100) {
@@ -252,7 +252,7 @@ static struct instruction with_predicate(struct instruction i, unsigned predicat
 	return i;
 }
 
-/* Until as many cycles have gone by as the register says. */
+/* Waits until the number of cycles in the register has passed. */
 static void put_wait(struct writer *w, unsigned began, unsigned now, unsigned limit, unsigned predicate)
 {
 	put(w, with(encoding_clock, began, 0, 0, 0), SETS_SCOREBOARD);

@@ -31,7 +31,7 @@ uint32_t cubin_word(const struct cubin *c, size_t at)
 	return word;
 }
 
-/* Two generations, told apart by the ABI byte, have the architecture at different places. */
+/* The ABI byte tells two generations apart, which have the architecture at different offsets. */
 static bool read_architecture(struct cubin *c)
 {
 	const Elf64_Ehdr *h = &c->header;
@@ -101,18 +101,18 @@ Elf64_Sym cubin_symbol(const struct cubin *c, uint32_t symbol)
 	return s;
 }
 
-bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, struct attribute *a)
+bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *offset, struct attribute *a)
 {
 	const Elf64_Shdr *s = &c->sections[section];
 
-	if (s->sh_size - *place < 4)
+	if (s->sh_size - *offset < 4)
 		return false;
-	const uint8_t *at = c->bytes + s->sh_offset + *place;
-	*a = (struct attribute){at[0], at[1], (uint16_t)(at[2] | at[3] << 8), s->sh_offset + *place + 4};
+	const uint8_t *at = c->bytes + s->sh_offset + *offset;
+	*a = (struct attribute){at[0], at[1], (uint16_t)(at[2] | at[3] << 8), s->sh_offset + *offset + 4};
 	size_t data = a->form == FORM_SIZED ? a->value : 0;
-	if (a->form < FORM_NONE || a->form > FORM_SIZED || data > s->sh_size - *place - 4)
+	if (a->form < FORM_NONE || a->form > FORM_SIZED || data > s->sh_size - *offset - 4)
 		return false;
-	*place += 4 + data;
+	*offset += 4 + data;
 	return true;
 }
 
@@ -120,11 +120,11 @@ bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, str
 static bool attributes_whole(const struct cubin *c, uint32_t section)
 {
 	struct attribute a;
-	size_t place = 0;
+	size_t offset = 0;
 
-	while (cubin_attribute(c, section, &place, &a))
+	while (cubin_attribute(c, section, &offset, &a))
 		continue;
-	return place == c->sections[section].sh_size;
+	return offset == c->sections[section].sh_size;
 }
 
 static uint32_t product(const struct cubin *c, const struct attribute *a)
@@ -141,7 +141,7 @@ static void read_attributes(const struct cubin *c, struct cubin_kernel *k)
 {
 	struct attribute a;
 
-	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
+	for (size_t offset = 0; k->info && cubin_attribute(c, k->info, &offset, &a);)
 		if (a.kind == ATTRIBUTE_CLUSTER && a.form == FORM_SIZED && a.value == 12)
 			k->cluster = product(c, &a);
 }
@@ -171,7 +171,7 @@ static const char *read_kernels(struct cubin *c)
 {
 	if (!(c->kernels = calloc(c->section_count, sizeof(*c->kernels))))
 		return no_memory;
-	/* by section, as attributes come before the code that they are of */
+	/* by section, because attributes come before their code */
 	uint32_t *infos = calloc(c->section_count, sizeof(*infos));
 	if (!infos)
 		return no_memory;

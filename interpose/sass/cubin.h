@@ -1,8 +1,8 @@
 /*
  * Cubins in memory: ELF files with machine code for one architecture.
  *
- * Invariant: an image comes from the program and may be anything. What cubin_open accepts has
- * sections, symbols and attributes that lie in the image; nothing here reads outside it.
+ * Invariant: an image comes from the program and may contain anything. If cubin_open accepts it, its sections,
+ * symbols and attributes are inside the image; nothing here reads outside it.
  */
 #ifndef TT_SASS_CUBIN_H
 #define TT_SASS_CUBIN_H
@@ -19,20 +19,20 @@ enum {
 	ATTRIBUTE_CLUSTER = 0x3d,
 };
 
-/* How an attribute has its value: none, or in its header's last byte or two, or behind it. */
+/* Where an attribute has its value: none, in the header's last byte or two, or after it. */
 enum { FORM_NONE = 1, FORM_BYTE, FORM_HALF, FORM_SIZED };
 
 struct attribute {
 	uint8_t form, kind;
 	uint16_t value; /* of FORM_SIZED: bytes of data */
-	size_t data; /* its place in the image */
+	size_t data; /* its offset in the image */
 };
 
 struct cubin_kernel {
 	const char *name;
-	uint32_t section, symbol, info; /* numbers of its .text, symbol and .nv.info; info 0: it has none */
-	size_t code, size;  /* place in the image and bytes */
-	uint32_t cluster;   /* blocks in each cluster; 0: it does not say */
+	uint32_t section, symbol, info; /* numbers of its .text, symbol and .nv.info; info 0: none */
+	size_t code, size;  /* offset in the image, and bytes */
+	uint32_t cluster;   /* blocks in each cluster; 0: not stated */
 };
 
 struct cubin {
@@ -41,19 +41,19 @@ struct cubin {
 	unsigned architecture; /* 90 for sm_90 and sm_90a */
 	Elf64_Ehdr header;
 	Elf64_Shdr *sections;
-	uint32_t section_count, symbol_table; /* number of .symtab */
+	uint32_t section_count, symbol_table; /* symbol_table: number of .symtab */
 	struct cubin_kernel *kernels;
 	size_t kernel_count;
 };
 
-/* Returns NULL, or why the image can't be read, and c is then empty. */
+/* Returns NULL, or why the image can't be read; then c is empty. */
 const char *cubin_open(struct cubin *c, const void *image, size_t size);
 void cubin_close(struct cubin *c);
 
 const char *cubin_section_name(const struct cubin *c, uint32_t section);
 Elf64_Sym cubin_symbol(const struct cubin *c, uint32_t symbol);
-/* Goes through the attributes of a section: place begins at 0. False at the end, and where they can't be read. */
-bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, struct attribute *a);
+/* Iterates over the attributes of a section; *offset is 0 at first. False: the end, or invalid. */
+bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *offset, struct attribute *a);
 uint32_t cubin_word(const struct cubin *c, size_t at);
 
 #endif

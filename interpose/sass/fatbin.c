@@ -1,9 +1,9 @@
 /*
  * Makes fatbins. See fatbin.h for the invariant.
  *
- * The driver takes machine code for the device's own capability, or else for the closest lower one
- * of its generation. There may be several for this capability. All of them are replaced, so it does
- * not matter which one the driver takes.
+ * The driver takes machine code for the device's own capability, or else for the closest lower one of its
+ * generation. There may be several entries for this capability. All of them are replaced, so it does not matter
+ * which one the driver takes.
  */
 #include "sass/fatbin.h"
 
@@ -21,7 +21,7 @@
 #define ENTRY_EXPANDED 56u
 #define PADDING 8u
 
-/* Grows as entries are put into it. */
+/* Grows as entries are added. */
 struct output {
 	uint8_t *bytes;
 	size_t size, room;

@@ -9,14 +9,14 @@
 
 #include "track/image.h"
 
-/* Returns what to have in place of a cubin, which is freed, or NULL. */
+/* Returns the replacement for a cubin, which the fatbin frees, or NULL. */
 typedef uint8_t *fatbin_replace_fn(const void *cubin, size_t size, size_t *new_size);
 
 /* Whether it has machine code for a device; if not, the driver compiles its PTX. */
 bool fatbin_has_code(const struct image *fatbin, unsigned capability);
 /*
- * Has what devices of these capabilities may run replaced, and leaves out machine code that none
- * of them can. Returns what the caller frees, or NULL where nothing was replaced.
+ * Replaces the code that devices of these capabilities may run, and drops code that none of them can. Returns a
+ * fatbin that the caller frees, or NULL: nothing was replaced.
  */
 uint8_t *fatbin_replace(const struct image *fatbin, const unsigned *capabilities, size_t count, fatbin_replace_fn *replace);
 

@@ -1,21 +1,23 @@
 /*
  * Patches cubins. See patch.h for the invariant.
  *
- * Everything behind a section that grows moves in the file. Places in the file are named by the ELF
- * header, the section headers and the program headers. Instructions are named by attributes of the
- * kernel, which follow moved instructions, and by relocations, whose instructions are not moved.
+ * Everything after a section that grows moves in the file. The ELF header, the section headers and the program
+ * headers have offsets in the file. Attributes of the kernel have offsets of instructions, and follow moved
+ * instructions. So do relocations, but their instructions are not moved.
  */
 #include "sass/patch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN 128u /* of code */
+#define ALIGN 128u /* alignment of code */
 #define ALIGN_MAX 4096u
 #define CODE_MAX (1u << 28)
 
-/* What attributes with data say of instructions: nothing, or records of so many bytes that begin with
- * the offset of one. Those that are not listed may say anything. */
+/*
+ * What the data of an attribute refers to: no instructions, or records of that size that begin with the offset of
+ * one. Unlisted attributes may refer to anything.
+ */
 enum { SAYS_ANYTHING, SAYS_NOTHING, SAYS_OFFSETS = 4, SAYS_PAIRS = 8, SAYS_FOURS = 16 };
 
 static const uint8_t says[256] = {
@@ -36,13 +38,13 @@ static const uint8_t says[256] = {
 	[0x28] = SAYS_OFFSETS, /* COOP_GROUP_INSTR_OFFSETS */
 	[0x29] = SAYS_NOTHING, /* COOP_GROUP_MASK_REGIDS */
 	[0x31] = SAYS_OFFSETS, /* INT_WARP_WIDE_INSTR_OFFSETS */
-	[0x34] = SAYS_NOTHING, /* INDIRECT_BRANCH_TARGETS: branches, which are not moved, and where they lead */
+	[0x34] = SAYS_NOTHING, /* INDIRECT_BRANCH_TARGETS: branches, which are not moved, and their targets */
 	[0x36] = SAYS_NOTHING, /* SW_WAR: flags */
 	[0x37] = SAYS_NOTHING, /* CUDA_API_VERSION */
-	[0x39] = SAYS_FOURS,   /* MBARRIER_INSTR_OFFSETS: and which barrier, and how it is used */
+	[0x39] = SAYS_FOURS,   /* MBARRIER_INSTR_OFFSETS: also the barrier and its use */
 	[0x3d] = SAYS_NOTHING, /* CTA_PER_CLUSTER */
 	[0x3f] = SAYS_NOTHING, /* MAX_CLUSTER_RANK */
-	[0x44] = SAYS_PAIRS,   /* UNUSED_LOAD_BYTE_OFFSET: and which of its bytes */
+	[0x44] = SAYS_PAIRS,   /* UNUSED_LOAD_BYTE_OFFSET: also the unused bytes */
 	[0x45] = SAYS_NOTHING, /* KPARAM_INFO_V2 */
 	[0x46] = SAYS_OFFSETS, /* SYSCALL_OFFSETS */
 	[0x55] = SAYS_NOTHING, /* ANNOTATIONS: remarks for people */
@@ -51,8 +53,8 @@ static const uint8_t says[256] = {
 struct patch_kernel {
 	const struct cubin *cubin;
 	const struct cubin_kernel *kernel;
-	struct spare spare;   /* what delays may use */
-	const char *no_delays;   /* why there can be none */
+	struct spare spare;   /* registers for delays */
+	const char *no_delays;   /* why there are none */
 	bool *relocated;   /* by instruction */
 };
 
@@ -61,7 +63,7 @@ static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
 	return a_size && b_size && a < b + b_size && b < a + a_size;
 }
 
-/* Whether a section can grow at its end without anything else of the file being in it. */
+/* Whether a section can grow at its end without overlapping other data of the file. */
 static bool stands_alone(const struct cubin *c, uint32_t section)
 {
 	const Elf64_Ehdr *h = &c->header;
@@ -100,7 +102,7 @@ static const char *check_attributes(const struct cubin *c, const struct cubin_ke
 {
 	struct attribute a;
 
-	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
+	for (size_t offset = 0; k->info && cubin_attribute(c, k->info, &offset, &a);)
 		if (a.form == FORM_SIZED &&
 		    (says[a.kind] == SAYS_ANYTHING || (says[a.kind] > SAYS_NOTHING && a.value % says[a.kind])))
 			return "unknown attribute";
@@ -138,7 +140,7 @@ static struct instruction read_instruction(const struct cubin *c, size_t at)
 	return i;
 }
 
-/* What delays may use is what neither the kernel nor functions, any of which it may call, ever write. */
+/* Registers that neither the kernel nor any function of the cubin, which it may call, ever writes. */
 static const char *find_spare(const struct cubin *c, const struct cubin_kernel *k, struct spare *out)
 {
 	struct uniforms written = {0};
@@ -215,13 +217,13 @@ const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const s
 	return d->mode == DELAY_NONE ? NULL : p->no_delays;
 }
 
-/* The code of one kernel as it will be. */
+/* The new code of one kernel. */
 struct rewritten {
 	const struct cubin_kernel *kernel;
 	uint32_t section;
-	size_t begin, old, size; /* its place in the old file; bytes before and now */
+	size_t begin, old, size; /* offset in the old file; bytes before and after */
 	uint8_t *code;
-	uint32_t *moved; /* by instruction: where it is now, 0 where it was */
+	uint32_t *moved; /* by instruction: its new offset, 0 if not moved */
 };
 
 static void rewritten_free(struct rewritten *r)
@@ -236,7 +238,7 @@ static void store(struct rewritten *r, size_t at, struct instruction i)
 	memcpy(r->code + at, &i, sizeof(i));
 }
 
-/* Writes one detour at place `to`, and returns where the next may begin. */
+/* Writes one detour at offset `to`, and returns the offset after it. */
 static size_t detour(const struct patch_kernel *p, struct rewritten *r, const struct patch_point *point, size_t to)
 {
 	unsigned architecture = p->cubin->architecture;
@@ -256,7 +258,7 @@ static size_t detour(const struct patch_kernel *p, struct rewritten *r, const st
 	return to + SASS_INSTRUCTION;
 }
 
-/* The points of a kernel: those asked for if all can be had, or all that can be had. */
+/* The points of a kernel: the requested ones if all are possible, or all possible ones. */
 static struct patch_point *points_of(const struct patch_kernel *p, struct patch *want)
 {
 	static const struct delay none = {0};
@@ -310,23 +312,23 @@ static const char *rewrite(const struct patch_kernel *p, const struct patch_poin
 	memcpy(r->code, p->cubin->bytes + k->code, k->size);
 	for (size_t i = 0; i < count; i++)
 		to = detour(p, r, &points[i], to);
-	store(r, to, code_branch(architecture, to, to)); /* nothing runs on past the end */
+	store(r, to, code_branch(architecture, to, to)); /* execution must not continue past the end */
 	for (to += SASS_INSTRUCTION; to < r->size; to += SASS_INSTRUCTION)
 		store(r, to, code_nop());
 	return NULL;
 }
 
-/* How far what begins at a place of the old file has moved. */
-static size_t shift(const struct rewritten *all, size_t count, uint64_t place)
+/* By how much an offset of the old file has moved. */
+static size_t shift(const struct rewritten *all, size_t count, uint64_t offset)
 {
 	size_t shift = 0;
 
-	for (size_t i = 0; i < count && all[i].begin + all[i].old <= place; i++)
+	for (size_t i = 0; i < count && all[i].begin + all[i].old <= offset; i++)
 		shift += all[i].size - all[i].old;
 	return shift;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
 	const struct rewritten *x = a, *y = b;
 
@@ -374,7 +376,7 @@ static void follow(const struct cubin *c, const struct attribute *a, const struc
 	}
 }
 
-/* What is said of a kernel elsewhere: its symbol's size, places of instructions. */
+/* Updates references to a kernel: its symbol's size, offsets of instructions. */
 static void tell(const struct cubin *c, const struct cubin_kernel *k, const struct rewritten *all, size_t count,
 		 const struct rewritten *r, uint8_t *out)
 {
@@ -384,7 +386,7 @@ static void tell(const struct cubin *c, const struct cubin_kernel *k, const stru
 
 	y.st_size = r->size;
 	put(out, table + shift(all, count, table) + k->symbol * sizeof(y), &y, sizeof(y));
-	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
+	for (size_t offset = 0; k->info && cubin_attribute(c, k->info, &offset, &a);)
 		if (a.form == FORM_SIZED)
 			follow(c, &a, r, shift(all, count, c->sections[k->info].sh_offset), out);
 }
@@ -393,7 +395,7 @@ static uint8_t *assemble(const struct cubin *c, struct rewritten *all, size_t co
 {
 	size_t from = 0, to = 0, grown = 0;
 
-	qsort(all, count, sizeof(*all), by_place);
+	qsort(all, count, sizeof(*all), by_offset);
 	for (size_t i = 0; i < count; i++)
 		grown += all[i].size - all[i].old;
 	uint8_t *out = malloc(c->size + grown);
@@ -441,7 +443,7 @@ uint8_t *patch_apply(const struct cubin *c, struct patch *patches, size_t *size)
 
 	for (uint32_t i = 1; i < c->section_count; i++)
 		while (align < c->sections[i].sh_addralign && align < ALIGN_MAX)
-			align *= 2; /* what follows stays aligned */
+			align *= 2; /* keeps the alignment of what follows */
 	for (size_t i = 0; all && i < c->kernel_count; i++)
 		if ((patches[i].everywhere || patches[i].count) &&
 		    !patch_one(c, &c->kernels[i], &patches[i], align, &all[count]))

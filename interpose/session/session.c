@@ -23,16 +23,16 @@ struct session_listeners session_listeners;
 static struct {
 	store *_Atomic run;
 	_Atomic uint32_t next_epoch;
-	_Atomic uint64_t hurry_since; /* 0: there is none */
-	struct stat error_output;     /* the one that the program was started with */
-	pthread_mutex_t lock;         /* guards what follows, but for last_seq */
+	_Atomic uint64_t hurry_since; /* 0: not yet */
+	struct stat error_output;     /* stderr when the program started */
+	pthread_mutex_t lock;         /* guards the following members, except last_seq */
 	char warnings[WARNINGS][256];
 	unsigned warning_count;
-	uint64_t of_losses; /* which of them, a bit each */
-	char failure[256];  /* once it is there it stays as it is */
+	uint64_t of_losses; /* bit i: warning i is a loss */
+	char failure[256];  /* never changes once it is set */
 	_Atomic bool has_failed;
 	struct session_ring ring;
-	_Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
+	_Alignas(64) _Atomic uint64_t last_seq; /* its own cache line, because every call writes it */
 } session = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Static_assert(WARNINGS <= 64, "a bit for each");
 
@@ -44,7 +44,7 @@ void session_take_stderr(void)
 		session.error_output.st_ino = 0;
 }
 
-/* The program may have closed the descriptor and opened its own file under the number. */
+/* The program may have closed the descriptor and opened its own file with the number. */
 static bool has_error_output(void)
 {
 	struct stat now;
@@ -56,7 +56,7 @@ static bool has_error_output(void)
 void session_say(const char *lines, size_t size)
 {
 	if (has_error_output() && write(STDERR_FILENO, lines, size) < 0)
-		return; /* a program without stderr is not told */
+		return; /* a program without stderr gets no message */
 }
 
 static void say(const char *text)
@@ -73,7 +73,7 @@ static void warn(bool lost, const char *format, va_list args)
 	bool fresh = true;
 
 	if (session_hurried())
-		return; /* the first failure explains those that follow */
+		return; /* the first failure explains the later ones */
 	vsnprintf(text, sizeof(text), format, args);
 	pthread_mutex_lock(&session.lock);
 	for (unsigned i = 0; i < session.warning_count; i++)
@@ -106,7 +106,7 @@ void session_lost(const char *format, ...)
 	va_end(args);
 }
 
-/* The run and the user get the first reason. */
+/* Keeps the first reason for the run and the user. */
 void session_stopped(const char *reason)
 {
 	char line[300];
@@ -209,7 +209,7 @@ void session_region(struct tt_region *record)
 	store_region(session.run, record);
 }
 
-/* ---- an end that must not take long ---- */
+/* ---- a quick end ---- */
 
 void session_hurry(void)
 {

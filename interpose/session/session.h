@@ -1,9 +1,9 @@
 /*
- * The recording for all of its parts: whether it is active, its messages, its numbers and its
- * files. lifecycle/ starts and ends it.
+ * The recording, for all of its parts: whether it is active, its messages, its numbers and its files. lifecycle/
+ * starts and ends it.
  *
- * Invariant: any failure turns the recording off for the rest of the process with one line on
- * stderr, and the program goes on. Nothing here waits for the driver.
+ * Invariant: any failure turns the recording off for the rest of the process with one line on stderr, and the
+ * program goes on. Nothing here waits for the driver.
  */
 #ifndef TT_SESSION_SESSION_H
 #define TT_SESSION_SESSION_H
@@ -22,35 +22,35 @@ struct json;
 struct region;
 
 enum session_state {
-	SESSION_UNDECIDED, /* no call so far */
+	SESSION_UNDECIDED, /* no call yet */
 	SESSION_ON,
-	SESSION_OFF, /* not asked for, failed at the start, ended */
-	SESSION_STOPPED, /* failed on the way: what it holds in contexts is still there, and may still work */
+	SESSION_OFF, /* not requested, failed at the start, or ended */
+	SESSION_STOPPED, /* failed later: its resources in contexts remain and may still be in use */
 };
 extern _Atomic int session_state;
 
 /* ---- messages ---- */
 
-/* One line on stderr and into the run; recording ends for good. Never blocks on the driver. */
+/* Writes one line to stderr and into the run; ends recording for good. Never blocks on the driver. */
 void session_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Into the run's warnings, and on stderr, each distinct text once. */
+/* Adds a warning to the run, and writes it to stderr; each text once. */
 void session_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same, of something that should have been recorded and is not. */
+/* The same, for data that is missing in the run. */
 void session_lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define CONTEXT_UNKNOWN "the driver does not say which context is current"
 #define NAMES_LOST "names were lost: no host memory"
 
-/* On stderr, as long as that is the one that the program was started with. */
+/* Writes to stderr, if that is still the one that the program started with. */
 void session_say(const char *lines, size_t size);
-/* Keeps what stderr is now. */
+/* Remembers the current stderr. */
 void session_take_stderr(void);
 
 /* Why the recording failed, or NULL. */
 const char *session_failure(void);
-/* It failed at the files' end: told, and no reason of another failure. */
+/* The files could not be completed: reports it, unless another failure has a reason. */
 void session_stopped(const char *reason);
-/* The warnings as a list, or those of losses. */
+/* The warnings as a list, or only the losses. */
 void session_warnings_json(struct json *j, bool losses);
 
 /* ---- numbers ---- */
@@ -65,7 +65,7 @@ struct session_counters {
 };
 extern struct session_counters session_counters;
 
-/* What run.json says of the ring. */
+/* The ring's description in run.json. */
 struct session_ring {
 	uint64_t bytes;
 	const char *place;
@@ -79,21 +79,21 @@ store *session_store(void);
 void session_set_store(store *run);
 void session_region(struct tt_region *record);
 
-/* ---- an end that must not take long ---- */
+/* ---- a quick end ---- */
 
-/* Something ends the process: from now on waits are short, and nothing new is said. */
+/* The process is being ended: from now on waits are short, and there are no new messages. */
 void session_hurry(void);
-/* When that was; 0: not so far. */
+/* The time of that; 0: not yet. */
 uint64_t session_hurried(void);
 
-/* ---- what parts above want to know; they are set before the recording begins ---- */
+/* ---- callbacks of upper layers; set before recording begins ---- */
 
 struct session_listeners {
 	void (*region_gone)(struct region *r);
-	/* A call of the recorder's own gave a result that tells of a lost context. */
+	/* A call of the recorder returned an error of a lost context. */
 	void (*context_failed)(struct context *c, CUresult r, const char *call, uint64_t seq);
 	void (*epoch_stored)(const struct tt_epoch *e);
-	/* process.json is no longer right. */
+	/* process.json is outdated. */
 	void (*changed)(void);
 };
 extern struct session_listeners session_listeners;

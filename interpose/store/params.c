@@ -27,7 +27,7 @@ static bool claim(uint64_t size)
 	return self.next;
 }
 
-uint8_t *params_next(size_t size, uint32_t *place)
+uint8_t *params_next(size_t size, uint32_t *position)
 {
 	uint64_t room = tt_round_up(TT_PIECE_HEAD + size, PARAMS_UNIT), at;
 	uint8_t *to;
@@ -40,7 +40,7 @@ uint8_t *params_next(size_t size, uint32_t *place)
 	if (at > UINT32_MAX)
 		return NULL;
 	self.next += room;
-	*place = (uint32_t)at;
+	*position = (uint32_t)at;
 	return to + TT_PIECE_HEAD;
 }
 

@@ -22,7 +22,7 @@ bool params_open(const struct folder *folder, char *error, size_t error_size);
  * Room for `size` bytes, all zeros, and its position in the file in PARAMS_UNITs; NULL: none. The caller must call
  * params_done before a record refers to it.
  */
-uint8_t *params_next(size_t size, uint32_t *place);
+uint8_t *params_next(size_t size, uint32_t *position);
 void params_filled(uint8_t *room, size_t size);
 bool params_failed(char *reason, size_t size);
 void params_json(struct json *j); /* the file's member in process.json, once it is closed */

@@ -40,12 +40,12 @@ static int note_cuda_library(struct dl_phdr_info *info, size_t size, void *into)
 
 static void *open_in(const char *directory, const char *name)
 {
-	static const char *const places[] = {"lib64", "extras/CUPTI/lib64", "lib"};
+	static const char *const folders[] = {"lib64", "extras/CUPTI/lib64", "lib"};
 	char path[4096];
 	void *handle = NULL;
 
-	for (size_t i = 0; directory && !handle && i < sizeof(places) / sizeof(*places); i++)
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s/%s", directory, places[i], name) < sizeof(path))
+	for (size_t i = 0; directory && !handle && i < sizeof(folders) / sizeof(*folders); i++)
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s/%s", directory, folders[i], name) < sizeof(path))
 			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	return handle;
 }

@@ -40,9 +40,9 @@ static const void *object_of(const void *address)
 	return s.object;
 }
 
-void held_from_memory(struct held *h, const void *image)
+void retained_from_memory(struct retained_image *h, const void *image)
 {
-	*h = (struct held){.image = image_identify(image, IMAGE_IN_MEMORY)};
+	*h = (struct retained_image){.image = image_identify(image, IMAGE_IN_MEMORY)};
 	if (!h->image.size)
 		h->missing = TT_MISSING_UNKNOWN;
 	else
@@ -79,22 +79,22 @@ static char *read_file(const char *path, size_t most, size_t *size, uint32_t *mi
 	return bytes;
 }
 
-void held_from_file(struct held *h, const char *path, size_t most)
+void retained_from_file(struct retained_image *h, const char *path, size_t most)
 {
 	size_t size;
 
-	*h = (struct held){0};
+	*h = (struct retained_image){0};
 	if (!(h->copy = read_file(path, most, &size, &h->missing)))
 		return;
 	h->missing = TT_MISSING_NOTHING;
 	h->image = image_identify(h->copy, size);
 	if (!h->image.size) {
-		held_let_go(h);
+		retained_release(h);
 		h->missing = TT_MISSING_UNKNOWN;
 	}
 }
 
-bool held_keep(struct held *h)
+bool retained_keep(struct retained_image *h)
 {
 	if (h->copy || h->object || !h->image.size)
 		return true;
@@ -106,15 +106,15 @@ bool held_keep(struct held *h)
 	return true;
 }
 
-const void *held_bytes(const struct held *h)
+const void *retained_bytes(const struct retained_image *h)
 {
 	if (!h->image.size || (h->object && object_of(h->image.bytes) != h->object))
 		return NULL;
 	return h->image.bytes;
 }
 
-void held_let_go(struct held *h)
+void retained_release(struct retained_image *h)
 {
 	free(h->copy);
-	*h = (struct held){.missing = h->missing};
+	*h = (struct retained_image){.missing = h->missing};
 }

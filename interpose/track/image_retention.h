@@ -1,7 +1,7 @@
 /*
  * The image of a module from its loading until it is stored in the run, or dropped.
  *
- * Invariant: a kept image is readable, or held_bytes says that it no longer is. Images in a loaded
+ * Invariant: a kept image is readable, or retained_bytes says that it no longer is. Images in a loaded
  * object file are permanent and are not copied.
  */
 #ifndef TT_TRACK_IMAGE_RETENTION_H
@@ -13,7 +13,7 @@
 
 #include "track/image.h"
 
-struct held {
+struct retained_image {
 	struct image image; /* size 0: no image */
 	void *copy;         /* the recorder's copy, if one is needed */
 	const void *object; /* the loaded object file that contains it */
@@ -21,12 +21,12 @@ struct held {
 };
 
 /* What the driver was given: an image in memory, or a file of at most `most` bytes. */
-void held_from_memory(struct held *h, const void *image);
-void held_from_file(struct held *h, const char *path, size_t most);
+void retained_from_memory(struct retained_image *h, const void *image);
+void retained_from_file(struct retained_image *h, const char *path, size_t most);
 /* Keeps the image until the module is unloaded. False: no memory. */
-bool held_keep(struct held *h);
+bool retained_keep(struct retained_image *h);
 /* The image; NULL: no longer readable. */
-const void *held_bytes(const struct held *h);
-void held_let_go(struct held *h);
+const void *retained_bytes(const struct retained_image *h);
+void retained_release(struct retained_image *h);
 
 #endif

@@ -19,9 +19,9 @@ struct labels {
 };
 
 /* The first part that ends after an offset. */
-static size_t lower(const struct labels *of, uint64_t place)
+static size_t lower(const struct labels *of, uint64_t offset)
 {
-	return lower_bound(of ? of->count : 0, i, of->at[i].end <= place);
+	return lower_bound(of ? of->count : 0, i, of->at[i].end <= offset);
 }
 
 static bool same(const struct label *a, const struct label *b)
@@ -94,7 +94,7 @@ static struct known {
 	size_t count, capacity; /* capacity: a power of two */
 } known;
 
-static struct name *place(const struct known *in, uint64_t hash, const char *text)
+static struct name *slot_of(const struct known *in, uint64_t hash, const char *text)
 {
 	size_t at = hash & (in->capacity - 1);
 
@@ -113,7 +113,7 @@ static bool has_room(void)
 		return false;
 	for (size_t i = 0; i < known.capacity; i++)
 		if (known.slots[i].text)
-			*place(&bigger, known.slots[i].hash, NULL) = known.slots[i];
+			*slot_of(&bigger, known.slots[i].hash, NULL) = known.slots[i];
 	free(known.slots);
 	known = bigger;
 	return true;
@@ -124,13 +124,13 @@ uint32_t labels_string(const char *text)
 	if (!text || !*text)
 		return TT_NO_ID;
 	uint64_t hash = xxh3_64(text, strlen(text));
-	struct name *found = known.slots ? place(&known, hash, text) : NULL;
+	struct name *found = known.slots ? slot_of(&known, hash, text) : NULL;
 	if (found && found->text)
 		return found->offset;
 	uint32_t offset = store_string(session_store(), text);
 	char *copy = offset != TT_NO_ID && has_room() ? strdup(text) : NULL;
 	if (copy) {
-		*place(&known, hash, NULL) = (struct name){hash, offset, copy};
+		*slot_of(&known, hash, NULL) = (struct name){hash, offset, copy};
 		known.count++;
 	}
 	return offset;

@@ -32,7 +32,7 @@ struct module {
 	bool library;
 	bool references;   /* the program got a texture or surface reference from it */
 	bool awaited;      /* loaded before recording began: its record is not written yet */
-	struct held held;  /* its image, while it is needed */
+	struct retained_image retained;  /* its image, while it is needed */
 	struct tt_setting *settings; /* of its loading, until its record is written; so is path */
 	char *path;
 	struct tt_module record;
@@ -127,19 +127,19 @@ static void note_variable(void *user, const char *name)
 
 static void note_variables(struct module *m)
 {
-	if (!image_variables(&m->held.image, note_variable, m))
+	if (!image_variables(&m->retained.image, note_variable, m))
 		no_memory();
 }
 
 static bool is_too_large(const struct module *m)
 {
-	return m->held.image.size > IMAGE_MAX && !options.replayable;
+	return m->retained.image.size > IMAGE_MAX && !options.replayable;
 }
 
 /* Whether the image is stored only at the first launch. */
 static bool is_put_off(const struct module *m)
 {
-	return m->held.object && !is_too_large(m);
+	return m->retained.object && !is_too_large(m);
 }
 
 static void write_record(struct module *m)
@@ -149,7 +149,7 @@ static void write_record(struct module *m)
 	size_t size = m->record.setting_count * sizeof(*m->settings);
 
 	m->awaited = false;
-	if (m->record.missing == TT_MISSING_NOTHING && !(bytes = held_bytes(&m->held)))
+	if (m->record.missing == TT_MISSING_NOTHING && !(bytes = retained_bytes(&m->retained)))
 		m->record.missing = TT_MISSING_GONE;
 	if (m->settings && options.params && (to = params_next(size, &m->record.settings))) {
 		memcpy(to, m->settings, size);
@@ -165,12 +165,12 @@ static void write_record(struct module *m)
 	m->path = NULL;
 	store_module(session_store(), &m->record, bytes, m->record.size);
 	if (m->record.missing != TT_MISSING_UNUSED)
-		held_let_go(&m->held);
+		retained_release(&m->retained);
 }
 
 static void module_add(struct module *m, const struct context *c, const char *path, uint64_t seq)
 {
-	const struct image *i = &m->held.image;
+	const struct image *i = &m->retained.image;
 
 	m->id = modules.count++;
 	m->next = modules.list;
@@ -183,14 +183,14 @@ static void module_add(struct module *m, const struct context *c, const char *pa
 	if (path && !(m->path = strdup(path)))
 		no_memory();
 	m->record.context = c ? c->index : TT_NO_ID;
-	m->record.missing = m->held.missing;
+	m->record.missing = m->retained.missing;
 	if (is_too_large(m) || is_put_off(m))
 		m->record.missing = is_too_large(m) ? TT_MISSING_LARGE : TT_MISSING_UNUSED;
 	if (atomic_load(&session_state) == SESSION_ON) {
 		write_record(m);
 	} else {
 		m->awaited = true;
-		if (m->record.missing == TT_MISSING_NOTHING && !held_keep(&m->held))
+		if (m->record.missing == TT_MISSING_NOTHING && !retained_keep(&m->retained))
 			m->record.missing = TT_MISSING_GONE;
 	}
 }
@@ -217,7 +217,7 @@ static struct module *module_of_or_new(const struct context *c, void *handle, bo
 
 	if (m || !(m = module_new(handle, library)))
 		return m;
-	m->held.missing = TT_MISSING_UNSEEN;
+	m->retained.missing = TT_MISSING_UNSEEN;
 	module_add(m, c, NULL, seq);
 	return m;
 }
@@ -261,7 +261,7 @@ static void take_out_of(struct module *m)
 	if (m->record.missing != TT_MISSING_UNUSED)
 		return;
 	m->record.missing = TT_MISSING_NOTHING;
-	if (held_bytes(&m->held))
+	if (retained_bytes(&m->retained))
 		note_variables(m);
 	write_record(m);
 }
@@ -283,12 +283,12 @@ uint32_t module_loaded(const struct context *c, void *handle, bool library, cons
 	if (!m)
 		return TT_NO_ID;
 	if (l->path)
-		held_from_file(&m->held, l->path, options.replayable ? FILE_MAX : IMAGE_MAX);
+		retained_from_file(&m->retained, l->path, options.replayable ? FILE_MAX : IMAGE_MAX);
 	else
-		held_from_memory(&m->held, l->image);
+		retained_from_memory(&m->retained, l->image);
 	if (!is_put_off(m) && !is_too_large(m))
 		note_variables(m);
-	else if (m->held.image.kind == TT_MODULE_FATBIN)
+	else if (m->retained.image.kind == TT_MODULE_FATBIN)
 		image_prepare();
 	if (l->setting_count && !(m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
 		no_memory();
@@ -318,7 +318,7 @@ uint64_t module_unloaded(void *handle, uint64_t seq)
 										 .call = TT_NO_ID,
 										 .label = TT_NO_ID});
 		functions_forget(m->id);
-		held_let_go(&m->held);
+		retained_release(&m->retained);
 		free(m->settings);
 		free(m->path);
 		free(m->variables);
