@@ -12,11 +12,11 @@
 #include "load/digests.h"
 #include "load/load.h"
 
-#define PLACE 4096u
+#define BUFFER 4096u
 #define READS 4u
 #define EVENT_KINDS (TT_EVENT_QUERY + 1)
 
-static uint8_t device[PLACE];
+static uint8_t device[BUFFER];
 
 static CUresult create(CUevent *event, unsigned flags)
 {
@@ -53,7 +53,7 @@ static void load(const uint8_t *data, size_t size, int file)
 	struct tt_load_copy copies[READS];
 	struct tt_load_piece pieces[READS + 1];
 	struct tt_load_thread thread = {0};
-	uint32_t at = 0, each = PLACE / READS;
+	uint32_t at = 0, each = BUFFER / READS;
 
 	for (uint32_t i = 0; i < READS; i++) {
 		uint32_t word = 0;
@@ -68,13 +68,13 @@ static void load(const uint8_t *data, size_t size, int file)
 	pieces[READS] = (struct tt_load_piece){READS, READS, READS};
 	for (uint32_t check = 0; check < 2; check++) {
 		struct tt_load_work work = {&driver, pieces, reads, blocks, copies, READS, check, 0, 0};
-		thread.places[0].memory = malloc(PLACE);
-		thread.places[1].memory = malloc(PLACE);
-		void *places[] = {thread.places[0].memory, thread.places[1].memory};
+		thread.buffers[0].memory = malloc(BUFFER);
+		thread.buffers[1].memory = malloc(BUFFER);
+		void *buffers[] = {thread.buffers[0].memory, thread.buffers[1].memory};
 		tt_load(&work, &thread);
 		tt_load_release(&driver, &thread);
-		free(places[0]);
-		free(places[1]);
+		free(buffers[0]);
+		free(buffers[1]);
 	}
 }
 

@@ -27,7 +27,7 @@ from ttanalyze.util import libraries
 
 PIECE = 64  # blocks that are read and copied at once: whole large pages
 THREADS = 8  # at most
-PLACES = 2  # of each: one is copied from while the other is read into
+BUFFERS = 2  # of each thread: one is copied while the other is filled
 STREAMS = 2  # one copy begins while the other ends
 CALLS = {  # of struct tt_load_driver
     "lock": "cuMemHostRegister_v2",
@@ -96,24 +96,24 @@ class Loader:
 
     def _lock(self, threads: int) -> None:
         with self._device.use():
-            size = threads * PLACES * PIECE * BLOCK_SIZE
+            size = threads * BUFFERS * PIECE * BLOCK_SIZE
             self._library.tt_load_lock(self._driver, self._area, size, threads)
 
-    def _give_places(self, threads: int) -> None:
-        """Gives two places to each thread. Raises DriverError if the driver cannot lock memory."""
+    def _give_buffers(self, threads: int) -> None:
+        """Gives two buffers to each thread. Raises DriverError if the driver cannot lock memory."""
         area, piece = self._area, PIECE * BLOCK_SIZE
         if self._locking is not None:
             self._locking.join()
             self._locking = None
-        if area.size < threads * PLACES * piece:
+        if area.size < threads * BUFFERS * piece:
             self._library.tt_load_unlock(self._driver, area)
             self._lock(threads)
         if area.call != ffi.NULL:
             raise self._device.driver.error(ffi.string(area.call).decode(), area.result)
         memory = ffi.cast("char *", area.memory)
         for number, thread in enumerate(self._threads[:threads]):
-            for turn in range(PLACES):
-                thread.places[turn].memory = memory + (number * PLACES + turn) * piece
+            for turn in range(BUFFERS):
+                thread.buffers[turn].memory = memory + (number * BUFFERS + turn) * piece
 
     def load(self, blocks: Blocks) -> None:
         """Loads blocks and waits. Raises FormatError if a file is damaged, and Error if one is
@@ -181,7 +181,7 @@ class Loader:
             for name, table in zip(names, tables, strict=True)
         )
         work = ffi.new("struct tt_load_work *", [self._driver, *casts, pieces.count, self._check])
-        self._give_places(_threads_for(pieces.count))
+        self._give_buffers(_threads_for(pieces.count))
 
         def load(number: int) -> None:
             thread = self._threads[number]
