@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.recordings import check_run, compare
 from ttanalyze.core import zones
 from ttanalyze.verbs.check import bounds
 from ttanalyze.verbs.check import check as run_checks
+from ttanalyze.verbs.check.findings import Outcome
 from ttanalyze.verbs.check.session import Settings
 from ttanalyze.verbs.info import info, info_text
 
@@ -121,6 +123,20 @@ def findings(program: Path, fault: str, out: Path, *options: str) -> list[dict[s
     return list(json.loads(done.stdout)["outcomes"][0]["findings"])
 
 
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
+    """The check in this process."""
+    for name, value in support.sanitizer_runtimes().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*command: str | Path, quick: bool = False) -> Outcome:
+        settings = Settings(tuple(map(str, command)), sim=True, quick=quick)
+        (outcome,) = run_checks(settings, tmp_path / "out", [bounds]).outcomes
+        return outcome
+
+    return run
+
+
 def lines_of(found: list[dict[str, Any]], fault: str) -> list[bool]:
     """Whether each finding names a line of the fault."""
     (case,) = (case for case in corpus.cases() if case.name == fault)
@@ -146,24 +162,21 @@ def test_two_culprits_at_one_zone_are_two_findings(faults: Path, tmp_path: Path)
 
 
 def test_writes_that_were_not_looked_at_count_to_a_known_culprit(
-    faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    faults: Path, check: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the first of six rounds is looked at closely."""
     monkeypatch.setattr(bounds, "WINDOWS", 1)
     monkeypatch.setattr(bounds, "TOGETHER", 2)
-    settings = Settings((str(faults), "end_by_two"), sim=True)
-    (outcome,) = run_checks(settings, tmp_path / "out", [bounds]).outcomes
+    outcome = check(faults, "end_by_two")
     assert [one.certainty for one in outcome.findings] == ["confirmed", "confirmed"]
     assert sum(one.details["times"] for one in outcome.findings) == 2 + 5
 
 
 def test_number_of_changes_that_are_looked_at_is_limited(
-    faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    faults: Path, check: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MOST", 4)
-    settings = Settings((str(faults), "end_by_two"), sim=True, quick=True)
-    (outcome,) = run_checks(settings, tmp_path / "out", [bounds]).outcomes
-    (found,) = outcome.findings
+    (found,) = check(faults, "end_by_two", quick=True).findings
     assert "; at least 4 epochs show such a write." in found.summary
     assert found.details["times"] == 4
 
@@ -196,13 +209,16 @@ def test_the_pattern_is_the_same_at_any_offset() -> None:
 
 @pytest.mark.parametrize(("words", "tails"), [(1001, 1), (1000, 0)])
 def test_tail_of_managed_memory_is_watched(
-    words: int, tails: int, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: int,
+    tails: int,
+    built: Path,
+    check: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A kernel writes so many words to managed memory of 1,000; another allocation has zones."""
     monkeypatch.setenv("TT_SIM_BOUNDS", "lenient")
     steps = ["M:4000", "a:4000", "s", f"w:0:0:{words}:7", "s", "f:0", "M:8192", "s"]
-    program = str(support.build_program("recorder_out_of_bounds", built))
-    (outcome,) = run_checks(Settings((program, *steps), sim=True), tmp_path, [bounds]).outcomes
+    outcome = check(support.build_program("recorder_out_of_bounds", built), *steps)
     assert "of 1 other the rest of the last 256 bytes is watched" in outcome.reason
     assert outcome.status == ("found" if tails else "clean")
     assert [one.certainty for one in outcome.findings] == ["possible"] * tails
