@@ -431,7 +431,7 @@ def test_invalid_line_is_named(cli: Cli, tmp_path: Path, line: str, reason: str)
 
 
 def test_line_without_newline(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ttanalyze.verbs.query.files.LONGEST", 1000)
+    monkeypatch.setattr("ttanalyze.records.lines.LONGEST", 1000)
     path = tmp_path / "events.ndjson"
     path.write_text(GOOD + " " * 2000)
     outcome = cli("query", path)

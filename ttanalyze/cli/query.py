@@ -135,6 +135,8 @@ def query(
     )
     opened = open_file(run) if run.is_file() else open_run(run)
     _answer(opened, wanted, form, out, quiet)
+    for note in getattr(opened, "notes", ()):
+        common.say(note)
     common.say_what_is_missing()
 
 

@@ -6,12 +6,12 @@ docs/format.md describes compressed contents. Their frames follow RFC 8878 (Zsta
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
-from ttanalyze.errors import Error, FormatError
+from ttanalyze.errors import FormatError
 from ttanalyze.format import layout
 from ttanalyze.format.files import Reader
 from ttanalyze.format.layout import BLOCK_SIZE
+from ttanalyze.util import zstd
 
 PREFIX = 4  # bytes of the size before compressed contents
 
@@ -50,7 +50,7 @@ class DataReader(Reader):
         return stored if size == length else self._inflated(offset, stored, length)
 
     def _inflated(self, offset: int, frame: memoryview, length: int) -> bytes:
-        zstandard = _zstandard()
+        zstandard = zstd.zstandard("contents are compressed; to read them")
         try:
             if zstandard.frame_content_size(frame) != length:
                 raise FormatError(self.path, offset, f"not a zstd frame of {length} bytes")
@@ -60,13 +60,3 @@ class DataReader(Reader):
         if len(contents) != length:
             raise FormatError(self.path, offset, f"not a zstd frame of {length} bytes")
         return contents
-
-
-def _zstandard() -> ModuleType:
-    """Returns the module zstandard. Raises Error if it is not installed."""
-    try:
-        import zstandard
-    except ImportError:
-        reason = "contents are compressed; to read them: pip install 'ttanalyze[zstd]'"
-        raise Error(reason) from None
-    return zstandard

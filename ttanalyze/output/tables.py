@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, BinaryIO
 
+import numpy as np
 import orjson
 import pandas as pd
 
@@ -32,7 +33,7 @@ def cells(column: Any) -> list[str]:
         shown = ["yes" if value else "no" for value in column.tolist()]
     elif not pd.api.types.is_numeric_dtype(column.dtype):
         values = column.tolist()
-        shown = [f"{v:,}" if isinstance(v, int) else str(v) for v in values]
+        shown = [f"{v:,}" if isinstance(v, int) else str(_as_text(v)) for v in values]
     elif pd.api.types.is_float_dtype(column.dtype):
         numbers = column.to_numpy("f8", na_value=0.0).tolist()
         shown = [f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}" for value in numbers]
@@ -43,6 +44,13 @@ def cells(column: Any) -> list[str]:
         values = zip(column.tolist(), missing, strict=True)
         shown = ["" if gone else format(value, grouping) for value, gone in values]
     return ["-" if gone else value for value, gone in zip(shown, missing, strict=True)]
+
+
+def _as_text(value: Any) -> Any:
+    """Returns a list as JSON, other values unchanged."""
+    if isinstance(value, np.ndarray):
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    return value
 
 
 def frame_text(frame: pd.DataFrame, width: int = 0) -> str:
@@ -97,6 +105,8 @@ def written(pieces: Iterator[pd.DataFrame], form: str) -> Iterator[str]:
 
 def _csv(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
     for i, piece in enumerate(pieces):
+        listed = [name for name in piece.columns if piece[name].dtype == object]
+        piece = piece.assign(**{name: piece[name].map(_as_text) for name in listed})
         yield piece.to_csv(index=False, header=i == 0)
 
 
@@ -127,7 +137,8 @@ def _objects(pieces: Iterator[pd.DataFrame]) -> Iterator[list[bytes]]:
                     values = [_large(value) for value in values]
                 columns.append(values)
             rows = zip(*columns, strict=True)
-            yield [orjson.dumps(dict(zip(names, row, strict=True))) for row in rows]
+            numpy = orjson.OPT_SERIALIZE_NUMPY
+            yield [orjson.dumps(dict(zip(names, row, strict=True)), option=numpy) for row in rows]
 
 
 def _large(value: Any) -> Any:
@@ -144,9 +155,10 @@ def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
             for name in piece.columns:  # dictionaries would have to be the same in all pieces
                 if isinstance(piece[name].dtype, pd.CategoricalDtype):
                     piece = piece.assign(**{name: piece[name].astype("string")})
-                elif piece[name].dtype == object:  # whole numbers of more than 64 bits
-                    wide = [Decimal(v) if isinstance(v, int) else v for v in piece[name]]
-                    piece = piece.assign(**{name: pd.Series(wide, piece.index, "object")})
+                elif piece[name].dtype == object:  # whole numbers of more than 64 bits, or lists
+                    wide = [Decimal(v) if isinstance(v, int) else _as_text(v) for v in piece[name]]
+                    kind = "object" if any(isinstance(v, Decimal) for v in wide) else "string"
+                    piece = piece.assign(**{name: pd.Series(wide, piece.index, kind)})
             made = pyarrow.Table.from_pandas(piece, preserve_index=False)
             writer = writer or parquet.ParquetWriter(file, made.schema)
             writer.write_table(made.cast(writer.schema))

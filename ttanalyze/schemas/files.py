@@ -1,8 +1,9 @@
 """Checks files against schemas: finds the kind of a file, and its faults with lines and places.
 
 A file is a document (one JSON value) or records (an object per line, or a list of objects) of types
-that may be mixed. Some checks go beyond schemas: records may refer only to call stacks that exist,
-and keys must agree with the objects that they name.
+that may be mixed. Records may be in zstd frames, or the text of a trace. Some checks go beyond
+schemas: records may refer only to call stacks that exist, and keys must agree with the objects that
+they name.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.output import text
+from ttanalyze.records.lines import Lines, Wrong
 from ttanalyze.schemas.schema import check_of
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.regular_files import open_regular
@@ -32,6 +34,11 @@ TRACES = ("opcode_only", "reg_trace", "tma_trace", "mem_trace", "mem_addr_trace"
 SCHEMAS = {
     **{schema: schema for schemas in RECORDS.values() for schema in schemas},
     **dict.fromkeys((*TRACES, "mem_value_trace"), "trace_record"),
+}
+OF_TYPES = {
+    "reg_trace": ("regs",),
+    "mem_addr_trace": ("addrs",),
+    "mem_value_trace": ("addrs", "values", "mem_space", "is_load", "access_size"),
 }
 DOCUMENTS = {
     "delay-config": "delay_config",
@@ -48,7 +55,6 @@ FORMATS = {
     "ttanalyze-run": "run",
 }
 KINDS = (*RECORDS, *DOCUMENTS)
-LONGEST = 1 << 26  # bytes of a line
 MOST = 10_000  # faults of a file
 
 
@@ -94,28 +100,33 @@ def validate(
     path = Path(path)
     if kind is not None and kind not in KINDS:
         raise Error(f"--kind {kind}: must be one of {', '.join(KINDS)}")
-    with system_errors(path), os.fdopen(open_regular(path), "rb") as file:
-        checking = _Checking(file, os.fstat(file.fileno()).st_size, progress)
-        kind = kind or _kind(path, file)
-        found = checking.records(kind) if kind in RECORDS else checking.document(kind)
-        faults = list(itertools.islice(found, MOST))
-        more = next(found, None) is not None
+    lines = Lines(path)
+    listed = _read(path, 1) == b"["
+    kind = kind or _kind(path, listed)
+    checking = _Checking(path, lines, progress)
+    if kind in RECORDS:
+        found = checking.records(kind, _list(path) if listed else checking.values())
+    else:
+        found = checking.document(kind)
+    faults = list(itertools.islice(found, MOST))
+    more = next(found, None) is not None
     return Report(os.fspath(path), kind, checking.checked, faults, more)
 
 
-def _kind(path: Path, file: BinaryIO) -> str:
-    """Finds the kind by the first line if that is a record, else by the whole."""
-    first: Any = None
-    for line in iter(lambda: file.readline(LONGEST), b""):
-        if line.strip():
-            with contextlib.suppress(orjson.JSONDecodeError):
-                first = orjson.loads(line)
-            break
-    file.seek(0)
-    if first is None:
+def _read(path: Path, most: int = -1) -> bytes:
+    with system_errors(path), os.fdopen(open_regular(path), "rb") as file:
+        return file.read(most)
+
+
+def _kind(path: Path, listed: bool) -> str:
+    """Finds the kind by the first record, else by the whole."""
+    lines = Lines(path)
+    _, first = (None, None) if listed else next(lines.records(), (None, None))
+    if lines.text:
+        return "trace"
+    if isinstance(first, Wrong) or listed or lines.cut:
         with contextlib.suppress(orjson.JSONDecodeError):
-            first = orjson.loads(file.read())
-        file.seek(0)
+            first = orjson.loads(_read(path))
     found = _kind_of(first[0] if isinstance(first, list) and first else first)
     if found is None:
         raise Error(f"{path}: no file of a kind that is known; --kind KIND: {', '.join(KINDS)}")
@@ -138,12 +149,12 @@ def _kind_of(value: Any) -> str | None:
 class _Checking:
     """The state of a check. checked: the number of documents or records so far."""
 
-    def __init__(self, file: BinaryIO, size: int, progress: Progress) -> None:
-        self._file, self._size, self._progress = file, size, progress
+    def __init__(self, path: Path, lines: Lines, progress: Progress) -> None:
+        self._path, self._lines, self._progress = path, lines, progress
         self.checked = 0
 
     def document(self, kind: str) -> Iterator[Fault]:
-        raw = self._file.read()
+        raw = _read(self._path)
         try:
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as e:
@@ -156,11 +167,11 @@ class _Checking:
                 place = f"[{i}]{'.' if where else ''}{where}" if several else where
                 yield Fault(None, place, reason)
 
-    def records(self, kind: str) -> Iterator[Fault]:
+    def records(self, kind: str, values: Iterator[tuple[int | None, Any]]) -> Iterator[Fault]:
         stacks: set[str] = set()
-        for line, value in self._values():
-            if isinstance(value, Fault):
-                yield value
+        for line, value in values:
+            if isinstance(value, Wrong):
+                yield Fault(line, "", value.reason)
                 continue
             self.checked += 1
             named = value.get("type") if isinstance(value, dict) else None
@@ -169,7 +180,9 @@ class _Checking:
                 what = "not an object with a type" if named is None else f"{named!r} is no type"
                 yield Fault(line, "type", f"{what} of a record in {kind} files")
                 continue
-            yield from (Fault(line, *fault) for fault in check_of(schema)(value, ""))
+            if not self._lines.text:  # the text has fewer members, and all are checked
+                yield from (Fault(line, *fault) for fault in check_of(schema)(value, ""))
+                yield from (Fault(line, *fault) for fault in _lacking(value))
             stack = value.get("callstack_id")
             if not isinstance(stack, str):
                 continue
@@ -178,36 +191,38 @@ class _Checking:
             elif stack not in stacks:
                 yield Fault(line, "callstack_id", f"no callstack_def of {stack!r} before it")
 
-    def _values(self) -> Iterator[tuple[int | None, Any]]:
-        """Yields the values of lines with their numbers, of a list without, and a Fault for invalid
-        JSON.
-        """
-        if self._file.read(1) == b"[":
-            self._file.seek(0)
-            try:
-                values = orjson.loads(self._file.read())
-            except orjson.JSONDecodeError as e:
-                yield None, Fault(e.lineno, "", f"not JSON: {e.msg}")
-                return
-            yield from ((None, value) for value in values)
-            return
-        self._file.seek(0)
-        number = at = 0
-        while line := self._file.readline(LONGEST):
-            number += 1
-            at += len(line)
-            if len(line) == LONGEST:
-                yield number, Fault(number, "", f"longer than {LONGEST} bytes")
-                return
-            if not line.strip():
-                continue
-            try:
-                value = orjson.loads(line)
-            except orjson.JSONDecodeError as e:
-                value = Fault(number, "", f"not JSON: {e.msg}")
-            yield number, value
-            if self._progress and number % 4096 == 0:
-                self._progress(at, self._size)
+    def values(self) -> Iterator[tuple[int | None, Any]]:
+        """Yields the records of lines, and a Wrong for what is none."""
+        size = os.path.getsize(self._path)
+        for count, pair in enumerate(self._lines.records()):
+            yield pair
+            if self._progress and count % 4096 == 0:
+                self._progress(self._lines.at, size)
+        if self._lines.cut:
+            yield None, Wrong(self._lines.cut)
+
+
+def _list(path: Path) -> Iterator[tuple[int | None, Any]]:
+    """Yields the records of a list."""
+    try:
+        values = orjson.loads(_read(path))
+    except orjson.JSONDecodeError as e:
+        yield e.lineno, Wrong(f"not JSON: {e.msg}")
+        return
+    yield from ((None, value) for value in values)
+
+
+def _lacking(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the members that a trace record of its type lacks, and values of another size."""
+    for member in OF_TYPES.get(record["type"], ()):
+        if member not in record:
+            yield "", f"no {member}, which is required"
+    values, size = record.get("values"), record.get("access_size")
+    if isinstance(values, list) and isinstance(size, int):
+        words = min(-(-size // 4), 4)
+        for lane, value in enumerate(values):
+            if isinstance(value, list) and len(value) != words:
+                yield f"values[{lane}]", f"expected {words} items, not {len(value)}"
 
 
 def document_faults(kind: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.output.tables import join
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.query.expression import Expression, Numbers, column_value
+from ttanalyze.verbs.query.expression import Expression, Numbers, column_value, is_list
 from ttanalyze.verbs.query.files import RecordsFile
 
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
@@ -144,12 +144,12 @@ def _filtered(
     progress: Progress,
 ) -> Iterator[tuple[Piece, Array | None]]:
     """Yields pieces with these columns, and the rows that fulfil the condition, None for all."""
-    named = condition.columns if condition else []
+    named = (condition.columns or list(table.recorded[:1])) if condition else []
     for piece in table.pieces(run, list(dict.fromkeys([*columns, *named])), ordered, progress):
         if condition is None:
             yield piece, None
         else:
-            frame = piece.take(named or table.recorded[:1])
+            frame = piece.take(named)
             yield piece, np.flatnonzero(condition.rows(frame))
 
 
@@ -235,8 +235,16 @@ def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | 
     return np.flatnonzero(kept) if rows is None else rows[kept]
 
 
+def _check_values(frame: pd.DataFrame, columns: Iterable[str]) -> None:
+    """Raises Error for columns that have no order and no sum."""
+    for column in columns:
+        if len(frame) and is_list(frame[column]):
+            raise Error(f"{column} is a list: it cannot be sorted, grouped or aggregated")
+
+
 def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
     """Sorts rows by columns. A column with "-" sorts in descending order."""
+    _check_values(frame, map(_bare, order))
     for name in reversed(order):
         column = frame[_bare(name)]
         if isinstance(column.dtype, pd.CategoricalDtype):  # else by their first appearance
@@ -260,10 +268,11 @@ def _groups(
     for option, names in (("--sort", wanted.sort), ("--fields", wanted.fields)):
         _check(option, map(_bare, names), answer, "the answer")
     columns = list(dict.fromkeys([*keys, *(column for _, column in figures)]))
+    columns = columns or list(table.recorded[:1])  # rows without columns have no count
     held: list[pd.DataFrame] = []
     rows = 0
     for piece, some in _filtered(run, table, columns, condition, False, progress):
-        part = _part(piece.take(columns or table.recorded[:1], some), keys, figures)
+        part = _part(piece.take(columns, some), keys, figures)
         if len(part) or not held:
             held.append(part)
             rows += len(part)
@@ -288,6 +297,7 @@ def _groups(
 
 def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) -> pd.DataFrame:
     """Returns one row per group of a piece, with all that _combined needs."""
+    _check_values(piece, [*keys, *(column for _, column in figures)])
     numbers = {}
     for what, column in figures:
         if isinstance(piece[column].dtype, pd.CategoricalDtype):

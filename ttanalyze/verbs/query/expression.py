@@ -80,6 +80,30 @@ class Texts:
         return np.asarray(decided[self.codes])
 
 
+@dataclass(frozen=True)
+class Lists:
+    """A column of numpy arrays, such as the addresses of 32 lanes. None is a missing list."""
+
+    rows: list[Array | None]
+
+    def item(self, index: int) -> Numbers | Lists:
+        """Returns an item of each list, missing where a list is shorter."""
+        found = [None if r is None or not 0 <= index < len(r) else r[index] for r in self.rows]
+        if any(isinstance(value, np.ndarray) for value in found):
+            return Lists(found)
+        missing = np.array([value is None for value in found], bool)
+        numbers = [0 if value is None else int(value) for value in found]
+        kind = "i8" if max(numbers, default=0) < 1 << 63 else "u8"
+        return Numbers(np.array(numbers, kind), missing)
+
+    def having(self, value: int) -> Array:
+        """Returns which lists have a number."""
+        return np.array([r is not None and bool((r == value).any()) for r in self.rows], bool)
+
+    def equal(self, items: list[Any]) -> Array:
+        return np.array([r is not None and r.tolist() == items for r in self.rows], bool)
+
+
 class Expression:
     """A parsed condition. columns: the columns that it names."""
 
@@ -134,6 +158,10 @@ class Expression:
             return _arithmetic(ARITHMETIC[type(node.op)], left, right)
         if isinstance(node, ast.Call):
             return self._call(node, frame)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            lists = self._value(node.value, frame)
+            if isinstance(lists, Lists) and type(node.slice.value) is int:
+                return lists.item(node.slice.value)
         raise self._error(f"{ast.unparse(node)[:40]!r} can't be part of a condition")
 
     def _condition(self, value: Any, rows: int) -> Array:
@@ -150,7 +178,15 @@ class Expression:
         sides = [self._value(side, frame) for side in (node.left, *node.comparators)]
         out: Any = True
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            if isinstance(op, (ast.In, ast.NotIn)):
+            if isinstance(right, Lists) and isinstance(op, (ast.In, ast.NotIn)):
+                if type(left) is not int:
+                    raise self._error("expected a whole number before 'in' and a column of lists")
+                found = right.having(left)
+                found = ~found if isinstance(op, ast.NotIn) else found
+            elif isinstance(left, Lists) and isinstance(right, list):
+                found = left.equal(right)
+                found = ~found if isinstance(op, ast.NotEq) else found
+            elif isinstance(op, (ast.In, ast.NotIn)):
                 found = self._is_in(left, right)
                 found = ~found if isinstance(op, ast.NotIn) else found
             elif isinstance(right, list) and isinstance(op, (ast.Eq, ast.NotEq)):
@@ -179,6 +215,8 @@ class Expression:
             kinds = [isinstance(side, (Texts, str)) for side in (left, right)]
             if not all(kinds):
                 raise self._error("a string can not be compared with a number")
+        if any(isinstance(side, (Lists, list)) for side in (left, right)):
+            raise self._error("compare a list with ==, or its items as in addrs[0] or 5 in addrs")
         values, missing = _both(left, right)
         found = compare(*values)
         if missing is None:
@@ -266,6 +304,8 @@ class Expression:
             elif isinstance(value, Numbers):
                 none = np.zeros(len(value.values), bool)
                 missing = none if value.missing is None else value.missing
+            elif isinstance(value, Lists):
+                missing = np.array([row is None for row in value.rows], bool)
             else:
                 raise self._error(f".{name}() needs a column")
             return missing if name == "isna" else ~missing
@@ -278,12 +318,23 @@ class Expression:
         raise self._error(f".{name}() does not take {len(arguments)} values")
 
 
-def column_value(column: Any) -> Numbers | Texts:
+def is_list(column: Any) -> bool:
+    """Returns whether a DataFrame's column has lists, or has nothing and could have them."""
+    return column.dtype == object and all(
+        value is None or isinstance(value, np.ndarray) for value in column
+    )
+
+
+def column_value(column: Any) -> Numbers | Texts | Lists:
     """Returns the values of a DataFrame's column."""
+    if is_list(column):
+        return Lists(list(column))
     if isinstance(column.dtype, pd.CategoricalDtype):
         return Texts(column.cat.codes.to_numpy(), list(column.cat.categories))
     if isinstance(column.array, pd.arrays.IntegerArray):
         return Numbers(column.to_numpy("i8", na_value=0), column.isna().to_numpy())
+    if isinstance(column.array, pd.arrays.BooleanArray):
+        return Numbers(column.to_numpy("bool", na_value=False), column.isna().to_numpy())
     return Numbers(column.to_numpy())
 
 
@@ -321,7 +372,7 @@ def _both(left: Any, right: Any) -> tuple[list[Any], Array | None]:
 
 def _arithmetic(op: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """Calculates, exactly for integers. A division by 0 is missing."""
-    if any(isinstance(side, (str, Texts, list)) for side in (left, right)):
+    if any(isinstance(side, (str, Texts, Lists, list)) for side in (left, right)):
         raise TypeError("arithmetic needs numbers")
     values, missing = _both(left, right)
     if not any(isinstance(value, np.ndarray) for value in values):

@@ -7,25 +7,23 @@ The columns have the names of a run's events; members that a file lacks are miss
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pandas as pd
 
 from ttanalyze.code import demangle
 from ttanalyze.core import stacks
 from ttanalyze.core.run_tables import FramePiece, Table
-from ttanalyze.errors import Error, system_errors
 from ttanalyze.format.columns import categories
+from ttanalyze.records.lines import Lines
+from ttanalyze.records.members import LIMIT, Place, typed
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.util.regular_files import open_regular
 
 PIECE = 1 << 15  # lines
-LIMIT = 1 << 63  # of whole numbers
-LONGEST = 1 << 24  # bytes of a line
 KINDS = {"kernel_launch": "launch", "kernel_node": "launch", "graph_launch": "graph-launch"}
 TYPES = (*KINDS, "callstack_def")
 NUMBERS = {
@@ -33,12 +31,17 @@ NUMBERS = {
     "registers": "nregs",
     "shmem": "shmem",
     "stream": "stream_id",
+    **{name: name for name in ("kernel_launch_id", "nregs", "stream_id")},
     **{name: name for name in ("process", "seq", "time_ns", "context", "device", "thread")},
     **{name: name for name in ("flags", "result", "epoch", "graph", "node")},
     "gpu_begin": "gpu_begin_ns",
     "gpu_end": "gpu_end_ns",
 }
-TEXTS = {"checksum": "kernel_checksum", "params": "params"}
+TEXTS = {
+    "checksum": "kernel_checksum",
+    **{name: name for name in ("params", "kernel_checksum", "kernel_name")},
+}
+AS_IN_FILES = ("kernel_launch_id", "kernel_name", "kernel_checksum", "nregs", "stream_id")
 AXES = {
     f"{size}_{axis}": (size, i)
     for size in ("grid", "block", "cluster")
@@ -59,11 +62,19 @@ class RecordsFile:
     Args:
         path: The file.
         tables: The tables by name.
+
+    Attributes:
+        notes: After a query, what it could not read of the file, a line each.
     """
 
     def __init__(self, path: str | os.PathLike[str], tables: dict[str, Table]) -> None:
         self.path, self.tables = Path(path), tables
+        self.notes: list[str] = []
         os.close(open_regular(self.path))
+
+    def _ended(self, lines: Lines) -> None:
+        """Notes whether the file ended early."""
+        self.notes = [lines.note] if lines.note else []
 
 
 class EventsFile(RecordsFile):
@@ -74,7 +85,7 @@ class EventsFile(RecordsFile):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        worked_out = ("demangled", "short", "caller", "stack_text", "gpu_time")
+        worked_out = ("demangled", "short", "caller", "stack_text", "gpu_time", *AS_IN_FILES)
         super().__init__(path, {"events": Table(RECORDED, worked_out, SHOWN, pieces_of)})
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
@@ -90,11 +101,12 @@ class EventsFile(RecordsFile):
         Raises:
             Error: A line is wrong. The message names it.
         """
-        lines, rows, numbers = Lines(self.path, TYPES, "kernel event"), [], []
+        lines, rows, numbers = Lines(self.path), [], []
         total, given = os.path.getsize(self.path), False
         known = _Stacks(any(column in ("caller", "stack_text") for column in columns))
         made = {column: _texts_of(column, known) for column in columns}
-        for number, record in lines.records():
+        for number, value in lines.records():
+            record = typed(Place(lines, number), value, TYPES, "kernel event")
             if record["type"] == "callstack_def":
                 known.define(lines, number, record)
                 continue
@@ -107,49 +119,13 @@ class EventsFile(RecordsFile):
                 tell(progress, lines.at, total)
         if rows or not given:
             yield _Batch(lines, rows, numbers).frame(columns, made)
+        self._ended(lines)
 
 
 def pieces_of(
     file: Any, columns: Sequence[str], ordered: bool, progress: Progress
 ) -> Iterator[FramePiece]:
     yield from map(FramePiece, file.pieces(columns, progress))
-
-
-class Lines:
-    """The lines of a file with records of these types. what: the name of a record in errors. at:
-    the bytes read so far.
-    """
-
-    def __init__(self, path: Path, types: Collection[str], what: str) -> None:
-        self._path, self._types, self._what = path, types, what
-        self.at = 0
-
-    def error(self, number: int, reason: str) -> Error:
-        return Error(f"{self._path}: line {number}: {reason}")
-
-    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields the object of each non-empty line, and the number of the line from 1."""
-        with system_errors(self._path), os.fdopen(open_regular(self._path), "rb") as file:
-            number = 0
-            while line := file.readline(LONGEST):
-                number += 1
-                self.at += len(line)
-                if len(line) == LONGEST:
-                    raise self.error(number, f"longer than {LONGEST} bytes")
-                if line.strip():
-                    yield number, self._record(number, line)
-
-    def _record(self, number: int, line: bytes) -> dict[str, Any]:
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError as e:
-            raise self.error(number, f"not JSON: {e.msg}") from None
-        kind = record.get("type") if isinstance(record, dict) else None
-        if not isinstance(kind, str):
-            raise self.error(number, "not an object with a type")
-        if kind not in self._types:
-            raise self.error(number, f"record type {kind[:40]!r} is not a {self._what}")
-        return record
 
 
 class _Stacks:
