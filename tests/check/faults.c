@@ -414,6 +414,18 @@ static void graph_branch_end_96(void)
 	in_graph(write_out_in_branch, values(n), values(n));
 }
 
+static void copy_out_in_graph(CUdeviceptr p, CUdeviceptr q)
+{
+	GO("scale", first, n, &p, &half, &n);
+	CHECK(cuMemcpyDtoDAsync(p, q, SIZE + 8 * !fixed, first)); /* culprit of graph_copy_too_long */
+	GO("scale", first, n, &q, &half, &n);
+}
+
+static void graph_copy_too_long(void)
+{
+	in_graph(copy_out_in_graph, values(n), values(2 * n));
+}
+
 static void end_by_two(void)
 {
 	CUdeviceptr p = values(n), q = zeros(SIZE);
@@ -830,7 +842,7 @@ static const struct {
 	FAULT(copy_too_long, bounds), FAULT(upload_too_long, bounds), FAULT(bad_index, bounds),
 	FAULT(pool_end_4, bounds), FAULT(pool_write_after_free, bounds), FAULT(pitched_row, bounds),
 	FAULT(through_memory, bounds), FAULT(graph_end_4, bounds), FAULT(row_too_many, bounds),
-	FAULT(graph_branch_end_96, bounds), FAULT(end_by_two, bounds),
+	FAULT(graph_branch_end_96, bounds), FAULT(graph_copy_too_long, bounds), FAULT(end_by_two, bounds),
 	FAULT(empty, uninitialized), FAULT(part, uninitialized), FAULT(reused, uninitialized),
 	FAULT(async_empty, uninitialized), FAULT(not_zeroed, uninitialized), FAULT(halo_read, uninitialized),
 	FAULT(counter_in_memory, uninitialized), FAULT(read_past_end, uninitialized),

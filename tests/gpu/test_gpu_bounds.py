@@ -11,6 +11,7 @@ import ttanalyze as tt
 from tests import support
 from tests.check import corpus
 from ttanalyze.core import zones
+from ttanalyze.format import layout
 
 pytestmark = [
     pytest.mark.gpu,
@@ -18,6 +19,7 @@ pytestmark = [
 ]
 FAULTS = ["end_4", "end_12", "start_4", "copy_too_long", "write_after_free", "pool_end_4"]
 FAULTS += ["graph_end_4", "graph_branch_end_96", "end_by_two"]
+MANAGED = layout.enum("region_kind")["TT_REGION_MANAGED"]
 FRAMEWORKS = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
 CASES = [case for case in corpus.cases() if case.name in FAULTS]
 CASES += [case for case in corpus.cases("torch_faults") if case.check == "bounds" and FRAMEWORKS]
@@ -55,15 +57,14 @@ def test_each_of_many_written_zones_is_found(built: Path, tmp_path: Path) -> Non
 def test_write_into_the_tail_of_managed_memory_is_found(built: Path, tmp_path: Path) -> None:
     """Its last 256 bytes are mapped to the end, and the driver keeps nothing there."""
     command = [support.build_program("recorder_out_of_bounds", built)]
-    sizes = [4000, 100, 70_001, 3_000_001]
+    sizes = [4000, 100, 70_004, 3_000_004]
     steps = [*(f"M:{size}" for size in sizes), "s"]
-    steps += [f"w:{i}:{size // 4 * 4}:1:{i + 7}" for i, size in enumerate(sizes)] + ["s"]
+    steps += [*(f"w:{i}:{size}:1:{0x5A5A5A5A + i}" for i, size in enumerate(sizes)), "s"]
     environment = support.recording(support.bare_environment(), tmp_path / "run", zones="256")
     done = support.run([*command, *steps], environment)
     assert done.status == 0, done.stderr
     process = tt.open(tmp_path / "run").process(0)
     found = zones.changed_zones(process)
-    assert [zone.allocation for zone in found] == process.regions.id[
-        process.regions.birth["kind"] == 2
-    ].tolist()
+    managed = process.regions.id[process.regions.birth["kind"] == MANAGED].tolist()
+    assert [zone.allocation for zone in found] == managed
     assert all(zone.tail and zone.first == 0 for zone in found)
