@@ -34,6 +34,11 @@ def test_free_blocks_do_not_overlap(program: Path) -> None:
     said(program, "random", "40000")
 
 
+def test_blocks_with_guards_end_before_free_addresses(program: Path) -> None:
+    """Of 3,000 blocks, 1,000 small ones may have guards; the range is used up more than once."""
+    said(program, "guards", "40000")
+
+
 def test_free_time_does_not_grow_with_the_number_of_blocks(program: Path) -> None:
     """Of 300,000 the oldest is freed each time: with a look at all, that takes minutes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

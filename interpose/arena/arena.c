@@ -126,8 +126,9 @@ static void take_back(struct block *b, struct context *c, struct stream *s)
 	pthread_mutex_unlock(&arena.lock);
 }
 
-/* A new block in mapped memory, not filled yet; s, if not NULL, orders it. */
-static enum arena_result place(struct context *c, struct stream *s, struct pool *pool, uint64_t size, struct block **out)
+/* A new block in mapped memory, not filled yet; s, if not NULL, orders it. guarded: with a guard, if guards are on. */
+static enum arena_result place(struct context *c, struct stream *s, struct pool *pool, uint64_t size, bool guarded,
+			       struct block **out)
 {
 	struct mapping *fresh = NULL;
 	struct block *b = NULL;
@@ -137,7 +138,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	if (range && s)
 		b = free_list_take_freed(&range->free_list, size, s, s->id);
 	if (range && !b)
-		b = free_list_take(&range->free_list, size, &fresh);
+		b = free_list_take(&range->free_list, size, guarded, &fresh);
 	uint64_t users = range ? range->users : 0;
 	if (b) {
 		b->context = c;
@@ -148,6 +149,8 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	}
 	pthread_mutex_unlock(&arena.lock);
 	*out = b;
+	if (b && options.guard && !free_list_has_guard(&range->free_list, b))
+		session_warn("device %d has no memory for more guards: some allocations have none", c->device);
 	if (!b || !fresh)
 		return b ? ARENA_SERVED : ARENA_NOT;
 	CUresult r = arena_map(range, fresh, users);
@@ -160,8 +163,8 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		free_list_drop(&range->free_list, fresh);
 	}
 	pthread_mutex_unlock(&arena.lock);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY)
-		return ARENA_SHORT;
+	if (r == CUDA_ERROR_OUT_OF_MEMORY) /* a guard may be what it has no room for */
+		return options.guard && guarded ? place(c, s, pool, size, false, out) : ARENA_SHORT;
 	if (r != CUDA_SUCCESS) {
 		session_warn("device %d could not map memory at a chosen address: an allocation's address may differ between "
 			     "runs",
@@ -195,7 +198,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 		*refused = r;
 		return ARENA_REFUSED;
 	}
-	enum arena_result result = place(c, NULL, NULL, size, &b);
+	enum arena_result result = place(c, NULL, NULL, size, true, &b);
 	if (result != ARENA_SERVED)
 		return result;
 	if (zones_prepare(c, b, h->stream) != CUDA_SUCCESS || arena_fill(h, b->base, block_filled(b)) != CUDA_SUCCESS) {
@@ -216,7 +219,7 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 		return ARENA_NOT;
 	if (!size || !out || !(pool = arena_pool(c->device, handle)))
 		return ARENA_NOT;
-	enum arena_result result = place(c, s, pool, size, &b);
+	enum arena_result result = place(c, s, pool, size, true, &b);
 	if (result != ARENA_SERVED)
 		return result;
 	if (zones_prepare(c, b, s->handle) != CUDA_SUCCESS ||
@@ -344,6 +347,16 @@ bool arena_find(uint64_t address, struct arena_allocation *found)
 		};
 	pthread_mutex_unlock(&arena.lock);
 	return live;
+}
+
+bool arena_has_guard(CUdeviceptr base)
+{
+	pthread_mutex_lock(&arena.lock);
+	const struct free_list *list = free_list_of(base);
+	const struct block *b = free_list_find(list, base);
+	bool has = b && free_list_has_guard(list, b);
+	pthread_mutex_unlock(&arena.lock);
+	return has;
 }
 
 bool arena_set_sync_memops(CUdeviceptr base, unsigned value)

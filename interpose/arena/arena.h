@@ -87,6 +87,8 @@ struct arena_allocation {
 bool arena_find(uint64_t address, struct arena_allocation *found);
 /* The zones of an allocation: from start to base, and from its end to end. False: no zones. */
 bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end);
+/* Whether unmapped addresses follow an allocation. */
+bool arena_has_guard(CUdeviceptr base);
 /* Whether other processes can share the memory at that address. */
 bool arena_exportable(uint64_t address);
 bool arena_set_sync_memops(CUdeviceptr base, unsigned value);

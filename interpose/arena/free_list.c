@@ -17,6 +17,13 @@ void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t
 	TAILQ_INIT(&p->held);
 }
 
+void free_list_guard(struct free_list *p, uint64_t align, uint64_t most)
+{
+	p->guard = align;
+	p->guard_left = most;
+	p->next = p->base;
+}
+
 /* ---- mappings ---- */
 
 static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
@@ -35,15 +42,16 @@ static size_t lower(const struct free_list *p, uint64_t address)
 	return lower_bound(p->mapping_count, i, p->mappings[i]->base + p->mappings[i]->size <= address);
 }
 
-/* Uses the lowest gap that is large enough. */
+/* Uses the lowest gap that is large enough; with guards, addresses that were never used, if any are left. */
 static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab)
 {
-	uint64_t at = p->base;
-	size_t i = 0;
+	uint64_t end = p->base + p->size, gap = p->guard ? p->granule : 0;
+	uint64_t at = p->guard && end - p->next >= size + gap ? p->next : p->base;
+	size_t i = lower(p, at);
 
-	for (; i < p->mapping_count && p->mappings[i]->base - at < size; i++)
-		at = p->mappings[i]->base + p->mappings[i]->size;
-	if (p->base + p->size - at < size)
+	for (; i < p->mapping_count && p->mappings[i]->base - at < size + gap; i++)
+		at = p->mappings[i]->base + p->mappings[i]->size + gap;
+	if (end - at < size + gap)
 		return NULL;
 	if (!make_room(&p->mappings, &p->mapping_capacity, p->mapping_count, 1, sizeof(*p->mappings)))
 		return NULL;
@@ -53,6 +61,8 @@ static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab
 	memmove(p->mappings + i + 1, p->mappings + i, (p->mapping_count - i) * sizeof(*p->mappings));
 	p->mappings[i] = m;
 	p->mapping_count++;
+	if (at + size + gap > p->next)
+		p->next = at + size + gap;
 	return m;
 }
 
@@ -80,7 +90,7 @@ struct mapping *free_list_retire(struct free_list *p)
 	return NULL;
 }
 
-/* Free memory as the program would see it; includes the zones in blocks' own mappings. */
+/* Free memory as the program would see it; includes the zones and guards in blocks' own mappings. */
 uint64_t free_list_idle(const struct free_list *p)
 {
 	uint64_t bytes = 0;
@@ -90,7 +100,8 @@ uint64_t free_list_idle(const struct free_list *p)
 		if (m->ready && m->blocks == m->held)
 			bytes += m->size;
 		else if (m->ready && !m->slab)
-			bytes += m->size - round_up(m->at[0]->size, p->granule);
+			bytes += m->size -
+				 round_up(m->at[0]->size, m->at[0]->size > FREE_LIST_LARGE ? p->granule : FREE_LIST_UNIT);
 	}
 	return bytes;
 }
@@ -163,16 +174,28 @@ struct block *free_list_find(const struct free_list *p, uint64_t address)
 	return b && address - b->base < b->size ? b : NULL;
 }
 
-static struct block *block_add(const struct free_list *p, struct mapping *m, uint64_t start, uint64_t size, uint64_t room)
+bool free_list_has_guard(const struct free_list *p, const struct block *b)
 {
+	return p->guard && !b->mapping->slab;
+}
+
+static uint64_t guard_cost(const struct free_list *p, const struct block *b)
+{
+	return free_list_has_guard(p, b) && b->size <= FREE_LIST_LARGE ? b->room : 0;
+}
+
+static struct block *block_add(struct free_list *p, struct mapping *m, uint64_t start, uint64_t size, uint64_t room)
+{
+	uint64_t before = p->guard && !m->slab ? room - round_up(size, p->guard) : p->zone;
 	struct block *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
 	*b = (struct block){
-		.base = start + p->zone, .size = size, .room = room, .zone = p->zone, .mapping = m, .state = BLOCK_NEW};
+		.base = start + before, .size = size, .room = room, .before = before, .mapping = m, .state = BLOCK_NEW};
 	m->blocks++;
 	set_units(m, start, room, b);
+	p->guard_left -= guard_cost(p, b);
 	return b;
 }
 
@@ -191,23 +214,24 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	return true;
 }
 
-/* Bytes that a block takes: in a slab up to FREE_LIST_LARGE, else in its own mapping. */
-static uint64_t room_for(const struct free_list *p, uint64_t size)
+/* Bytes that a block takes: in a slab up to FREE_LIST_LARGE, else in its own mapping. A guard needs one. */
+static uint64_t room_for(const struct free_list *p, uint64_t size, bool guarded)
 {
 	size += 2 * p->zone;
-	return round_up(size, size <= FREE_LIST_LARGE ? FREE_LIST_UNIT : p->granule);
+	return round_up(size, size <= FREE_LIST_LARGE && !guarded ? FREE_LIST_UNIT : p->granule);
 }
 
-struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping **fresh)
+struct block *free_list_take(struct free_list *p, uint64_t size, bool guarded, struct mapping **fresh)
 {
 	uint64_t base;
 
 	*fresh = NULL;
 	if (!size || size > p->size || 2 * p->zone > p->size - size)
 		return NULL;
-	uint64_t room = room_for(p, size);
-	bool slab = room <= FREE_LIST_LARGE;
-	for (size_t i = 0; i < p->mapping_count; i++)
+	guarded = p->guard && (size > FREE_LIST_LARGE || (guarded && p->guard_left >= p->granule));
+	uint64_t room = room_for(p, size, guarded);
+	bool slab = !guarded && room <= FREE_LIST_LARGE;
+	for (size_t i = 0; !guarded && i < p->mapping_count; i++)
 		if (finds_place(p->mappings[i], room, &base))
 			return block_add(p, p->mappings[i], base, size, room);
 	*fresh = mapping_add(p, slab ? p->granule : room, slab);
@@ -223,8 +247,8 @@ struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping 
 
 struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
 {
-	/* zones hold freed memory back first */
-	uint64_t room = size <= p->size && !p->zone ? room_for(p, size) : 0;
+	/* zones hold freed memory back first; memory with guards is unmapped */
+	uint64_t room = size <= p->size && !p->zone && !p->guard ? room_for(p, size, false) : 0;
 	struct block *b;
 
 	TAILQ_FOREACH(b, &p->freed, freed)
@@ -266,6 +290,7 @@ void free_list_set_state(struct free_list *p, struct block *b, enum block_state 
 void free_list_give(struct free_list *p, struct block *b)
 {
 	free_list_set_state(p, b, BLOCK_NEW);
+	p->guard_left += guard_cost(p, b);
 	set_units(b->mapping, block_start(b), b->room, NULL);
 	b->mapping->blocks--;
 	free(b);

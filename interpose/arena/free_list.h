@@ -40,8 +40,8 @@ enum block_state {
 
 struct block {
 	uint64_t base, size;
-	uint64_t room; /* all bytes of the block, with its zones */
-	uint64_t zone; /* bytes of the zone before base */
+	uint64_t room;   /* all bytes of the block, with its zones */
+	uint64_t before; /* of these, the bytes before base */
 	struct mapping *mapping;
 	enum block_state state;
 	bool stream_ordered;
@@ -61,7 +61,7 @@ TAILQ_HEAD(blocks, block);
 /* The addresses of a block with its zones: [start, end). */
 static inline uint64_t block_start(const struct block *b)
 {
-	return b->base - b->zone;
+	return b->base - b->before;
 }
 
 static inline uint64_t block_end(const struct block *b)
@@ -72,6 +72,9 @@ static inline uint64_t block_end(const struct block *b)
 struct free_list {
 	uint64_t base, size, granule;
 	uint64_t zone; /* bytes of a zone before and after each block */
+	uint64_t guard; /* alignment of the end of a block with a guard; 0: no guards */
+	uint64_t guard_left; /* bytes of mappings that small blocks with guards may still take */
+	uint64_t next; /* with guards: no address from here on was ever used */
 	struct mapping **mappings; /* sorted by address */
 	size_t mapping_count, mapping_capacity;
 	struct blocks freed, held; /* blocks in these states, oldest first */
@@ -80,12 +83,18 @@ struct free_list {
 };
 
 void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule, uint64_t zone);
+/*
+ * Turns guards on: a block ends where its mapping ends, and the granule after that stays free. Freed addresses are
+ * used again only if no others are left. most: bytes of mappings that small blocks may take.
+ */
+void free_list_guard(struct free_list *p, uint64_t align, uint64_t most);
+bool free_list_has_guard(const struct free_list *p, const struct block *b);
 
 /*
- * A new block of size bytes. *fresh: the mapping that the caller must map and then set ready, or NULL. Returns NULL
- * if the range has no such gap or the host no memory.
+ * A new block of size bytes. guarded: with a guard, if the list has guards. *fresh: the mapping that the caller must
+ * map and then set ready, or NULL. Returns NULL if the range has no such gap or the host no memory.
  */
-struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping **fresh);
+struct block *free_list_take(struct free_list *p, uint64_t size, bool guarded, struct mapping **fresh);
 /* The same, in place of a block that was freed in this stream. */
 struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id);
 /* The block that holds address, in any state. */

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#define GUARDS 4 /* small allocations with guards take at most one part in so many of a device's memory */
+
 /* ---- ranges ---- */
 
 /* Reserves the whole stride, or less if the driver or the process lacks addresses, but at least `least`. */
@@ -65,6 +67,8 @@ static void reserve(CUdevice device)
 	uint64_t lead = granule > ARENA_GRANULE ? granule : ARENA_GRANULE;
 	range->base = base;
 	free_list_begin(&range->free_list, base + lead, size - lead, granule, options.zones);
+	if (options.guard)
+		free_list_guard(&range->free_list, guard_bytes(options.guard), total / GUARDS);
 	range->state = RESERVED;
 	map_margin(range);
 	atomic_store(&arena_state.reserved[device], size);

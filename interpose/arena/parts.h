@@ -69,7 +69,7 @@ CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream
 /* Bytes to fill from a block's base on, without zones. */
 static inline uint64_t block_filled(const struct block *b)
 {
-	return b->zone ? b->size : b->room;
+	return options.zones ? b->size : block_end(b) - b->base;
 }
 /* Whether a block has zones that epochs may capture: these must end before the block is free. */
 bool zones_concern(const struct block *b);

@@ -18,13 +18,13 @@ CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream
 	uint64_t end = b->base + b->size;
 	CUresult r = CUDA_ERROR_INVALID_CONTEXT;
 
-	if (!b->zone)
+	if (!options.zones)
 		return CUDA_SUCCESS;
 	if (!context_push(c->handle))
 		return r;
 	const struct arena_resources *h = arena_resources_of(c);
 	if (h && h->fill)
-		r = arena_pattern(h, stream, block_start(b), b->zone, TT_ZONE_SEED);
+		r = arena_pattern(h, stream, block_start(b), b->before, TT_ZONE_SEED);
 	if (r == CUDA_SUCCESS)
 		r = arena_pattern(h, stream, end, block_end(b) - end, TT_ZONE_SEED);
 	context_pop();
@@ -35,7 +35,7 @@ bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
 {
 	pthread_mutex_lock(&arena.lock);
 	const struct block *b = free_list_find(&arena_range_of(base)->free_list, base);
-	bool found = b && b->base == base && b->zone;
+	bool found = b && b->base == base;
 	if (found) {
 		*start = block_start(b);
 		*end = block_end(b);
@@ -48,7 +48,7 @@ bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
 
 bool zones_concern(const struct block *b)
 {
-	return b->zone && !b->was_held && atomic_load(&session_state) == SESSION_ON;
+	return options.zones && !b->was_held && atomic_load(&session_state) == SESSION_ON;
 }
 
 static bool is_worth_holding(const struct context *c, const struct block *b)

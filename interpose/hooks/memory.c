@@ -24,6 +24,8 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 		return;
 	if (r == CUDA_SUCCESS && base && size && !op->capturing) {
 		struct region_origin origin = op_origin(op);
+		if (kind == TT_REGION_ARENA && options.guard && arena_has_guard(base))
+			origin.flags |= TT_REGIONF_GUARDED;
 		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
 		if (kind == TT_REGION_ARENA)
 			zones_born(op->context, base, size, &origin);

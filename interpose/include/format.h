@@ -237,6 +237,7 @@ enum tt_region_kind {
 /* tt_region.flags */
 #define TT_REGIONF_CAPTURED 1 /* epochs contain its contents */
 #define TT_REGIONF_UNSTABLE 2 /* deterministic run, but the driver chose the address */
+#define TT_REGIONF_GUARDED 4  /* unmapped addresses follow it */
 
 struct tt_region {
 	uint32_t op;        /* enum tt_region_op */

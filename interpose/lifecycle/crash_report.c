@@ -326,6 +326,10 @@ void crash_report_result(struct context *c, CUresult r, const char *call, uint64
 	line(0, "%s from %s%s: the context is lost, with %s in flight", name, call, at,
 	     in->count ? "this work" : "no known work");
 	write_streams(in, true);
+	if (options.guard && r == CUDA_ERROR_ILLEGAL_ADDRESS)
+		line(1,
+		     "a launch may have accessed memory past the end of an allocation (--guard): `ttanalyze info` names those "
+		     "that it reaches");
 	write_last_epoch();
 	say_page();
 	crash_report_keep(in, &report.threads, name, call, seq);

@@ -71,6 +71,10 @@ OPTION(FILL, fill, FILL, "", "off", "off|zero|ones|pattern:N",
 OPTION(ZONES, zones, SIZE, "256", "", "SIZE",
        "Surround each allocation with zones of this size, such as 256, and hold back freed memory, both filled with a "
        "pattern that epochs capture: what changes there was written out of bounds. Implies --deterministic.")
+OPTION(GUARD, guard, CHOICE, "off|4|8|16|32|64|128|256", "off", "",
+       "Place each allocation so that its end, rounded up to this many bytes, lies before unmapped memory: what reads or writes "
+       "past the end fails there. Freed memory is unmapped, too. 16 suits kernels that load up to 16 bytes at once; with 256 "
+       "allocations have CUDA's usual alignment (default off). Implies --deterministic and --params.")
 OPTION(DEPS, deps, CHOICE, "off|device|region", "device", "",
        "What waits for a capture: launches that name memory it reads (region, default with --regions touched), all later "
        "work (device, default), or nothing (off: contents may be torn).")
@@ -133,6 +137,8 @@ IMPLIES(REPLAYABLE, "1", PARAMS, "1")
 IMPLIES(REPLAYABLE, "1", DETERMINISTIC, "1")
 IMPLIES(REPLAYABLE, "1", MAX_PER_KERNEL, "3")
 IMPLIES(ZONES, "", DETERMINISTIC, "1")
+IMPLIES(GUARD, "!off", DETERMINISTIC, "1")
+IMPLIES(GUARD, "!off", PARAMS, "1")
 IMPLIES(REGIONS, "touched", DEPS, "region")
 IMPLIES(CONTENTS, "all", SNAPSHOT_EVERY, "1")
 IMPLIES(KERNEL_EVENTS, "dedup", CPU_CALLSTACK, "auto")
@@ -151,6 +157,9 @@ NEEDS(REPLAYABLE, "1", CONTENTS, "!none", "all contents are needed")
 NEEDS(ZONES, "", DETERMINISTIC, "1", "the recorder allocates the memory between zones")
 NEEDS(ZONES, "", REGIONS, "all", "a zone is changed by work that does not name it")
 NEEDS(ZONES, "", REPLAYABLE, "0", "replays allocate memory without zones")
+NEEDS(GUARD, "!off", DETERMINISTIC, "1", "the recorder allocates the memory before guards")
+NEEDS(GUARD, "!off", REPLAYABLE, "0", "replays allocate memory without guards")
+NEEDS(ZONES, "", GUARD, "off", "a zone and unmapped memory can't both follow an allocation")
 NEEDS(CONTENTS, "all", SNAPSHOT_EVERY, "1", "each epoch is a snapshot")
 NEEDS(REPLAYABLE, "1", KERNEL_EVENTS, "!off", "launches are recorded as events")
 NEEDS(REPLAYABLE, "1", OVERWRITE, "backpressure", "all contents are needed")

@@ -24,10 +24,17 @@ enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 /* What TT_LAUNCH_DELAY delays: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 enum stored_contents { CONTENTS_NONE, CONTENTS_CHANGED, CONTENTS_ALL };
+/* The alignment of the ends of allocations that lie before unmapped memory, from 4 bytes on. */
+enum guard { GUARD_OFF, GUARD_4, GUARD_8, GUARD_16, GUARD_32, GUARD_64, GUARD_128, GUARD_256 };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 /* Contents of new device memory. */
 enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
+
+static inline uint64_t guard_bytes(enum guard guard)
+{
+	return guard ? 2u << guard : 0;
+}
 
 /* Types of fields, by the kind of option. */
 #define FIELD_SWITCH(field) bool field

@@ -36,6 +36,17 @@ def allocs(processes: Sequence[Process]) -> pd.DataFrame:
     return allocs
 
 
+def line_of(process: Process, birth: Any) -> str | None:
+    """Returns the program's line that made an allocation, such as "train.py:12 in step".
+
+    None without a call stack.
+    """
+    seq = int(birth["seq"])
+    events = process.events_between(seq - 1, seq)
+    frames = process.stack(int(events[0]["stack"])) if len(events) and events[0]["stack"] else []
+    return stacks.site(frames) if frames else None
+
+
 def allocating_calls(
     process: Process, advance: Callable[[int], None] | None = None
 ) -> tuple[Any, Array]:

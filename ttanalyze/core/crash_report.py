@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from ttanalyze.code.demangle import demangle, short
-from ttanalyze.core import stacks
+from ttanalyze.core import guard, stacks
+from ttanalyze.core.allocating_calls import line_of
 from ttanalyze.format import layout
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
@@ -13,19 +17,28 @@ from ttanalyze.output import text
 SHOWN_STREAMS = 8
 SHOWN_CALLS = 4
 SHOWN_FRAMES = 8
+SHOWN_ALLOCATIONS = 4
 PER_THREAD, LEGACY = 2, 1  # streams
 
 
 def crash_reports(process: Process) -> list[dict[str, Any]]:
     """Returns the crash reports of process.json. Each call has the demangled kernel (`name`) and
-    its stack (`frames`, the innermost first) if known.
+    its stack (`frames`, the innermost first) if known. After an illegal address, each launch has
+    the allocations with guards that it has pointers to (`reaches`), the likeliest first.
     """
     found: list[dict[str, Any]] = process.info.get("incidents", [])
+    guarded = guard.lost(process) is not None and guard.exist(process)
     return [
         {
             **report,
             "in_flight": [
-                {**stream, "calls": [_named(process, call) for call in stream.get("calls", [])]}
+                {
+                    **stream,
+                    "calls": [
+                        _named(process, call) | (_reaches(process, call) if guarded else {})
+                        for call in stream.get("calls", [])
+                    ],
+                }
                 for stream in report.get("in_flight", [])
             ],
             "threads": [_named(process, thread) for thread in report.get("threads", [])],
@@ -41,6 +54,19 @@ def _named(process: Process, call: dict[str, Any]) -> dict[str, Any]:
     if call.get("stack"):
         more["frames"] = [stacks.frame_text(frame) for frame in process.stack(call["stack"])]
     return {**call, **more}
+
+
+def _reaches(process: Process, call: dict[str, Any]) -> dict[str, Any]:
+    """The allocations that a launch may have run over."""
+    found = []
+    regions = process.regions
+    for one in guard.reached(process, call["seq"]):
+        row = int(regions.rows(np.array([one.region]))[0])
+        label = process.strings.get(int(regions.label[row]))
+        line = line_of(process, regions.birth[row])
+        size = int(regions.size[row])
+        found.append({**asdict(one), "label": label, "size": size, "line": line})
+    return {"reaches": found} if found else {}
 
 
 def last_epoch(process: Process) -> dict[str, Any] | None:
@@ -95,8 +121,9 @@ def _stream(stream: dict[str, Any], report: dict[str, Any], several: bool) -> li
         number = f"{count:,} or more calls, the first known "
     first, *others = (_call(call, report) for call in calls[:SHOWN_CALLS])
     lines = [f"{_stream_name(stream, several)}: {number}{first}{behind}"]
-    lines += _frames(calls[0])
-    lines += [f"  then {other}" for other in others]
+    lines += _frames(calls[0]) + _past_end(calls[0])
+    for call, other in zip(calls[1:], others, strict=False):
+        lines += [f"  then {other}", *_past_end(call)]
     if count > SHOWN_CALLS:
         lines.append(f"  and {count - SHOWN_CALLS:,} more")
     return lines
@@ -107,6 +134,20 @@ def _frames(call: dict[str, Any]) -> list[str]:
     lines = [f"    {text.printable(frame)}" for frame in frames[:SHOWN_FRAMES]]
     if len(frames) > SHOWN_FRAMES:
         lines.append(f"    … and {len(frames) - SHOWN_FRAMES} more")
+    return lines
+
+
+def _past_end(call: dict[str, Any]) -> list[str]:
+    lines = []
+    reaches = call.get("reaches", [])
+    for i, one in enumerate(reaches[:SHOWN_ALLOCATIONS]):
+        how = "memory that was freed, of" if one["freed"] else "memory past the end of"
+        name = text.printable(one["label"] or f"region {one['region']}")
+        line = f", allocated at {text.printable(one['line'])}" if one["line"] else ""
+        may = "or" if i else "may have accessed"
+        lines.append(f"    {may} {how} {name} ({text.size(one['size'])}{line})")
+    if len(reaches) > SHOWN_ALLOCATIONS:
+        lines.append(f"    or of {len(reaches) - SHOWN_ALLOCATIONS} more")
     return lines
 
 

@@ -400,7 +400,7 @@ SITE = """
 site: where it was allocated: `train.py:12 in step`; without stacks, the call and the thread
 """
 CHANGES = "changes: number of epochs with a new digest\n"
-OWNER = "base captured unstable device context stream module call"
+OWNER = "base captured unstable guarded device context stream module call"
 TABLES = {
     "events": _table(
         " ".join(tables.EVENT_FIELDS),

@@ -201,11 +201,19 @@ def coverage(process: Process) -> tuple[int, int, int, int]:
     Only allocations of device memory count.
     """
     regions = process.regions
-    kinds = np.array([kind or "" for kind in layout.REGION_KINDS])[regions.birth["kind"]]
-    counted = np.isin(kinds, ["device", "managed", "async", "vmm", "ipc", "arena"])
     zones = regions.birth[regions.birth["kind"] == ZONE]
     ends = regions.birth["base"] + regions.size
-    served = counted & (kinds == "arena") & np.isin(ends, zones["base"])
+    return shares(process, (regions.birth["kind"] == ARENA) & np.isin(ends, zones["base"]))
+
+
+def shares(process: Process, served: Array) -> tuple[int, int, int, int]:
+    """Returns the number of these allocations, of all allocations, and the bytes of both.
+
+    Only allocations of device memory count.
+    """
+    regions = process.regions
+    kinds = np.array([kind or "" for kind in layout.REGION_KINDS])[regions.birth["kind"]]
+    counted = np.isin(kinds, ["device", "managed", "async", "vmm", "ipc", "arena"])
     return (
         int(served.sum()),
         int(counted.sum()),

@@ -62,7 +62,7 @@ class Regions:
         is_birth = np.isin(np.arange(len(records)), births)
         kinds = np.array(list(layout.enum("region_kind").values()), "u4")
         _refuse(file, is_birth & ~np.isin(records["kind"], kinds), "kind", "unknown kind")
-        known = np.uint32(layout.CAPTURED | layout.UNSTABLE)
+        known = np.uint32(layout.CAPTURED | layout.UNSTABLE | layout.GUARDED)
         _refuse(file, is_birth & (records["flags"] & ~known != 0), "flags", "unknown flags")
         again = births[1:][self.id[1:] == self.id[:-1]]
         _refuse(file, np.isin(np.arange(len(records)), again), "id", "born a second time")

@@ -92,6 +92,7 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
         size, base: bytes; address
         captured: whether epochs contain it
         unstable: whether its address comes from the driver in a deterministic run
+        guarded: whether unmapped memory follows it (`--guard`)
         device, context, stream: where it belongs
         module: the module of a variable
         call, seq, time_ns: the call that allocated it
@@ -111,6 +112,7 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
         **plain(records, "size", "base"),
         "captured": flags & layout.CAPTURED != 0,
         "unstable": flags & layout.UNSTABLE != 0,
+        "guarded": flags & layout.GUARDED != 0,
         **plain(records, "device", "context", "stream"),
         "module": nullable(joined(records, "module"), layout.NO_ID),
         "call": texts_of(processes, [r["call"] for r in records], Process.call),

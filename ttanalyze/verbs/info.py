@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.core import delays, zones
+from ttanalyze.core import delays, guard, zones
 from ttanalyze.core.crash_report import crash_report_text, crash_reports, last_epoch
 from ttanalyze.core.waits import Waits
 from ttanalyze.format import event_kinds, layout, statuses
@@ -98,6 +98,7 @@ def _process(process: Process) -> dict[str, Any]:
         "capture_waits": _capture_waits(process),
         "late": _late(process),
         "zones": _zones(process),
+        "guards": _guards(process),
         "unknown_calls": told.get("unknown_calls", []),
         "incidents": crash_reports(process),
         "last_epoch": last_epoch(process),
@@ -162,6 +163,14 @@ def _late(process: Process) -> dict[str, int] | None:
         return None
     points, calls = delays.read(process.path / delays.NAME).count_on()
     return {"calls": calls, "instructions": points}
+
+
+def _guards(process: Process) -> dict[str, int] | None:
+    """How many allocations and bytes have guards, of how many. None without --guard."""
+    if process.info.get("options", {}).get("TT_GUARD", "off") == "off":
+        return None
+    names = ("allocations", "of_allocations", "bytes", "of_bytes")
+    return dict(zip(names, guard.coverage(process), strict=True))
 
 
 def _zones(process: Process) -> dict[str, Any] | None:
@@ -297,6 +306,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("delayed", what))
     if process["zones"]:
         pairs.append(("zones", _zones_text(process["zones"])))
+    if process["guards"]:
+        pairs.append(("guards", f"behind {_served_text(process['guards'])}"))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     for report in process["incidents"]:
@@ -396,8 +407,12 @@ def _zones_text(zones: dict[str, Any]) -> str:
         noun = "epoch" if len(zones["epochs"]) == 1 else "epochs"
         out = f"{text.count(zones['changed'], 'zone')} written to ({noun} {epochs}); "
         out += "`ttanalyze check --only bounds` names the call"
-    have = f"{zones['allocations']:,} of {text.count(zones['of_allocations'], 'allocation')}"
-    return f"{out}; around {have}, {text.size(zones['bytes'])} of {text.size(zones['of_bytes'])}"
+    return f"{out}; around {_served_text(zones)}"
+
+
+def _served_text(served: dict[str, Any]) -> str:
+    have = f"{served['allocations']:,} of {text.count(served['of_allocations'], 'allocation')}"
+    return f"{have}, {text.size(served['bytes'])} of {text.size(served['of_bytes'])}"
 
 
 def _waits_text(waits: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import stacks
+from ttanalyze.core.allocating_calls import line_of
 from ttanalyze.core.order import CAPTURING
 from ttanalyze.core.tensors import tensor_at
 from ttanalyze.format import event_kinds, graphs, layout
@@ -96,7 +97,7 @@ def memory_of(
         size=int(birth["size"]),
         first=first,
         count=count,
-        line=_line(process, birth),
+        line=line_of(process, birth),
     )
 
 
@@ -105,14 +106,6 @@ def _name(process: Process, row: int, first: int | None, seq: int | None) -> str
     part = None if seq is None else tensor_at(process, region, first or 0, seq=seq)
     label = process.strings.get(int(process.regions.label[row]))
     return part.name if part is not None else label or f"region {region}"
-
-
-def _line(process: Process, birth: Any) -> str | None:
-    """The program's line that made an allocation."""
-    seq = int(birth["seq"])
-    events = process.events_between(seq - 1, seq)
-    frames = process.stack(int(events[0]["stack"])) if len(events) and events[0]["stack"] else []
-    return stacks.site(frames) if frames else None
 
 
 def memory_text(memory: Memory) -> str:
