@@ -1,4 +1,4 @@
-"""--contents: digests alone, or whole snapshots, in place of the blocks that changed."""
+"""--contents: of which epochs contents are stored, and of which blocks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.recordings import record
+from ttanalyze.format import layout
 
 SIM = support.simulator_environment()
 pytestmark = pytest.mark.native
@@ -122,12 +123,133 @@ def test_each_epoch_is_a_snapshot(built: Path, tmp_path: Path) -> None:
     assert epochs["full"].all()
 
 
+# What is recorded with contents of each fourth epoch.
+SOME: dict[str, tuple[str, list[str]]] = {
+    "training": ("example-training", []),
+    "launches": ("example-streams", ["--epoch", "launch"]),
+    "touched": ("example-training", ["--regions", "touched"]),
+    "small-ring": ("example-training", ["--ring-bytes", "256K"]),
+    "snapshots": ("example-training", ["--compress", "1", "--snapshot-every", "3"]),
+    "removed": ("example-training", ["--retain", "5"]),
+    "flight-recorder": ("example-training", ["--overwrite", "drop-oldest"]),
+}
+
+
+def memory(run: tt.Run, epoch: int) -> dict[int, bytes]:
+    regions = run.processes[0].regions
+    alive = (regions.born <= epoch) & (epoch < regions.died) & (regions.flags & layout.CAPTURED > 0)
+    return {r: run.read(epoch, r).tobytes() for r in regions.id[alive].tolist()}
+
+
+@pytest.mark.parametrize("kind", SOME)
+def test_contents_of_each_fourth_epoch(kind: str, built: Path, tmp_path: Path) -> None:
+    """They are as in a recording of all contents; the other epochs have the same digests."""
+    name, options = SOME[kind]
+    command = support.command(name, built)
+    epochs = options if "--epoch" in options else []
+    record(command, SIM, tmp_path / "all", *epochs)
+    more = ["--contents", "every:4", "--require-complete", *options]
+    outcome = record(command, SIM, tmp_path / "some", *more)
+    assert (outcome.status, "warning" in outcome.stderr) == (0, False), outcome.stderr
+    whole, some = tt.open(tmp_path / "all"), tt.open(tmp_path / "some")
+    count = len(whole.epochs)
+    assert count > 10
+    alone = some.processes[0].digests_alone
+    assert alone.any() and not alone[::4].any()
+    first = count - 5 if kind == "removed" else 0
+    for epoch in range(first + -first % 4, count, 4):
+        assert some.processes[0].epochs["flags"][epoch] & layout.FULL
+        assert memory(some, epoch) == memory(whole, epoch), epoch
+    with pytest.raises(tt.Error, match=r"not stored.*recorded with --contents every"):
+        memory(some, int(alone.nonzero()[0][-1]))
+    assert tt.verify.verify(some).same
+    assert tt.diff.diff(some, whole).same
+    stored = [int(r.processes[0].epochs["bytes_stored"].sum()) for r in (some, whole)]
+    assert 0 < stored[0] < stored[1]
+    assert some.manifest() == json.loads((tmp_path / "some" / "manifest.json").read_text())
+
+
+def say(words: str, built: Path, run: Path, contents: str, **options: str) -> tt.Run:
+    program = support.build_program("recorder_nvtx", built)
+    environment = support.recording(SIM, run, contents=contents, **options)
+    outcome = support.run([program, *words.split()], environment)
+    assert outcome.status == 0, outcome.stderr
+    return tt.open(run)
+
+
+def with_contents(run: tt.Run) -> list[int]:
+    numbers: list[int] = (~run.processes[0].digests_alone).nonzero()[0].tolist()
+    return numbers
+
+
+@pytest.mark.parametrize(
+    ("words", "contents", "expected"),
+    [
+        ("push:a launch sync pop push:b launch sync launch sync pop launch sync", "^b", [1, 2]),
+        ("launch sync push:out push:in launch sync pop launch sync pop launch sync", "out", [1, 2]),
+        ("launch sync start:long launch sync end launch sync", "long", [1]),
+        ("domain:D push:x launch sync pop domain:E push:x launch sync pop", "^D/", [0]),
+        ("launch sync push:x launch sync pop", "never", []),
+    ],
+)
+def test_contents_inside_nvtx_ranges(
+    words: str, contents: str, expected: list[int], built: Path, tmp_path: Path
+) -> None:
+    run = say(f"cuda {words}", built, tmp_path / "some", f"nvtx:{contents}")
+    whole = say(f"cuda {words}", built, tmp_path / "all", "changed")
+    assert with_contents(run) == expected
+    for epoch in expected:
+        assert memory(run, epoch) == memory(whole, epoch)
+    assert tt.diff.diff(run, whole).same
+    told = [line for line in run.warnings if "never applied" in line]
+    wanted = [] if expected else ["no epoch has contents: --contents nvtx:never never applied"]
+    assert told == wanted
+
+
+def test_contents_at_the_end_of_ranges_and_at_marks(built: Path, tmp_path: Path) -> None:
+    words = "cuda push:step launch pop push:eval launch pop launch mark:step launch mark:other"
+    run = say(words, built, tmp_path / "run", "nvtx:^step", epoch="nvtx:.")
+    assert run.epochs["label"].tolist() == ["step", "eval", "step", "other"]
+    assert with_contents(run) == [0, 2]
+
+
+def test_contents_of_epochs_inside_graphs(built: Path, tmp_path: Path) -> None:
+    """Before the first ones with contents there is a snapshot, for them to build on."""
+    words = "cuda graph graph push:a graph graph pop graph sync"
+    run = say(words, built, tmp_path / "some", "nvtx:a", epoch="graph-node:.")
+    whole = say(words, built, tmp_path / "all", "changed", epoch="graph-node:.")
+    triggers = run.epochs["trigger"].tolist()
+    assert triggers[:6] == ["graph", *["graph-node"] * 2, "graph", *["graph-node"] * 2]
+    assert with_contents(run) == [3, 4, 5]
+    assert run.epochs["full"][3]
+    whole_at = [n for n, t in enumerate(whole.epochs["trigger"].tolist()) if t == "graph-node"]
+    some_at = [n for n, t in enumerate(triggers) if t == "graph-node"]
+    assert len(some_at) == len(whole_at) == 5
+    for epoch in (4, 5):
+        assert memory(run, epoch) == memory(whole, whole_at[some_at.index(epoch)])
+    assert tt.diff.diff(run, whole).memory_same
+
+
+def test_contents_of_epochs_and_ranges(built: Path, tmp_path: Path) -> None:
+    words = "cuda times:5 { launch sync } push:a times:2 { launch sync } pop launch sync"
+    run = say(words, built, tmp_path / "run", "every:3,nvtx:a")
+    assert with_contents(run) == [0, 3, 5, 6]
+    full = run.epochs["full"].tolist()
+    assert (full[5], full[6]) == (True, False)  # those before had digests only
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         (["--contents", "none", "--replayable"], "all contents are needed"),
         (["--contents", "all", "--snapshot-every", "4"], "each epoch is a snapshot"),
         (["--contents", "some"], "none, changed or all"),
+        (["--contents", "every:0"], "every:N needs a count from 1"),
+        (["--contents", "changed,every:2"], "can't be combined"),
+        (["--contents", "none,all"], "'all': expected"),
+        (["--contents", "nvtx:("], "nvtx:(: Unmatched"),
+        (["--contents", "every:4", "--replayable"], "all contents are needed"),
+        (["--contents", "every:4", "--epoch", "graph-node:."], "graphs are no snapshots"),
     ],
 )
 def test_conflicting_options_are_refused(options: list[str], reason: str, tmp_path: Path) -> None:

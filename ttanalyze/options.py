@@ -130,15 +130,20 @@ def parse_size(value: str) -> int:
     return size
 
 
-def unmet(options: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
+def unmet(info: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
     """Returns one line for each option of a process that had no effect.
 
-    options: those of process.json. epochs, launches: the numbers of recorded ones.
+    info: its process.json. epochs, launches: the numbers of recorded ones.
     """
+    options = info.get("options", {})
     out = []
     asked = str(options.get("TT_EPOCH", ""))
     if not epochs and (":" in asked or "@" in asked):
         out.append(f"no epoch was cut: --epoch {asked} never applied")
+    contents = str(options.get("TT_CONTENTS", ""))
+    stored = info.get("counters", {}).get("bytes_stored")
+    if epochs and not stored and contents.startswith("nvtx:"):
+        out.append(f"no epoch has contents: --contents {contents} never applied")
     if options.get("TT_REPLAYABLE") == "1" and not launches:
         chosen = options.get("TT_KERNEL")
         why = (

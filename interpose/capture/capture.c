@@ -33,6 +33,13 @@ bool capture_in_window(unsigned ahead)
 	return !options.epoch.window || (number >= options.epoch.first && number <= options.epoch.last);
 }
 
+bool capture_stores_contents(const struct capture *p)
+{
+	const struct stored_contents *c = &options.contents;
+
+	return c->always || (c->every && p->epochs % c->every == 0) || atomic_load(&controls.storing);
+}
+
 uint64_t capture_deadline(uint64_t usual, bool drain)
 {
 	uint64_t since = session_hurried(), until = since + (drain ? HURRY_DRAIN_MS : HURRY_MS) * 1000000ull;
@@ -112,7 +119,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	struct capture *p = c->capture;
 	uint32_t number = session_next_epoch();
 	bool full = controls.snapshot_every && p->epochs % controls.snapshot_every == 0;
-	struct pending q = {.capture = p, .epoch = *like, .digests = options.contents == CONTENTS_NONE};
+	struct pending q = {.capture = p, .epoch = *like, .digests = !capture_stores_contents(p)};
 
 	q.number = p->number = atomic_load(&c->captures) + 1;
 	q.epoch.number = number;

@@ -71,6 +71,7 @@ struct capture {
 	uint64_t regions_then;           /* regions_version_now before it */
 	uint32_t number;                 /* of the capture being cut, as in context.captures */
 	bool force_full, gap;            /* of the next epoch */
+	bool contents_old;               /* epochs since the last one with contents had digests only */
 	pthread_mutex_t cancel_lock;     /* guards cancelling: the start of a capture waits for it */
 	uint32_t last_epoch;             /* last epoch that was started: captures up to it are cancelled together */
 	_Atomic uint32_t cancelled_before;     /* epochs before this one were cancelled if they were incomplete */
@@ -115,6 +116,8 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead);
 /* Counts a launch and returns its number, from 1. Used only if a trigger or the window counts launches. */
 uint64_t capture_count_launch(void);
+/* Whether an epoch that is cut now stores contents. The caller holds the capture lock. */
+bool capture_stores_contents(const struct capture *p);
 /* Whether the last launch, or the launch `ahead` launches later, is in the window of TT_EPOCH. */
 bool capture_in_window(unsigned ahead);
 /*

@@ -20,6 +20,7 @@ struct controls {
 	_Atomic bool points;  /* epochs inside graphs */
 	_Atomic bool stamps;  /* times of graph nodes */
 	_Atomic bool touched; /* capture only regions that were touched */
+	_Atomic uint32_t storing; /* open NVTX ranges for which epochs store contents; changes without the lock */
 	uint32_t snapshot_every;
 	uint32_t choice; /* number of the last choice of regions; 0: all regions */
 	uint32_t text;   /* string: all settings; 0 if none was ever changed */

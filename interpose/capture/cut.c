@@ -207,7 +207,7 @@ static bool begin_epoch(struct thread *t, struct capture *p, struct pending *q, 
 	bool idle;
 
 	capture_begins(p, q->epoch.number);
-	full |= capture_needs_snapshot(p);
+	full |= capture_needs_snapshot(p) || (p->contents_old && !q->digests);
 	q->epoch.flags |= p->gap ? TT_EPOCHF_GAP : 0;
 	if (!capture_order(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
 		/*
@@ -293,6 +293,7 @@ bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool fu
 	struct tt_capture_params params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
 	params.flags |= full ? TT_CAPTURE_FULL : 0;
 	p->base = full ? q->epoch.number : p->base;
+	p->contents_old = q->digests;
 	p->force_full = q->epoch.flags & TT_EPOCHF_LOOSE;
 	p->gap = false;
 	if (!submit(p, &params, full)) {

@@ -101,7 +101,7 @@ static bool make_ring(struct capture *p, uint64_t *wanted)
 
 	real.cuMemGetInfo_v2(&left, &total);
 	if (!want)
-		want = options.contents == CONTENTS_NONE ? RING_OF_DIGESTS : RING_DEFAULT;
+		want = options.contents.none ? RING_OF_DIGESTS : RING_DEFAULT;
 	asked = want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	if (!options.ring_bytes && want > total / 64)
 		asked = want = total / 64 > RING_DEFAULT_LEAST ? total / 64 & ~(uint64_t)0xfffff : RING_DEFAULT_LEAST;

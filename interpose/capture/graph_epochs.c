@@ -307,7 +307,7 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 		session_lost("epochs inside graphs were not captured: epochs of earlier launches are blocked");
 		return false;
 	}
-	q->digests = options.contents == CONTENTS_NONE;
+	q->digests = p->contents_old || !capture_stores_contents(p);
 	if ((why = prepare_all(p, q, x, &largest))) {
 		session_lost("epochs inside graphs were not captured: %s", why);
 		let_go(q);
@@ -318,6 +318,7 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 		uint64_t chunk = chunk_of(q, &q->points[i]);
 		submit(p, q, i, seq, chunk + (i + 1 == q->point_count ? largest : 0));
 	}
+	p->contents_old = q->digests;
 	q->active = q->point_count;
 	q->since_snapshot += q->active;
 	p->open_stream = s;
@@ -331,7 +332,9 @@ static bool capture_inside(struct thread *t, struct instrumentation *q, struct e
 	atomic_fetch_add(&gate_ahead, 1);
 	gate_leave(t); /* lock order: the lock's owner may be closing the gate */
 	pthread_mutex_lock(&capture_lock);
-	if (!c->capture || !c->capture->epochs || capture_needs_snapshot(c->capture)) {
+	const struct capture *before = c->capture;
+	if (!before || !before->epochs || capture_needs_snapshot(before) ||
+	    (before->contents_old && capture_stores_contents(before))) {
 		pthread_mutex_unlock(&capture_lock);
 		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1, true);
 		pthread_mutex_lock(&capture_lock);

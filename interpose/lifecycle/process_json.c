@@ -69,7 +69,7 @@ static void json_digests_only(struct json *j)
 
 	json_key(j, "digests_only");
 	if (!store_digests_only(session_store(), &since, reason, sizeof(reason))) {
-		if (options.contents != CONTENTS_NONE) {
+		if (!options.contents.none) {
 			json_null(j);
 			return;
 		}

@@ -30,7 +30,7 @@ struct slots {
 
 static bool wanted(void)
 {
-	return *options.out && options.nvtx && (options.events || options.epoch.nvtx.count) &&
+	return *options.out && options.nvtx && (options.events || options.epoch.nvtx.count || options.contents.nvtx.count) &&
 	       (session_state == SESSION_UNDECIDED || session_state == SESSION_ON);
 }
 

@@ -214,12 +214,14 @@ static void mark(const struct said *s)
 	if (!recording())
 		return;
 	struct text text = text_of(s);
+	ranges_entered(text);
 	cut(text, write_event(TT_EVENT_MARK, s, text, 0));
+	ranges_left(text);
 }
 
 static int push(const struct said *s)
 {
-	struct text text = {TT_NO_ID, false};
+	struct text text = NO_TEXT;
 
 	settle();
 	if (!recording())
@@ -239,6 +241,7 @@ static int pop(unsigned domain)
 	free(r.early);
 	if (recording())
 		cut(r.text, write_event(TT_EVENT_RANGE_POP, &(struct said){.domain = domain}, r.text, 0));
+	ranges_left(r.text);
 	return r.level;
 }
 
@@ -260,13 +263,14 @@ static uint64_t start(const struct said *s, uint64_t id)
 
 static void end(unsigned domain, uint64_t id)
 {
-	struct text text = {TT_NO_ID, false};
+	struct text text = NO_TEXT;
 
 	settle();
 	if (!recording())
 		return;
 	ranges_ended(id, &domain, &text);
 	cut(text, write_event(TT_EVENT_RANGE_END, &(struct said){.domain = domain}, text, id));
+	ranges_left(text);
 }
 
 static void name_thread(uint32_t thread, const char *name)

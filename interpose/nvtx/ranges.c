@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/controls.h"
 #include "session/session.h"
+#include "util/compiler.h"
 #include "util/vector.h"
 
 #define OPEN_MOST 16384u /* ranges of a thread */
@@ -35,11 +37,25 @@ static struct {
 	} started[STARTED];
 } ranges = {.once = PTHREAD_ONCE_INIT};
 
+void ranges_entered(struct text text)
+{
+	if (unlikely(text.stores))
+		atomic_fetch_add(&controls.storing, 1);
+}
+
+void ranges_left(struct text text)
+{
+	if (unlikely(text.stores))
+		atomic_fetch_sub(&controls.storing, 1);
+}
+
 static void thread_ended(void *unused)
 {
 	(void)unused;
-	for (unsigned i = 0; i < self.count; i++)
+	for (unsigned i = 0; i < self.count; i++) {
 		free(self.list[i].early);
+		ranges_left(self.list[i].text);
+	}
 	free(self.list);
 	free(self.name);
 	memset(&self, 0, sizeof(self));
@@ -93,6 +109,7 @@ int ranges_push(unsigned domain, struct text text, struct early *early)
 		return level + (int)self.beyond++;
 	}
 	self.early += early != NULL;
+	ranges_entered(text);
 	self.list[self.count++] = (struct range){early, domain, level, text};
 	return level;
 }
@@ -102,7 +119,7 @@ bool ranges_pop(unsigned domain, struct range *r)
 	unsigned i = self.count;
 
 	if (self.beyond) {
-		*r = (struct range){NULL, domain, (int)(OPEN_MOST + --self.beyond), {TT_NO_ID, false}};
+		*r = (struct range){NULL, domain, (int)(OPEN_MOST + --self.beyond), NO_TEXT};
 		return true;
 	}
 	while (i && self.list[i - 1].domain != domain)
@@ -139,6 +156,7 @@ void ranges_settle(struct text (*write)(const struct early *))
 		if (!r->early)
 			continue;
 		r->text = write(r->early);
+		ranges_entered(r->text);
 		free(r->early);
 		r->early = NULL;
 	}
@@ -151,9 +169,6 @@ void ranges_settle(struct text (*write)(const struct early *))
 
 /* ---- ranges that may end anywhere ---- */
 
-#define CHOSEN ((uint64_t)1 << 32)
-#define DOMAIN_SHIFT 33
-
 static size_t slot_of(uint64_t id)
 {
 	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 52) % STARTED;
@@ -161,9 +176,11 @@ static size_t slot_of(uint64_t id)
 
 void ranges_started(uint64_t id, unsigned domain, struct text text)
 {
-	uint64_t value = text.offset | (text.chosen ? CHOSEN : 0) | (uint64_t)(domain + 1) << DOMAIN_SHIFT;
+	uint64_t value = text_pack(text) | (uint64_t)(domain + 1) << TEXT_BITS;
 
-	atomic_store_explicit(&ranges.started[slot_of(id)].value, value, memory_order_relaxed);
+	ranges_entered(text);
+	uint64_t forgotten = atomic_exchange_explicit(&ranges.started[slot_of(id)].value, value, memory_order_relaxed);
+	ranges_left(text_unpack(forgotten));
 	atomic_store_explicit(&ranges.started[slot_of(id)].key, id ^ value, memory_order_relaxed);
 }
 
@@ -172,10 +189,10 @@ bool ranges_ended(uint64_t id, unsigned *domain, struct text *text)
 	size_t at = slot_of(id);
 	uint64_t value = atomic_load_explicit(&ranges.started[at].value, memory_order_relaxed);
 
-	if (!value || (atomic_load_explicit(&ranges.started[at].key, memory_order_relaxed) ^ value) != id)
+	if (!value || (atomic_load_explicit(&ranges.started[at].key, memory_order_relaxed) ^ value) != id ||
+	    !atomic_compare_exchange_strong(&ranges.started[at].value, &value, 0))
 		return false;
-	*text = (struct text){(uint32_t)value, value & CHOSEN};
-	*domain = (unsigned)(value >> DOMAIN_SHIFT) - 1;
-	atomic_store_explicit(&ranges.started[at].value, 0, memory_order_relaxed);
+	*text = text_unpack(value);
+	*domain = (unsigned)(value >> TEXT_BITS) - 1;
 	return true;
 }

@@ -40,6 +40,10 @@ void ranges_name(struct early *name);
 bool ranges_are_early(void);
 void ranges_settle(struct text (*write)(const struct early *));
 
+/* A range, or a mark, begins and ends for --contents. The end comes after its epoch. */
+void ranges_entered(struct text text);
+void ranges_left(struct text text);
+
 /* Ranges that may end anywhere: an old one is forgotten when too many others are open. */
 void ranges_started(uint64_t id, unsigned domain, struct text text);
 bool ranges_ended(uint64_t id, unsigned *domain, struct text *text);

@@ -50,30 +50,18 @@ static struct {
 
 /* ---- messages ---- */
 
-#define CHOSEN ((uint64_t)1 << 32)
-
-static uint64_t pack(struct text t)
-{
-	return t.offset | (t.chosen ? CHOSEN : 0);
-}
-
-static struct text unpack(uint64_t value)
-{
-	return (struct text){(uint32_t)value, value & CHOSEN};
-}
-
-static bool is_chosen(unsigned domain, const char *message)
+static bool is_chosen(const struct expressions *e, unsigned domain, const char *message)
 {
 	char *both = NULL;
-	bool chosen = expressions_match(&options.epoch.nvtx, message);
+	bool chosen = expressions_match(e, message);
 
-	if (chosen || !options.epoch.nvtx.count || !domain || domain > DOMAINS)
+	if (chosen || !e->count || !domain || domain > DOMAINS)
 		return chosen;
 	if (asprintf(&both, "%s/%s", atomic_load(&texts.domains[domain - 1].name), message) < 0) {
-		session_lost("epochs at NVTX ranges were lost: no host memory");
+		session_lost("NVTX ranges were not recognised: no host memory");
 		return false;
 	}
-	chosen = expressions_match(&options.epoch.nvtx, both);
+	chosen = expressions_match(e, both);
 	free(both);
 	return chosen;
 }
@@ -83,25 +71,26 @@ static __attribute__((noinline, cold)) struct text add(unsigned domain, const ch
 	struct visit v = visit_begin();
 	struct text t;
 
-	t.chosen = is_chosen(domain, message);
+	t.chosen = is_chosen(&options.epoch.nvtx, domain, message);
+	t.stores = is_chosen(&options.contents.nvtx, domain, message);
 	t.offset = store_string(session_store(), message);
 	visit_end(v);
 	struct pair *p = &set[atomic_fetch_add(&texts.next_way, 1) % WAYS];
-	atomic_store_explicit(&p->value, pack(t), memory_order_relaxed);
-	atomic_store_explicit(&p->key, hash ^ pack(t), memory_order_relaxed);
+	atomic_store_explicit(&p->value, text_pack(t), memory_order_relaxed);
+	atomic_store_explicit(&p->key, hash ^ text_pack(t), memory_order_relaxed);
 	return t;
 }
 
 struct text texts_find(unsigned domain, const char *message)
 {
 	if (!message || !*message)
-		return (struct text){TT_NO_ID, false};
+		return NO_TEXT;
 	uint64_t hash = xxh3_64(message, strlen(message)) + domain * 0x9e3779b97f4a7c15u;
 	struct pair *set = &texts.messages[hash % (MESSAGES / WAYS) * WAYS];
 	for (struct pair *p = set; p < set + WAYS; p++) {
 		uint64_t value = atomic_load_explicit(&p->value, memory_order_relaxed);
 		if (value && (atomic_load_explicit(&p->key, memory_order_relaxed) ^ value) == hash)
-			return unpack(value);
+			return text_unpack(value);
 	}
 	return add(domain, message, set, hash);
 }
@@ -217,7 +206,7 @@ nvtx_handle texts_register(unsigned domain, const char *message, bool recording)
 	char *copy;
 
 	if (recording)
-		return OURS | pack(texts_find(domain, message));
+		return OURS | text_pack(texts_find(domain, message));
 	if (session_state != SESSION_UNDECIDED || !message || atomic_load(&texts.early_count) >= EARLY ||
 	    (i = atomic_fetch_add(&texts.early_count, 1)) >= EARLY)
 		return OURS | TT_NO_ID;
@@ -242,7 +231,7 @@ struct text texts_registered(nvtx_handle handle)
 
 	if (ours & IS_EARLY && (uint32_t)ours < EARLY)
 		return texts_find(texts.early[(uint32_t)ours].domain, texts_registered_early(ours));
-	return ours && !(ours & IS_DOMAIN) ? unpack(ours & (CHOSEN | UINT32_MAX)) : (struct text){TT_NO_ID, false};
+	return ours && !(ours & IS_DOMAIN) ? text_unpack(ours & (((uint64_t)1 << TEXT_BITS) - 1)) : NO_TEXT;
 }
 
 /* ---- wide characters ---- */

@@ -1,5 +1,5 @@
 /*
- * Messages and names of domains: their offset in the run, and whether they trigger an epoch.
+ * Messages and names of domains: their offset in the run, and whether options name them.
  *
  * Invariant: memory is bounded, whatever the program does. A recent message is found without a lock
  * and without an allocation. No handle is used as a pointer.
@@ -9,13 +9,29 @@
 
 #include <stdbool.h>
 
+#include "format.h"
 #include "nvtx_abi.h"
 
 /* A message as the run stores it. */
 struct text {
 	uint32_t offset; /* string; TT_NO_ID: none */
 	bool chosen;     /* --epoch nvtx: chooses it */
+	bool stores;     /* --contents nvtx: chooses it */
 };
+
+#define NO_TEXT ((struct text){.offset = TT_NO_ID})
+
+/* As one number of so many bits. */
+#define TEXT_BITS 34
+static inline uint64_t text_pack(struct text t)
+{
+	return t.offset | (uint64_t)t.chosen << 32 | (uint64_t)t.stores << 33;
+}
+
+static inline struct text text_unpack(uint64_t value)
+{
+	return (struct text){(uint32_t)value, value >> 32 & 1, value >> 33 & 1};
+}
 
 /* While recording. NULL: no message. */
 struct text texts_find(unsigned domain, const char *message);

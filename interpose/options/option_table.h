@@ -15,7 +15,7 @@
  *	FILL      off, zero, ones or pattern:N, where N is as SEED
  *	SECONDS   such as 0.5; the field has milliseconds
  *	REGEX     a POSIX extended regular expression
- *	TRIGGERS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
+ *	TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
  *
  * Rules hold for what is given. A value "" matches every value, "!v" every value but v.
  *
@@ -49,9 +49,11 @@ OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
        "Capture all allocations (default), or only those that copies and launches name.")
 OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",
        "Store a full snapshot every K epochs (default 64; 0: only the first).")
-OPTION(CONTENTS, contents, CHOICE, "none|changed|all", "changed", "",
+OPTION(CONTENTS, contents, CONTENTS, "", "changed", "WHICH",
        "Contents that epochs store: of blocks that changed (changed, default), of all blocks (all), or none, only digests "
-       "of regions and blocks, which verify and diff compare. none writes almost nothing to the disk.")
+       "of regions and blocks, which verify and diff compare. none writes almost nothing to the disk. Or only some epochs "
+       "have contents: the first and every Nth after it (every:N), those inside NVTX ranges and at marks (nvtx:REGEX; MESSAGE or "
+       "DOMAIN/MESSAGE), or both (every:N,nvtx:REGEX). The first epoch with contents after others is a snapshot.")
 OPTION(RETAIN, retain, COUNT, "4294967295", "0", "N", "Keep the contents of at least the last N epochs (default 0: of all).")
 OPTION(OVERWRITE, overwrite, CHOICE, "backpressure|drop-oldest|fail", "backpressure", "",
        "What happens when the ring is full: the program waits (backpressure, default), old epochs are lost (drop-oldest), "
@@ -153,7 +155,6 @@ NEEDS(REPLAYABLE, "1", PARAMS, "1", "a launch is run again with its parameters")
 NEEDS(REPLAYABLE, "1", DETERMINISTIC, "1", "a replay needs the same addresses")
 NEEDS(REPLAYABLE, "1", REGIONS, "all", "a launch may read any allocation")
 NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
-NEEDS(REPLAYABLE, "1", CONTENTS, "!none", "all contents are needed")
 NEEDS(ZONES, "", DETERMINISTIC, "1", "the recorder allocates the memory between zones")
 NEEDS(ZONES, "", REGIONS, "all", "a zone is changed by work that does not name it")
 NEEDS(ZONES, "", REPLAYABLE, "0", "replays allocate memory without zones")

@@ -26,7 +26,7 @@ enum number {
 	OPTIONS
 };
 
-enum kind { SWITCH, COUNT, SEED, CHOICE, SIZE, DISK, FILL, SECONDS, REGEX, TRIGGERS, CONTROL, PATTERNS, PATH };
+enum kind { SWITCH, COUNT, SEED, CHOICE, SIZE, DISK, FILL, SECONDS, REGEX, TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH };
 
 static const struct option {
 	const char *name;
@@ -270,6 +270,8 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		return expressions_add(o->field, "", text, strlen(text), why, size);
 	case TRIGGERS:
 		return triggers_read(o->field, text, why, size);
+	case CONTENTS:
+		return contents_read(o->field, text, why, size);
 	case CONTROL:
 		return control_check(text, why, size) && take_text(o, text, why, size);
 	case PATTERNS:
@@ -352,6 +354,13 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 			 spelled(NUMBER_DELAY, "", as_option, b, sizeof(b)));
 		return false;
 	}
+	if (options.replayable && !options.contents.always)
+		return complain(&(struct rule){NUMBER_REPLAYABLE, "1", NUMBER_CONTENTS, "changed", "all contents are needed"},
+				as_option, error, size);
+	if (options.epoch.inside.count && options.contents.every)
+		return complain(&(struct rule){NUMBER_CONTENTS, "every", NUMBER_EPOCH, "!graph-node",
+					       "epochs inside graphs are no snapshots"},
+				as_option, error, size);
 	if (options.epoch.inside.count && options.overwrite == OVERWRITE_DROP_OLDEST)
 		return complain(&(struct rule){NUMBER_EPOCH, "graph-node", NUMBER_OVERWRITE, "!drop-oldest",
 					       "epochs inside graphs can't be dropped"},
@@ -370,6 +379,7 @@ static void forget(void)
 			expressions_free(table[i].field);
 	}
 	triggers_free(&options.epoch);
+	expressions_free(&options.contents.nvtx);
 	memset(&options, 0, sizeof(options));
 }
 

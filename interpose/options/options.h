@@ -23,7 +23,6 @@ enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOST
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 /* What TT_LAUNCH_DELAY delays: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
-enum stored_contents { CONTENTS_NONE, CONTENTS_CHANGED, CONTENTS_ALL };
 /* The alignment of the ends of allocations that lie before unmapped memory, from 4 bytes on. */
 enum guard { GUARD_OFF, GUARD_4, GUARD_8, GUARD_16, GUARD_32, GUARD_64, GUARD_128, GUARD_256 };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
@@ -51,6 +50,7 @@ static inline uint64_t guard_bytes(enum guard guard)
 #define FIELD_SECONDS(field) uint64_t field
 #define FIELD_REGEX(field) struct expressions field
 #define FIELD_TRIGGERS(field) struct triggers field
+#define FIELD_CONTENTS(field) struct stored_contents field
 #define FIELD_CONTROL(field) char field[512]
 #define FIELD_PATTERNS(field) char field[1024]
 #define FIELD_PATH(field) char field[4096]

@@ -1,5 +1,5 @@
 /*
- * Parses TT_EPOCH. See triggers.h.
+ * Parses TT_EPOCH and TT_CONTENTS. See triggers.h.
  */
 #define _GNU_SOURCE
 #include "options/triggers.h"
@@ -17,6 +17,12 @@
 struct word {
 	const char *text;
 	size_t length;
+};
+
+/* A word that begins an expression. */
+struct form {
+	const char *name;
+	struct expressions *expressions;
 };
 
 static bool word_is(struct word w, const char *text)
@@ -98,9 +104,19 @@ static bool add_window(struct triggers *o, struct word w, char *why, size_t size
 	return true;
 }
 
-static bool add_word(struct triggers *o, struct word w, char *why, size_t size)
+static bool read_every(struct word w, const char *form, uint32_t *every, char *why, size_t size)
 {
 	uint64_t count;
+
+	snprintf(why, size, "%sN needs a count from 1", form);
+	bool good = read_count(word_after(w, strlen(form)), &count, UINT32_MAX);
+	*every = good ? (uint32_t)count : 0;
+	return *every;
+}
+
+static bool add_word(void *to, struct word w, char *why, size_t size)
+{
+	struct triggers *o = to;
 
 	if (word_is(w, "sync")) {
 		o->sync = true;
@@ -111,10 +127,7 @@ static bool add_word(struct triggers *o, struct word w, char *why, size_t size)
 	} else if (word_is(w, "launch")) {
 		o->launch = 1;
 	} else if (word_begins(w, "launch:")) {
-		snprintf(why, size, "launch:N needs a count from 1");
-		bool good = read_count(word_after(w, strlen("launch:")), &count, UINT32_MAX);
-		o->launch = good ? (uint32_t)count : 0;
-		return o->launch;
+		return read_every(w, "launch:", &o->launch, why, size);
 	} else if (word_begins(w, "@")) {
 		return add_window(o, word_after(w, 1), why, size);
 	} else if (w.length && !word_is(w, "api") && !word_is(w, "none")) { /* accepted, because tt_epoch always cuts */
@@ -124,27 +137,57 @@ static bool add_word(struct triggers *o, struct word w, char *why, size_t size)
 	return true;
 }
 
-bool triggers_read(struct triggers *o, const char *text, char *why, size_t size)
+static bool add_contents(void *to, struct word w, char *why, size_t size)
 {
-	const struct {
-		const char *form;
-		struct expressions *expressions;
-	} forms[] = {{"kernel:", &o->kernel}, {"graph-node:", &o->inside}, {"nvtx:", &o->nvtx}};
+	struct stored_contents *c = to;
+	bool none = word_is(w, "none"), always = word_is(w, "changed") || word_is(w, "all");
 
+	if (word_begins(w, "every:") && !c->every)
+		return read_every(w, "every:", &c->every, why, size);
+	snprintf(why, size, "'%.*s': expected none, changed or all, or every:N, nvtx:REGEX or both",
+		 w.length < 80 ? (int)w.length : 80, w.text);
+	if ((!none && !always) || c->none || c->always)
+		return false;
+	c->none = none;
+	c->always = always;
+	return true;
+}
+
+/* Calls `add` for each word of a list, and adds the expressions. */
+static bool read_list(const char *text, const struct form *forms, size_t count,
+		      bool (*add)(void *to, struct word w, char *why, size_t size), void *to, char *why, size_t size)
+{
 	for (const char *at = text; *at; at += *at != 0) {
 		struct word rest = {at, strcspn(at, ";")};
 		size_t i = 0;
-		while (i < sizeof(forms) / sizeof(*forms) && !word_begins(rest, forms[i].form))
+		while (i < count && !word_begins(rest, forms[i].name))
 			i++;
-		bool expression = i < sizeof(forms) / sizeof(*forms);
+		bool expression = i < count;
 		struct word w = {at, expression ? rest.length : strcspn(at, ",;")};
-		struct word said = expression ? word_after(w, strlen(forms[i].form)) : w;
-		if (expression ? !expressions_add(forms[i].expressions, forms[i].form, said.text, said.length, why, size)
-			       : !add_word(o, w, why, size))
+		struct word said = expression ? word_after(w, strlen(forms[i].name)) : w;
+		if (expression ? !expressions_add(forms[i].expressions, forms[i].name, said.text, said.length, why, size)
+			       : !add(to, w, why, size))
 			return false;
 		at += w.length;
 	}
 	return true;
+}
+
+bool triggers_read(struct triggers *o, const char *text, char *why, size_t size)
+{
+	const struct form forms[] = {{"kernel:", &o->kernel}, {"graph-node:", &o->inside}, {"nvtx:", &o->nvtx}};
+
+	return read_list(text, forms, sizeof(forms) / sizeof(*forms), add_word, o, why, size);
+}
+
+bool contents_read(struct stored_contents *c, const char *text, char *why, size_t size)
+{
+	const struct form nvtx = {"nvtx:", &c->nvtx};
+
+	if (!read_list(text, &nvtx, 1, add_contents, c, why, size))
+		return false;
+	snprintf(why, size, "none, changed and all can't be combined with others");
+	return !(c->none || c->always) || (!c->every && !c->nvtx.count);
 }
 
 void triggers_free(struct triggers *o)

@@ -1,5 +1,5 @@
 /*
- * The triggers of epochs: TT_EPOCH.
+ * The triggers of epochs, and the epochs that store contents: TT_EPOCH and TT_CONTENTS.
  *
  * A list is separated by commas, but an expression extends to the end of its list, commas included. Semicolons
  * separate several lists. A window applies to all of them.
@@ -26,8 +26,16 @@ struct triggers {
 	struct expressions kernel, nvtx, inside; /* inside: kernels in graphs */
 };
 
+/* At most one of none, changed and all, or else the other two. */
+struct stored_contents {
+	bool none, always;
+	uint32_t every;          /* the first epoch of a context and each Nth after it; 0: not given */
+	struct expressions nvtx; /* epochs inside these ranges, and at these marks */
+};
+
 /* False with a one-line reason. */
 bool triggers_read(struct triggers *o, const char *text, char *why, size_t size);
+bool contents_read(struct stored_contents *c, const char *text, char *why, size_t size);
 void triggers_free(struct triggers *o);
 
 /* False with a one-line reason, which begins with `form`. */

@@ -5,6 +5,7 @@
  *   cuda             makes a context current and prepares work; use makes it current in another thread
  *   unuse            makes none current
  *   launch[:N]       launches a kernel N times; sync waits for it
+ *   graph            launches a graph of that kernel
  *   module:N         says what follows as module 0, 1 (of an older version) or 2 (which has no domains)
  *   domain:NAME      says what follows in this domain; domain: in the default one
  *   push:T pop mark:T start:T end   end ends the range that was started last
@@ -242,6 +243,25 @@ static struct nvtx_module *module_of(int number)
 	return number == 0 ? use_newest() : number == 1 ? use_older() : use_oldest();
 }
 
+static void launch_graph(void)
+{
+	static CUgraphExec exec;
+	CUgraph graph;
+	CUgraphNode node;
+	CUDA_KERNEL_NODE_PARAMS p = {
+		.func = work.mix, .gridDimX = (elements + 255) / 256, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256,
+		.blockDimY = 1, .blockDimZ = 1, .kernelParams = PARAMS(&work.data, &elements, &rounds),
+	};
+
+	if (!exec) {
+		OK(cuGraphCreate(&graph, 0));
+		OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &p));
+		OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		OK(cuGraphDestroy(graph));
+	}
+	OK(cuGraphLaunch(exec, NULL));
+}
+
 static char **say(struct speaker *s, const char *action, const char *given, char **rest)
 {
 	int number = atoi(given);
@@ -256,6 +276,8 @@ static char **say(struct speaker *s, const char *action, const char *given, char
 	} else if (!strcmp(action, "launch")) {
 		for (int i = 0; i < (number ? number : 1); i++)
 			OK(launch(work.mix, elements, NULL, PARAMS(&work.data, &elements, &rounds)));
+	} else if (!strcmp(action, "graph")) {
+		launch_graph();
 	} else if (!strcmp(action, "sync")) {
 		OK(cuCtxSynchronize());
 	} else if (!strcmp(action, "module")) {

@@ -347,8 +347,7 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
         out.append(process.failure)
     elif process.torn:
         out.append("files end in records that no epoch committed")
-    options = process.info.get("options", {})
-    out += unmet(options, len(process.epochs), len(process.launches))
+    out += unmet(process.info, len(process.epochs), len(process.launches))
     flags = process.epochs["flags"]
     removed = process.removed & (flags & (layout.DROPPED | layout.REFUSED) == 0)
     dropped, left = flags & layout.DROPPED != 0, process.epochs["digests_count"] > 0

@@ -391,7 +391,7 @@ def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
     launches = _records(_folder(out, told) / "launches.bin")
     count = len(told.get("warnings", []))
     count += told.get("status") not in statuses.WITH_THE_PROCESS
-    count += len(options.unmet(told.get("options", {}), len(epochs), launches))
+    count += len(options.unmet(told, len(epochs), launches))
     count += sum(1 for _ in _flagged(told, epochs))
     return count + bool(told.get("counters", {}).get("events_lost"))
 
