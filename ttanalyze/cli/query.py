@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,15 +41,21 @@ Examples:
   Count launches by caller, in a run or in a file of kernel events:
     ttanalyze query run1 --filter 'kind == "launch"' --group-by caller,short
     ttanalyze query kernel_events.ndjson --group-by caller,short
+  Count the launches of each kernel in several files of kernel events:
+    ttanalyze query 'kernel_events*.ndjson' --group-by file,kernel_checksum --count
+  Show the first records of a warp:
+    ttanalyze query kernel_trace.ndjson --filter 'pc>=0x100;warp=24' --head 10
   Count the executed instructions in an instruction trace of CUTracer:
     ttanalyze query kernel_trace.ndjson --group-by opcode_id,sass --count --sort -count
 """
 
 
-RunOrFileArgument = Annotated[
-    Path,
+SourcesArgument = Annotated[
+    list[Path],
     Argument(
-        metavar="RUN", help="A run directory, a file of kernel events, or an instruction trace."
+        metavar="RUN…",
+        help="A run directory, a file of kernel events, an instruction trace, or a pattern such as "
+        "'traces/*.ndjson'. Of several, the column `file` tells which.",
     ),
 ]
 TableOption = Annotated[
@@ -63,7 +70,12 @@ TableOption = Annotated[
 
 
 WhereOption = Annotated[
-    str | None, Option("--filter", metavar="CONDITION", help="Keep only the rows that match.")
+    list[str] | None,
+    Option(
+        "--filter",
+        metavar="CONDITION",
+        help="Keep only the rows that match. Several times: that match all.",
+    ),
 ]
 SortOption = Annotated[
     str | None, Option(metavar="COLUMNS", help="Sort by these columns; -COLUMN: the largest first.")
@@ -80,7 +92,7 @@ def _names(value: str | None) -> list[str]:
 
 @verbs.command(epilog=QUERY_EXAMPLES)
 def query(
-    run: RunOrFileArgument,
+    runs: SourcesArgument,
     table: TableOption = "events",
     where: WhereOption = None,
     group_by: str | None = Option(
@@ -99,10 +111,15 @@ def query(
         None, "--max", metavar="COLUMNS", help="Largest value of each column."
     ),
     sort: SortOption = None,
-    top: int | None = Option(None, metavar="N", help="Keep only the first N rows of the result."),
+    top: int | None = Option(
+        None, "--top", "--head", metavar="N", help="Keep only the first N rows of the result."
+    ),
+    tail: int | None = Option(None, metavar="N", help="Keep only the last N rows of the result."),
     fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the result."),
     form: FormOption = "table",
+    no_header: bool = Option(False, "--no-header", help="Leave out the names of the columns."),
     out: common.OutOption = None,
+    compress: bool = Option(False, "--compress", help="Compress FILE with zstd."),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -110,14 +127,14 @@ def query(
 
     CONDITION is a pandas query. It may have comparisons of columns, and, or, not, in, + - * / // %
     and the methods isna, notna, isin and between. Text columns also have str.contains, str.match,
-    str.fullmatch, str.startswith and str.endswith. COLUMNS are names separated by commas. An
-    unknown name gives an error that lists the columns. docs/reference/tables.md describes them.
+    str.fullmatch, str.startswith and str.endswith. COLUMN=VALUE;COLUMN>=VALUE is a condition too.
+    COLUMNS are names separated by commas. An unknown name gives an error that lists the columns.
+    docs/reference/tables.md describes them.
     """
-    from ttanalyze.format import open_run
-    from ttanalyze.verbs.query import Query, open_file
+    from ttanalyze.verbs.query import Query, open_sources
 
     form = "json" if json else form
-    _check_format(form, out)
+    _check_format(form, out, no_header, compress)
     common.check_output(out)
     wanted = Query(
         table=table,
@@ -131,17 +148,29 @@ def query(
         max=_names(most),
         sort=_names(sort),
         top=top,
+        tail=tail,
         fields=_names(fields),
     )
-    opened = open_file(run) if run.is_file() else open_run(run)
-    _answer(opened, wanted, form, out, quiet)
+    opened = open_sources(runs)
+    _answer(opened, wanted, _Output(form, not no_header, out, compress), quiet)
     for note in getattr(opened, "notes", ()):
         common.say(note)
     common.say_what_is_missing()
 
 
-def _check_format(form: str, out: Path | None) -> None:
+@dataclass(frozen=True)
+class _Output:
+    """Where the answer goes, and how. out: standard output if None."""
+
+    form: str
+    header: bool
+    out: Path | None
+    compress: bool
+
+
+def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) -> None:
     from ttanalyze.output import tables as show
+    from ttanalyze.util.zstd import zstandard
 
     if form not in show.FORMATS:
         raise Error(f"--format {form}: must be one of {', '.join(show.FORMATS)}")
@@ -149,29 +178,40 @@ def _check_format(form: str, out: Path | None) -> None:
         show.load_parquet()
         if out is None:
             raise Error("--format parquet: needs -o FILE")
+    if no_header and form not in ("table", "csv"):
+        raise Error(f"--no-header: {form} has no header")
+    if compress:
+        if out is None or form == "parquet":
+            raise Error("--compress: needs -o FILE and a format other than parquet")
+        zstandard("--compress needs zstandard")
 
 
-def _answer(
-    opened: Run | RecordsFile, wanted: Query, form: str, out: Path | None, quiet: bool
-) -> None:
+def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
     """Writes or prints the answer, in pieces as they come."""
     from ttanalyze.output import tables as show
+    from ttanalyze.util.zstd import zstandard
     from ttanalyze.verbs.query import TABLES, RecordsFile, stream
 
+    form, out = to.form, to.out
     tables = opened.tables if isinstance(opened, RecordsFile) else TABLES
     shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
     # A progress bar and a result that comes in pieces would mix on one terminal.
     with common.progress_bar("querying", quiet or (out is None and form != "table")) as progress:
         pieces = stream(opened, wanted, progress, shown)
         if form == "table":
-            rows = show.SHOWN if wanted.top is None else None
-            answer = iter([show.table_text(pieces, rows, common.screen_width()) + "\n"])
+            rows = show.SHOWN if wanted.top is None and wanted.tail is None else None
+            text = show.table_text(pieces, rows, common.screen_width(), to.header)
+            answer = iter([text + "\n"])
         elif form != "parquet":
-            answer = show.written(pieces, form)
+            answer = show.written(pieces, form, to.header)
         if out is not None:
             with common.output_file(out) as file:
                 if form == "parquet":
                     show.write_parquet(pieces, file)
+                elif to.compress:
+                    made = zstandard("").ZstdCompressor().compressobj()
+                    file.writelines(made.compress(part.encode()) for part in answer)
+                    file.write(made.flush())
                 else:
                     file.writelines(part.encode() for part in answer)
     if out is None:

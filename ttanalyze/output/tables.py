@@ -61,7 +61,9 @@ def frame_text(frame: pd.DataFrame, width: int = 0) -> str:
     return text.table([list(row) for row in zip(*columns, strict=True)], numbers, width)
 
 
-def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0) -> str:
+def table_text(
+    pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0, header: bool = True
+) -> str:
     """Returns the first rows of a table for a screen, and the number of rows if there are more."""
     shown: list[pd.DataFrame] = []
     rows = given = 0
@@ -75,6 +77,7 @@ def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0)
     if not len(frame):
         return "no rows"
     out = frame_text(frame, width)
+    out = out if header else out.partition("\n")[2]
     if rows > given:
         out += f"\n… and {rows - given:,} more rows (--top N shows N, --format csv all)"
     return out
@@ -93,21 +96,21 @@ def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(pieces, ignore_index=True)
 
 
-def written(pieces: Iterator[pd.DataFrame], form: str) -> Iterator[str]:
+def written(pieces: Iterator[pd.DataFrame], form: str, header: bool = True) -> Iterator[str]:
     """Yields a table as csv, json (a list of objects) or ndjson (an object per line), in pieces."""
     makers: dict[str, Callable[[Iterator[pd.DataFrame]], Iterator[str]]] = {
-        "csv": _csv,
+        "csv": lambda pieces: _csv(pieces, header),
         "json": _json,
         "ndjson": _ndjson,
     }
     return makers[form](pieces)
 
 
-def _csv(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
+def _csv(pieces: Iterator[pd.DataFrame], header: bool) -> Iterator[str]:
     for i, piece in enumerate(pieces):
         listed = [name for name in piece.columns if piece[name].dtype == object]
         piece = piece.assign(**{name: piece[name].map(_as_text) for name in listed})
-        yield piece.to_csv(index=False, header=i == 0)
+        yield piece.to_csv(index=False, header=header and i == 0)
 
 
 def _ndjson(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:

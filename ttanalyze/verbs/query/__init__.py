@@ -6,6 +6,7 @@ The expressions of filters are described in the guide Query.
 from ttanalyze.core.run_tables import TABLES
 from ttanalyze.verbs.query.execute import Query, query, stream
 from ttanalyze.verbs.query.files import EventsFile, RecordsFile
+from ttanalyze.verbs.query.several import open_sources
 from ttanalyze.verbs.query.traces import TraceFile, open_file
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "RecordsFile",
     "TraceFile",
     "open_file",
+    "open_sources",
     "query",
     "stream",
 ]

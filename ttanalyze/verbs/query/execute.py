@@ -37,18 +37,20 @@ class Query:
 
     Attributes:
         table: The name of the table, a key of TABLES.
-        filter: A condition such as "kind == 'launch' and gpu_time > 1e6". Default: all rows.
+        filter: A condition such as "kind == 'launch' and gpu_time > 1e6", or several that must all
+            hold. "kind=launch;gpu_time>1e6" says the same. Default: all rows.
         group_by: The columns whose values form the groups.
         count: Whether to count the rows of each group.
         sum, mean, min, max: The columns to aggregate.
         share: The columns whose sum is given in percent of the sum over all groups.
         sort: Columns of the result. A leading "-" sorts in descending order.
         top: The maximal number of rows. Default: all.
+        tail: The same, for the last rows.
         fields: The columns of the result. Default: all.
     """
 
     table: str = "events"
-    filter: str | None = None
+    filter: str | Sequence[str] | None = None
     group_by: Sequence[str] = ()
     count: bool = False
     sum: Sequence[str] = ()
@@ -59,6 +61,7 @@ class Query:
     sort: Sequence[str] = ()
     top: int | None = None
     fields: Sequence[str] = ()
+    tail: int | None = None
 
     @property
     def aggregates(self) -> list[tuple[str, str]]:
@@ -115,11 +118,15 @@ def stream(
     if wanted.table not in tables:
         raise Error(f"--table {wanted.table}: must be one of {', '.join(tables)}")
     table = tables[wanted.table]
-    if wanted.top is not None and wanted.top < 0:
-        raise Error(f"--top {wanted.top}: expected a number of rows")
+    for option, rows in (("--top", wanted.top), ("--tail", wanted.tail)):
+        if rows is not None and rows < 0:
+            raise Error(f"{option} {rows}: expected a number of rows")
+    if wanted.top is not None and wanted.tail is not None:
+        raise Error("--tail: not together with --top or --head")
     condition = None
-    if wanted.filter is not None:
-        condition = Expression(wanted.filter, table.columns, wanted.table, "--filter")
+    conditions = [wanted.filter] if isinstance(wanted.filter, str) else wanted.filter
+    if conditions:
+        condition = Expression(conditions, table.columns, wanted.table, "--filter")
     for option in ("group_by", "fields", *AGGREGATES):
         _check(
             f"--{option.replace('_', '-')}", getattr(wanted, option), table.columns, wanted.table
@@ -168,11 +175,15 @@ def _rows(
     _check("--sort", map(_bare, wanted.sort), table.columns, wanted.table)
     if not wanted.sort:
         pieces = _filtered(run, table, fields, condition, True, progress)
-        return _first(pieces, fields, wanted.top)
+        return (
+            _first(pieces, fields, wanted.top)
+            if wanted.tail is None
+            else _last(pieces, fields, wanted.tail)
+        )
     by = [*wanted.sort, *table.order]
     columns = list(dict.fromkeys([*fields, *map(_bare, by)]))
     pieces = _filtered(run, table, columns, condition, False, progress)
-    return iter([_best(pieces, columns, by, wanted.top)[fields]])
+    return iter([_tail(_best(pieces, columns, by, wanted.top), wanted.tail)[fields]])
 
 
 def _bare(column: str) -> str:
@@ -193,6 +204,26 @@ def _first(
         given += count
         if top is not None and given >= top:
             break
+
+
+def _last(
+    pieces: Iterator[tuple[Piece, Array | None]], fields: list[str], tail: int
+) -> Iterator[pd.DataFrame]:
+    held: list[pd.DataFrame] = []
+    count = 0
+    for piece, rows in pieces:
+        some = piece.take(fields, rows)
+        held.append(_tail(some, tail))
+        count += len(held[-1])
+        while len(held) > 1 and count - len(held[0]) >= tail:
+            count -= len(held.pop(0))
+    yield _tail(join(held), tail)
+
+
+def _tail(frame: pd.DataFrame, tail: int | None) -> pd.DataFrame:
+    if tail is None:
+        return frame
+    return frame.iloc[max(len(frame) - tail, 0) :].reset_index(drop=True)
 
 
 def _best(
@@ -292,7 +323,8 @@ def _groups(
                 whole[f"{column}_share"] = _ratios([100 * s for s in sums], [every] * len(sums))
     by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
     whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
-    return iter([whole[list(wanted.fields or answer)].reset_index(drop=True)])
+    whole = whole[list(wanted.fields or answer)].reset_index(drop=True)
+    return iter([_tail(whole, wanted.tail)])
 
 
 def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) -> pd.DataFrame:

@@ -8,6 +8,7 @@ unique text. A missing value is unequal to everything, like NaN.
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import operator
 import re
@@ -48,6 +49,8 @@ TEXT_METHODS: dict[str, Callable[[str, bool], Callable[[str], object]]] = {
     "startswith": lambda start, _: lambda text: text.startswith(start),
     "endswith": lambda end, _: lambda text: text.endswith(end),
 }
+SIGNS = {"=": ast.Eq, "!=": ast.NotEq, "<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE}
+SETTING = re.compile(r"(\w+)\s*(!=|<=|>=|=|<|>)=?\s*(.*)", re.S)
 METHODS = ("isna", "notna", "isin", "between")
 
 
@@ -104,27 +107,39 @@ class Lists:
         return np.array([r is not None and r.tolist() == items for r in self.rows], bool)
 
 
-class Expression:
-    """A parsed condition. columns: the columns that it names."""
+class Word(str):
+    """A value without quotes: a text or a number, as the column is."""
 
-    def __init__(self, text: str, known: Sequence[str], table: str, option: str) -> None:
-        """known: the columns of the table. Raises Error if the text is no condition on them."""
-        self.text = text
-        self._lead = f"{option} {text}" if len(text) <= 60 else f"{option} {text[:57]}…"
+
+class Expression:
+    """Parsed conditions that must all hold. columns: the columns that they name."""
+
+    def __init__(self, texts: Sequence[str], known: Sequence[str], table: str, option: str) -> None:
+        """known: the columns of the table. Raises Error if a text is no condition on them."""
         self._known = known
         self._table = table
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "\d" is a fine pattern
-                self._body = ast.parse(_as_python(text), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
-            raise self._error("not an expression") from None
+        bodies = []
+        for text in texts:
+            self._lead = f"{option} {text}" if len(text) <= 60 else f"{option} {text[:57]}…"
+            bodies.append(self._parsed(text))
+        self._body = bodies[0] if len(bodies) == 1 else ast.BoolOp(ast.And(), bodies)
         nodes = list(ast.walk(self._body))
         names = [node.id for node in nodes if isinstance(node, ast.Name)]
         for name in names:
             if name not in known:
                 raise self._error(f"no column {name}; {table} has: {', '.join(known)}")
         self.columns = list(dict.fromkeys(names))
+
+    def _parsed(self, text: str) -> ast.expr:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "\d" is a fine pattern
+                return ast.parse(_as_python(text), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as e:
+            settings = None if isinstance(e, ValueError) else _settings(text)
+            if settings is None:
+                raise self._error("not an expression") from None
+            return settings
 
     def _error(self, reason: str) -> Error:
         return Error(f"{self._lead}: {reason}")
@@ -201,6 +216,8 @@ class Expression:
 
     def _compared(self, op: type[ast.AST], left: Any, right: Any) -> Any:
         compare = COMPARISONS[op]
+        if isinstance(right, Word) and not isinstance(left, Texts):
+            right = self._number(right)
         if isinstance(left, Texts) and isinstance(right, str):
             found = left.where(lambda text: compare(text, right))
             return found | (left.codes < 0) if op is ast.NotEq else found
@@ -222,6 +239,14 @@ class Expression:
         if missing is None:
             return found
         return found | missing if op is ast.NotEq else found & ~missing
+
+    def _number(self, word: Word) -> int | float | bool:
+        if word.lower() in ("true", "false"):
+            return word.lower() == "true"
+        for kind in (lambda text: int(text, 0), int, float) if len(word) < 80 else ():
+            with contextlib.suppress(ValueError):
+                return kind(word)
+        raise self._error(f"{word[:40]} is not a number")
 
     def _is_in(self, value: Any, items: Any) -> Array:
         if not isinstance(items, list):
@@ -352,6 +377,22 @@ def _as_python(text: str) -> str:
         else:
             tokens.append((token.type, token.string))
     return tokenize.untokenize(tokens).strip()
+
+
+def _settings(text: str) -> ast.expr | None:
+    """Returns the condition that `k=v;k>=v` stands for. None if a text is something else."""
+    found = [SETTING.fullmatch(part.strip()) for part in text.split(";") if part.strip()]
+    compared: list[ast.expr] = []
+    for part in found:
+        if part is None or len(text) > LONGEST:
+            return None
+        name, sign, said = part.groups()
+        value: ast.expr = ast.Constant(Word(said.strip("\"'")))
+        if said.startswith("["):
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                value = ast.parse(said, mode="eval").body
+        compared.append(ast.Compare(ast.Name(name), [SIGNS[sign]()], [value]))
+    return ast.BoolOp(ast.And(), compared) if compared else None
 
 
 def _is_whole(value: Any) -> bool:
