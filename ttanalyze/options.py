@@ -45,12 +45,12 @@ TABLE = {
 }
 
 
-def check(told: str, name: str, value: str) -> None:
+def check(spelled: str, name: str, value: str) -> None:
     """Checks the value of an option. Raises Error that begins with the name that the user used."""
     variable = TABLE[name].variable
     fault = libraries.toolkit().tt_option_fault(variable.encode(), os.fsencode(value))
     if fault:
-        raise Error(f"{told} {value}: {_text(fault)}")
+        raise Error(f"{spelled} {value}: {_text(fault)}")
 
 
 def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
@@ -74,13 +74,13 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
     return out
 
 
-def _check_delay_file(told: str, path: str) -> None:
+def _check_delay_file(spelled: str, path: str) -> None:
     """Raises Error if a file is no delay configuration that the recorder accepts."""
     from ttanalyze.schemas import validate
 
     report = validate(Path(path), "delay-config")
     if not report.good:
-        raise Error(f"{told} {path}: {report.faults[0]}")
+        raise Error(f"{spelled} {path}: {report.faults[0]}")
 
 
 def _fault(environment: Mapping[str, str], as_option: bytes) -> Any:
@@ -93,8 +93,8 @@ def _fault(environment: Mapping[str, str], as_option: bytes) -> Any:
     return libraries.toolkit().tt_options_fault(ffi.new("char *[]", [*lines, ffi.NULL]), as_option)
 
 
-def _text(told: Any) -> str:
-    return bytes(ffi.string(told)).decode(errors="replace")
+def _text(line: Any) -> str:
+    return bytes(ffi.string(line)).decode(errors="replace")
 
 
 def unknown(environment: Mapping[str, str]) -> Iterator[str]:
@@ -106,12 +106,12 @@ def unknown(environment: Mapping[str, str]) -> Iterator[str]:
         number += 1
 
 
-def check_late(told: str, effective: Mapping[str, str]) -> None:
+def check_late(spelled: str, effective: Mapping[str, str]) -> None:
     """Raises Error if no variable asks for delays."""
     late = [TABLE[name] for name in LATE]
     if not any(option.variable in effective for option in late):
         names = " or ".join(option.flag for option in late)
-        raise Error(f"{told} needs {names}: nothing would be delayed")
+        raise Error(f"{spelled} needs {names}: nothing would be delayed")
 
 
 def parse_seconds(value: str) -> float:

@@ -100,20 +100,20 @@ def blame(
     kind = None if dtype is None else parse(dtype)
     of = open_run(run).process(process)
     epochs = None if epoch is None else _epochs(epoch, of)
-    places = (region, offset, element, address)
-    if watch is not None and all(place is None for place in places):
+    location = (region, offset, element, address)
+    if watch is not None and all(part is None for part in location):
         if count is not None:
             raise Error("--count: needs --region or --address")
         target = None
     else:
-        target = _target(of, *places, count, kind, epochs)
+        target = _target(of, *location, count, kind, epochs)
     if watch is not None:
         kind = kind or (target.type if target is not None else None) or parse("u8")
-        said, shown, status = _watch(of, watch, kind, target, epochs, everywhere, quiet)
+        answer, shown, status = _watch(of, watch, kind, target, epochs, everywhere, quiet)
     else:
         assert target is not None
-        said, shown, status = _blame(target, epochs, limit, quiet)
-    common.print_text(common.as_json({"run": str(run), **said}) if json else shown)
+        answer, shown, status = _blame(target, epochs, limit, quiet)
+    common.print_text(common.as_json({"run": str(run), **answer}) if json else shown)
     return status
 
 
@@ -168,7 +168,7 @@ def _watch(
     condition = module.Condition.parse(watch, kind)
     with common.interruptible(), common.progress_bar("looking", quiet) as progress:
         seen = module.watch(of, condition, target, epochs, progress, everywhere)
-    said = {
+    answer = {
         "process": of.index,
         "watch": watch,
         "dtype": kind.name,
@@ -177,7 +177,7 @@ def _watch(
         "skipped": {"unlike": seen.unlike, "early": seen.early},
     }
     shown = show.sighting_text(of, condition, target, seen, text.colours_wanted(1))
-    return said, shown, common.DIFFERS if seen.sighting is None else common.SAME
+    return answer, shown, common.DIFFERS if seen.sighting is None else common.SAME
 
 
 def _epochs(value: str, of: Process) -> tuple[int, int]:

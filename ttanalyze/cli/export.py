@@ -59,5 +59,5 @@ def export(
     if not json:
         for note in notes:
             common.say(note)
-    said = {"run": str(run), **made.as_dict(), "notes": notes}
-    common.print_text(common.as_json(said) if json else str(made))
+    answer = {"run": str(run), **made.as_dict(), "notes": notes}
+    common.print_text(common.as_json(answer) if json else str(made))

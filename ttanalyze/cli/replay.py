@@ -142,8 +142,12 @@ def _replay_span(
     with common.progress_bar("replaying", quiet) as progress:
         found = replay_span(of, *bounds, *compared, opener, progress)
     if json:
-        said = {"run": str(run), "process": of.index, "stretches": [one.as_dict() for one in found]}
-        common.print_text(common.as_json(said | {"failure": of.failure}))
+        answer = {
+            "run": str(run),
+            "process": of.index,
+            "stretches": [one.as_dict() for one in found],
+        }
+        common.print_text(common.as_json(answer | {"failure": of.failure}))
     else:
         width = common.screen_width()
         common.print_text(show.stretches_text(found, text.colours_wanted(1), width))

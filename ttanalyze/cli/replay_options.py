@@ -87,8 +87,12 @@ def tell_launches(
 ) -> bool:
     """Prints what launches did, and how many were left out; whether the recording failed."""
     if json:
-        said = {"run": str(run), "process": of.index, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
+        answer = {
+            "run": str(run),
+            "process": of.index,
+            "launches": [one.as_dict() for one in found],
+        }
+        print_text(as_json(answer | {"not_kept": others, "failure": of.failure}))
         return of.failure is not None
     print_text(shown)
     if others:

@@ -85,26 +85,26 @@ def rewind(
     found = module.rewind(
         open_run(run), epoch, region, process=process, dtypes=dtype or (), shapes=shape or ()
     )
-    said: dict[str, Any] = {"run": str(run), "process": process, "epoch": epoch}
+    answer: dict[str, Any] = {"run": str(run), "process": process, "epoch": epoch}
     shown = None
     if out is not None:
         try:
             with common.interruptible(), common.progress_bar("rewinding", quiet) as progress:
-                said["format"] = module.save(found, out, format, progress)
+                answer["format"] = module.save(found, out, format, progress)
         except BrokenPipeError:
             raise common.ReaderGoneError from None
-        said |= {"file": str(out), "bytes": found.size}
+        answer |= {"file": str(out), "bytes": found.size}
     if summary:
         with common.interruptible(), common.progress_bar("summarising", quiet) as progress:
             summaries = module.summaries(found, progress)
         shown = module.summary_text(found, summaries)
-        said["regions"] = [
+        answer["regions"] = [
             part.as_dict() | one.as_dict() for part, one in zip(found.parts, summaries, strict=True)
         ]
     else:
-        said["regions"] = [part.as_dict() for part in found.parts]
-    said |= {"left_out": found.left_out, "unread": found.unread}
+        answer["regions"] = [part.as_dict() for part in found.parts]
+    answer |= {"left_out": found.left_out, "unread": found.unread}
     for line in [] if json else module.remarks(found):
         common.say(line)
     if json or shown is not None:
-        common.print_text(common.as_json(said) if json else str(shown))
+        common.print_text(common.as_json(answer) if json else str(shown))

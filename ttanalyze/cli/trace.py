@@ -90,11 +90,11 @@ def trace(
     if to_file and json:
         common.print_text(common.as_json(asdict(done)))
     elif to_file and not quiet:
-        said = [(done.calls, "call"), (done.epochs, "epoch"), (done.lanes, "lane")]
-        said += [(done.ranges, "range")] if done.ranges else []
-        said += [(done.marks, "mark")] if annotate else []
+        counts = [(done.calls, "call"), (done.epochs, "epoch"), (done.lanes, "lane")]
+        counts += [(done.ranges, "range")] if done.ranges else []
+        counts += [(done.marks, "mark")] if annotate else []
         common.print_text(
-            f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in said)}"
+            f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in counts)}"
         )
     note = demangle.missing()
     if note:

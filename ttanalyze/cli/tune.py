@@ -200,6 +200,6 @@ def tune(
         tuned = module.tune(found, out, wish, code or (), progress, **axes)
     if chart is not None:
         common.write_file(chart, module.chart_page(tuned))
-    said = {"run": str(run), "file": str(out), **tuned.as_dict()}
+    answer = {"run": str(run), "file": str(out), **tuned.as_dict()}
     colour = text.colours_wanted(1)
-    common.print_text(common.as_json(said) if json else module.tuned_text(tuned, colour))
+    common.print_text(common.as_json(answer) if json else module.tuned_text(tuned, colour))

@@ -94,8 +94,8 @@ class Cubin(Elf):
             values = symbols["value"][which]
             if entries.shape[1] > 2:
                 values = values + entries[:, 2]
-            places = zip(symbols["section"][which].tolist(), values.tolist(), strict=True)
-            found.update(zip(entries[:, 0].tolist(), places, strict=True))
+            positions = zip(symbols["section"][which].tolist(), values.tolist(), strict=True)
+            found.update(zip(entries[:, 0].tolist(), positions, strict=True))
         return found
 
     def checksum(self, name: str) -> str | None:
@@ -152,12 +152,12 @@ class Cubin(Elf):
     def _text(self, name: str) -> int | None:
         """Returns the section with a kernel's instructions."""
         wanted = TEXT + name.encode() + b"\0"
-        names, at, places = self.names, 0, []
+        names, at, offsets = self.names, 0, []
         while (at := names.find(wanted, at)) >= 0:
-            places.append(at)
+            offsets.append(at)
             at += len(wanted)
         sections = self.sections
-        found = np.isin(sections["name"], places) & (sections["type"] == PROGBITS)
+        found = np.isin(sections["name"], offsets) & (sections["type"] == PROGBITS)
         found &= (sections["flags"] & EXECUTABLE != 0) & (sections["size"] != 0)
         return int(found.argmax()) if found.any() else None
 

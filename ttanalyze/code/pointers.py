@@ -131,32 +131,32 @@ class _Kernel:
         if opcode.startswith(WRITES):
             at = text.rfind("]") if opcode.startswith("st.async") else text.find("]")
             self._note(self._of([text[at + 1 :]]), ANYTHING)  # a pointer that is stored
-        places = [f"[{inside}]" for inside in re.findall(r"\[([^\]]*)\]", text)]
-        if not places:
+        operands = [f"[{inside}]" for inside in re.findall(r"\[([^\]]*)\]", text)]
+        if not operands:
             return None
         kind = opcode.split(".", 1)[0]
         if opcode.startswith("cp"):
-            self._copy(opcode, places)
+            self._copy(opcode, operands)
         elif any(space in opcode for space in ELSEWHERE):
             return None
         elif opcode.startswith(WRITES):
-            self._note(self._of(places), WRITE)
+            self._note(self._of(operands), WRITE)
         elif opcode.startswith(ATOMICS):
-            self._note(self._of(places), ATOMIC)
+            self._note(self._of(operands), ATOMIC)
         elif opcode.startswith(READS) or kind in READS:
-            self._note(self._of(places), READ)
+            self._note(self._of(operands), READ)
         else:
-            self._note(self._of(places), ANYTHING)
+            self._note(self._of(operands), ANYTHING)
         return None
 
-    def _copy(self, opcode: str, places: Sequence[str]) -> None:
+    def _copy(self, opcode: str, operands: Sequence[str]) -> None:
         """cp.async and its like, whose first address is where they write."""
         atomic = ATOMIC if ".reduce" in opcode else WRITE
         if "prefetch" in opcode:
             return
         into_global = opcode.find(".global") < max(opcode.find(".shared"), 0)
-        self._note(self._of(places[:1]), atomic if into_global else 0)
-        self._note(self._of(places[1:]), READ if ".tensor" not in opcode else ANYTHING)
+        self._note(self._of(operands[:1]), atomic if into_global else 0)
+        self._note(self._of(operands[1:]), READ if ".tensor" not in opcode else ANYTHING)
 
     def _name_itself(self, operands: Sequence[str]) -> None:
         """A parameter whose address is taken."""

@@ -125,10 +125,10 @@ class _Kernel:
         return frozenset(words)
 
     def _effect(self, opcode: str, mnemonic: str, operands: Sequence[str], state: State) -> None:
-        places = [operand for operand in operands if "[" in operand]
-        operand = places[-1] if opcode == "LDGSTS" else places[0] if places else ""
+        addressed = [operand for operand in operands if "[" in operand]
+        operand = addressed[-1] if opcode == "LDGSTS" else addressed[0] if addressed else ""
         if opcode.startswith("UBLK"):
-            operand = " ".join(places)
+            operand = " ".join(addressed)
         what = EFFECTS[opcode]
         inside = (
             operand[operand.find("desc[") :].partition("][")[2] if "desc[" in operand else operand
@@ -136,7 +136,7 @@ class _Kernel:
         for word in _named(inside, state) | self._constants([operand], mnemonic, opcode):
             self._found[word] = self._found.get(word, 0) | what
         if what in (WRITE, ANYTHING):  # a pointer that is stored
-            data = " ".join(operand for operand in operands if operand not in places)
+            data = " ".join(operand for operand in operands if operand not in addressed)
             if ".64" in mnemonic:
                 for word in _named(data, state):
                     self._found[word] = self._found.get(word, 0) | ANYTHING
@@ -173,8 +173,8 @@ def _merge(known: State, more: State) -> bool:
 
 def _blocks(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[int, list[int]]]:
     """Rows that run one after the other: by the first, the row behind them and what may follow."""
-    places = {row["pc"]: i for i, row in enumerate(rows)}
-    targets = [places.get(row["target"]) if row["target"] is not None else None for row in rows]
+    index_at = {row["pc"]: i for i, row in enumerate(rows)}
+    targets = [index_at.get(row["target"]) if row["target"] is not None else None for row in rows]
     firsts = {0, *(i for i in targets if i is not None)}
     firsts |= {i + 1 for i, row in enumerate(rows) if row["opcode"] in (*ENDS, *JUMPS)}
     ordered = sorted(i for i in firsts if i < len(rows))

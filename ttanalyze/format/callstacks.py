@@ -62,8 +62,8 @@ def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int
     for file in layout.distinct(frames["file"]).tolist():
         name = strings.get(file) or ""
         prefix = f"{os.path.basename(name)}+" if name else ""
-        places = layout.distinct(frames["address"][frames["file"] == file]).tolist()
-        for at, found in zip(places, symbols.look_up(name, places, recorded), strict=True):
+        addresses = layout.distinct(frames["address"][frames["file"] == file]).tolist()
+        for at, found in zip(addresses, symbols.look_up(name, addresses, recorded), strict=True):
             function = found[-1].function or f"{prefix}{at:#x}"
             inlined = [
                 (f"{one.function} [inlined]" if one.function else f"[inlined in {function}]", one)
@@ -76,8 +76,8 @@ def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int
     return out
 
 
-def _mask(places: Array, values: Array, count: int) -> Array:
-    """Returns a bool array with these values at these places, False elsewhere."""
+def _mask(indices: Array, values: Array, count: int) -> Array:
+    """Returns a bool array with these values at these indices, False elsewhere."""
     out: Array = np.zeros(count, bool)
-    out[places] = values
+    out[indices] = values
     return out

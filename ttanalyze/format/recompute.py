@@ -73,25 +73,28 @@ class Contents:
     def __init__(self) -> None:
         self.runs: list[tuple[Array, Array]] = []
 
-    def find(self, places: Array) -> tuple[Array, Array]:
+    def find(self, positions: Array) -> tuple[Array, Array]:
         """Returns the digest at each place, and whether it is known."""
-        digests, known = np.zeros(len(places), "u8"), np.zeros(len(places), bool)
+        digests, known = np.zeros(len(positions), "u8"), np.zeros(len(positions), bool)
         for keys, values in self.runs:
-            at = np.searchsorted(keys, places)
+            at = np.searchsorted(keys, positions)
             at[at == len(keys)] = 0
-            here = keys[at] == places
+            here = keys[at] == positions
             digests[here] = values[at[here]]
             known |= here
         return digests, known
 
-    def add(self, places: Array, digests: Array) -> None:
-        """Adds digests at new, ascending places; there is at least one."""
-        while self.runs and len(self.runs[-1][0]) <= len(places):
+    def add(self, positions: Array, digests: Array) -> None:
+        """Adds digests at new, ascending positions; there is at least one."""
+        while self.runs and len(self.runs[-1][0]) <= len(positions):
             keys, values = self.runs.pop()
-            places, digests = np.concatenate([keys, places]), np.concatenate([values, digests])
-            order = np.argsort(places, kind="stable")
-            places, digests = places[order], digests[order]
-        self.runs.append((places, digests))
+            positions, digests = (
+                np.concatenate([keys, positions]),
+                np.concatenate([values, digests]),
+            )
+            order = np.argsort(positions, kind="stable")
+            positions, digests = positions[order], digests[order]
+        self.runs.append((positions, digests))
 
 
 class Recompute:
@@ -181,20 +184,20 @@ class Recompute:
             known = self._contents.setdefault(segment, Contents())
             # An offset is below 2**47: no file is larger.
             location = (blocks["offset"][of] << np.uint64(17)) | blocks["length"][of].astype("u8")
-            places, which = location, np.arange(len(location))
+            positions, which = location, np.arange(len(location))
             if (location[1:] <= location[:-1]).any():
-                places, which = np.unique(location, return_inverse=True)
-            digests, old = known.find(places)
-            new = places[~old]
+                positions, which = np.unique(location, return_inverse=True)
+            digests, old = known.find(positions)
+            new = positions[~old]
             if len(new):
                 digests[~old] = self._read(segment, new)
                 known.add(new, digests[~old])
             found[of] = digests[which]
         return found, there
 
-    def _read(self, segment: int, places: Array) -> Array:
-        """Returns the digests of contents at ascending places. Neighbours are read together."""
-        location = places.astype("i8")
+    def _read(self, segment: int, positions: Array) -> Array:
+        """Returns the digests of contents at ascending positions. Neighbours are read together."""
+        location = positions.astype("i8")
         offsets = location >> 17
         ends = np.maximum.accumulate(offsets + (location & 0x1FFFF))
         gaps = np.append(np.flatnonzero(offsets[1:] - ends[:-1] >= 4096) + 1, len(location))

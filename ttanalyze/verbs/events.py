@@ -119,7 +119,7 @@ def written(
         return _ndjson(_records(pieces))
     if form == "json":
         return _json(_records(pieces))
-    tables = map(_frame, pieces)
+    tables = map(_table, pieces)
     if form == "csv":
         return (part.encode() for part in show.written(tables, "csv"))
     return iter([f"{show.table_text(map(_screen, tables), show.SHOWN, width)}\n".encode()])
@@ -147,7 +147,7 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
     yield bytes(some)
 
 
-def _frame(piece: _Piece) -> pd.DataFrame:
+def _table(piece: _Piece) -> pd.DataFrame:
     """Returns one row per launch: sizes in columns of their own, stacks as text, and the caller."""
     columns: dict[str, Any] = {}
     for name, values in piece.columns.items():
@@ -166,21 +166,21 @@ def _frame(piece: _Piece) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _screen(frame: pd.DataFrame) -> pd.DataFrame:
+def _screen(table: pd.DataFrame) -> pd.DataFrame:
     """Returns the columns that fit on a screen."""
-    names = frame["kernel_name"].tolist()
+    names = table["kernel_name"].tolist()
     columns = {
         "kernel": [
             demangle.short(name) if isinstance(name, str) else kind
-            for name, kind in zip(names, frame["type"], strict=True)
+            for name, kind in zip(names, table["type"], strict=True)
         ]
     }
     for size in SIZES[:2]:
-        axes = [frame[f"{size}_{axis}"].to_numpy("i8", na_value=-1).tolist() for axis in "xyz"]
+        axes = [table[f"{size}_{axis}"].to_numpy("i8", na_value=-1).tolist() for axis in "xyz"]
         columns[size] = [
             None if row[0] < 0 else ",".join(map(str, row)) for row in zip(*axes, strict=True)
         ]
-    whole = frame.assign(**columns)
+    whole = table.assign(**columns)
     return whole[[name for name in SHOWN if name in whole]]
 
 
@@ -205,7 +205,7 @@ def _pieces(
 ) -> Iterator[_Piece]:
     if with_stacks is None:
         options = [process.info.get("options", {}) for process in run.processes]
-        asked = any(given.get("TT_KERNEL_EVENTS") == "full" for given in options)
+        asked = any(one.get("TT_KERNEL_EVENTS") == "full" for one in options)
         with_stacks = "full" if asked else "dedup"
     if with_stacks not in STACKS:
         raise Error(f"--kernel-events {with_stacks}: must be one of {', '.join(STACKS)}")
@@ -279,7 +279,7 @@ def _piece(kernels: _Kernels, rows: Rows, ids: Array, known: _Stacks) -> _Piece:
         **{name: events[name].tolist() for name in ("thread", "flags", "result")},
         "epoch": kernels.epochs(events["seq"]),
         **dict(zip(TIMES, kernels.times(rows), strict=True)),
-        "params": [given and given.hex() for given in kernels.params(rows)],
+        "params": [params and params.hex() for params in kernels.params(rows)],
         "graph": [None if graph == layout.NO_ID else graph for graph in rows.graph.tolist()],
         "node": [None if node < 0 else node for node in rows.node.tolist()],
     }

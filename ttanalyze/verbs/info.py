@@ -59,21 +59,21 @@ def _process(process: Process) -> dict[str, Any]:
     regions = process.regions
     kinds = [layout.REGION_KINDS[kind] for kind in regions.birth["kind"].tolist()]
     captured = (regions.flags & layout.CAPTURED != 0).tolist()
-    told = process.info
+    recorded = process.info
     return {
         "process": process.index,
-        "pid": told.get("pid"),
-        "argv": told.get("argv", []),
-        "cwd": told.get("cwd"),
+        "pid": recorded.get("pid"),
+        "argv": recorded.get("argv", []),
+        "cwd": recorded.get("cwd"),
         "status": process.status,
-        "reason": told.get("reason"),
-        "started_ns": told.get("started_ns"),
-        "ended_ns": told.get("ended_ns"),
-        "driver_version": told.get("driver_version"),
-        "devices": told.get("devices", []),
-        "deterministic": told.get("deterministic", False),
-        "options": told.get("options", {}),
-        "ring": told.get("ring", {}),
+        "reason": recorded.get("reason"),
+        "started_ns": recorded.get("started_ns"),
+        "ended_ns": recorded.get("ended_ns"),
+        "driver_version": recorded.get("driver_version"),
+        "devices": recorded.get("devices", []),
+        "deterministic": recorded.get("deterministic", False),
+        "options": recorded.get("options", {}),
+        "ring": recorded.get("ring", {}),
         "epochs": len(process.epochs),
         "triggers": _tally([layout.TRIGGERS[t] for t in process.epochs["trigger"].tolist()]),
         "epoch_flags": {
@@ -92,14 +92,14 @@ def _process(process: Process) -> dict[str, Any]:
         "replayable": _replayable(process),
         "modules": len(process.modules),
         "events": _events(process),
-        "events_lost": told.get("counters", {}).get("events_lost", 0),
-        "annotations": told.get("counters", {}).get("annotations", 0),
+        "events_lost": recorded.get("counters", {}).get("events_lost", 0),
+        "annotations": recorded.get("counters", {}).get("annotations", 0),
         "timeline": _timeline(process),
         "capture_waits": _capture_waits(process),
         "late": _late(process),
         "zones": _zones(process),
         "guards": _guards(process),
-        "unknown_calls": told.get("unknown_calls", []),
+        "unknown_calls": recorded.get("unknown_calls", []),
         "incidents": crash_reports(process),
         "last_epoch": last_epoch(process),
     }
@@ -135,8 +135,8 @@ def _timeline(process: Process) -> dict[str, Any] | None:
     """Returns what process.json says of GPU times, and the number of launches with and without
     times. None without a timeline.
     """
-    told = process.info.get("timeline", {})
-    if told.get("asked", "off") == "off" and not process.activities.there:
+    timeline = process.info.get("timeline", {})
+    if timeline.get("asked", "off") == "off" and not process.activities.there:
         return None
     launches = timed = 0
     for records in process.event_pieces() if process.activities.there else ():
@@ -144,7 +144,7 @@ def _timeline(process: Process) -> dict[str, Any] | None:
         meant &= records["flags"] & IN_GRAPH == 0
         known = process.activities.known(records["seq"][meant])
         launches, timed = launches + len(known), timed + int(np.count_nonzero(known))
-    return {**told, "launches": launches, "timed_launches": timed}
+    return {**timeline, "launches": launches, "timed_launches": timed}
 
 
 def _capture_waits(process: Process) -> dict[str, Any]:
@@ -292,8 +292,10 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     pairs.append(("regions", _regions(process)))
     kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
     calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
-    said = process["annotations"]
-    pairs.append(("calls", f"{calls}, {text.count(said, 'annotation')}" if said else calls))
+    annotations = process["annotations"]
+    pairs.append(
+        ("calls", f"{calls}, {text.count(annotations, 'annotation')}" if annotations else calls)
+    )
     if process["replayable"]:
         pairs.append(("replay", _again(process["replayable"])))
     if process["timeline"]:

@@ -337,9 +337,9 @@ class _Watch:
         region = int(record["region"])
         known = older is not None and int(older["segment"]) in self.process.segments
         old = self._read(files, older) if known else None
-        own, other = self._named(region, int(record["block"]), epoch, len(met))
-        unnamed = ~(own | other)
-        counts = own.copy()
+        same, different = self._named(region, int(record["block"]), epoch, len(met))
+        unnamed = ~(same | different)
+        counts = same.copy()
         if (met & unnamed).any():
             now = looks_like(self.type, raw, unnamed)
             if now is not False or (old is not None and looks_like(self.type, old, unnamed)):
@@ -361,7 +361,7 @@ class _Watch:
         """Returns which items of a block lie in tensors of the watched type, and of another
         type.
         """
-        own, other = np.zeros(items, bool), np.zeros(items, bool)
+        same, different = np.zeros(items, bool), np.zeros(items, bool)
         labels, size = self.process.labels, self.type.itemsize
         for row in labels.parts(region, epoch=epoch) if len(labels) else ():
             first = -(-(int(row["offset"]) - block * BLOCK_SIZE) // size)
@@ -369,8 +369,8 @@ class _Watch:
             if stop > 0 and first < items:
                 kind = type_of(labels.part(region, row))
                 if kind is not None:
-                    (own if kind == self.type else other)[max(first, 0) : stop] = True
-        return own, other
+                    (same if kind == self.type else different)[max(first, 0) : stop] = True
+        return same, different
 
     def _is_young(self, region: int, epoch: int) -> bool:
         """Returns whether a region was born after the first epoch of its context."""

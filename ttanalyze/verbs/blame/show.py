@@ -160,9 +160,9 @@ def _tensor_text(target: Target, part: Part) -> str:
 
 
 def _epoch(process: Process, epoch: int) -> str:
-    said = described(process, process.epochs[epoch])
-    label = said["epoch_label"]
-    words = [said["trigger"], *([demangle([label])[0]] if label else []), *said["flags"]]
+    about = described(process, process.epochs[epoch])
+    label = about["epoch_label"]
+    words = [about["trigger"], *([demangle([label])[0]] if label else []), *about["flags"]]
     return text.printable(" ".join(words))
 
 

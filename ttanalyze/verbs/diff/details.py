@@ -150,11 +150,11 @@ class Details:
         self, a: Process, b: Process, pair: int, position: int
     ) -> tuple[Contents, Contents]:
         common = self.common
-        places = (
+        records = (
             (a, int(common.epochs_a[position]), int(common.regions_a[pair])),
             (b, int(common.epochs_b[position]), int(common.regions_b[pair])),
         )
-        one, other = (Contents(p, contents.block_records(p, e, r)) for p, e, r in places)
+        one, other = (Contents(p, contents.block_records(p, e, r)) for p, e, r in records)
         return one, other
 
     def _look(self, out: Divergence, pair: int, position: int) -> None:

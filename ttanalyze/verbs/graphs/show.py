@@ -107,14 +107,14 @@ def _shape(node: dict[str, Any]) -> tuple[str, str]:
 
 
 def _remarks(node: dict[str, Any]) -> list[str]:
-    said = {
+    answer = {
         "off": not node["enabled"],
         "cooperative": node["cooperative"],
         "maybe": node["conditional"],
         "device": node["device"],
         "unknown": not node["known"],
     }
-    return [name for name, holds in said.items() if holds]
+    return [name for name, holds in answer.items() if holds]
 
 
 def to_object(graph: Graph) -> dict[str, Any]:

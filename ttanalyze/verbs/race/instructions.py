@@ -86,20 +86,20 @@ def counterpart(rows: Sequence[Row], pc: int) -> Row | None:
     return None
 
 
-def late(places: Iterable[DelayedInstruction], run: Run) -> list[Late]:
+def late(delayed: Iterable[DelayedInstruction], run: Run) -> list[Late]:
     """Returns the delayed instructions and calls, with their likely counterparts."""
     found = []
     tables: dict[str, Sequence[Row]] = {}
-    for place in places:
-        member = place.member
-        if place.point.kernel is None:
+    for one in delayed:
+        member = one.member
+        if one.point.kernel is None:
             numbers = {name: member.get(name) for name in ("stream", "number", "seq", "call")}
-            found.append(Late(**numbers, kernel=place.kernel_name, where=member["where"]))
+            found.append(Late(**numbers, kernel=one.kernel_name, where=member["where"]))
             continue
-        checksum, kernel = place.checksum or "", place.kernel_name or ""
+        checksum, kernel = one.checksum or "", one.kernel_name or ""
         if checksum not in tables:
             tables[checksum] = _rows(run, kernel, checksum)
-        row = place.instruction or {"pc": member["pc"], "sass": member["sass"]}
+        row = one.instruction or {"pc": member["pc"], "sass": member["sass"]}
         other = counterpart(tables[checksum], member["pc"])
         found.append(
             Late(

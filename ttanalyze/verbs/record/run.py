@@ -176,9 +176,9 @@ def record(
     if late or (limit and _timed_out(out)):
         code = TIMED_OUT
     info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)}, warn)
-    sums, told = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
-    warnings = sum(_warnings(out, *process) for process in told)
-    incomplete = _incomplete(told, sums[0])
+    sums, processes = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
+    warnings = sum(_warnings(out, *process) for process in processes)
+    incomplete = _incomplete(processes, sums[0])
     return Recorded(out, code, died, interrupted, *sums, warnings, incomplete, seconds)
 
 
@@ -371,32 +371,32 @@ def note_exit(
 def _timed_out(out: Path) -> bool:
     """Returns whether the recorder ended a process at its time limit."""
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
-        told = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
-        return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in told)
+        processes = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
+        return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in processes)
     return False
 
 
 def _processes(info: dict[str, Any]) -> list[dict[str, Any]]:
-    return [told for told in info.get("processes", []) if isinstance(told, dict)]
+    return [process for process in info.get("processes", []) if isinstance(process, dict)]
 
 
-def _folder(out: Path, told: dict[str, Any]) -> Path:
-    return out / f"p{told.get('process')}"
+def _folder(out: Path, process: dict[str, Any]) -> Path:
+    return out / f"p{process.get('process')}"
 
 
-def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
+def _warnings(out: Path, process: dict[str, Any], epochs: bytes) -> int:
     """Returns the number of warnings of a process, as in Run.warnings, without numpy. epochs: their
     flags.
     """
-    launches = _records(_folder(out, told) / "launches.bin")
-    count = len(told.get("warnings", []))
-    count += told.get("status") not in statuses.WITH_THE_PROCESS
-    count += len(options.unmet(told, len(epochs), launches))
-    count += sum(1 for _ in _flagged(told, epochs))
-    return count + bool(told.get("counters", {}).get("events_lost"))
+    launches = _records(_folder(out, process) / "launches.bin")
+    count = len(process.get("warnings", []))
+    count += process.get("status") not in statuses.WITH_THE_PROCESS
+    count += len(options.unmet(process, len(epochs), launches))
+    count += sum(1 for _ in _flagged(process, epochs))
+    return count + bool(process.get("counters", {}).get("events_lost"))
 
 
-def _flagged(told: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
+def _flagged(process: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
     """Returns how many epochs of a process have each flag that users should know."""
     for name, flag in WARNED_OF.items():
         count = sum(bool(flags & flag) for flags in epochs)
@@ -413,18 +413,18 @@ def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> 
         return "no process was recorded"
     if len(processes) < folders:
         return "a process was killed before run.json listed it"
-    for told, epochs in processes:
-        lead = f"process {told.get('process')}: " if folders > 1 else ""
-        status, reason = told.get("status"), told.get("reason") or "no reason given"
+    for process, epochs in processes:
+        lead = f"process {process.get('process')}: " if folders > 1 else ""
+        status, reason = process.get("status"), process.get("reason") or "no reason given"
         if status == statuses.RUNNING:
             return f"{lead}the process was killed, or still runs"
         if status != statuses.COMPLETE:
             return f"{lead}{status}: {reason}"
-        if losses := told.get("losses"):
+        if losses := process.get("losses"):
             return f"{lead}{losses[0]}"
-        for name, count in _flagged(told, epochs):
+        for name, count in _flagged(process, epochs):
             return f"{lead}{text.count(count, f'{name} epoch')}"
-        if lost := told.get("counters", {}).get("events_lost"):
+        if lost := process.get("counters", {}).get("events_lost"):
             return f"{lead}{text.count(lost, 'lost call')}"
     return None
 

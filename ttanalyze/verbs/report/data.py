@@ -66,13 +66,13 @@ def document(run: Run, limits: Limits | None = None, progress: Progress = None) 
     Raises:
         FormatError: A file does not follow the format.
     """
-    told = info(run)
+    overview = info(run)
     shown = sorted(run.processes, key=lambda p: -len(p.epochs))[:PROCESSES]
     shown.sort(key=lambda p: p.index)
     limits = (limits or Limits()).divided(max(1, len(shown)))
     advance = counted(progress, sum(len(p.epochs) for p in shown))
 
-    summaries = {p["process"]: p for p in told["processes"]}
+    summaries = {p["process"]: p for p in overview["processes"]}
     return {
         "processes": [_process(p, summaries[p.index], limits, advance) for p in shown],
         "hidden": len(run.processes) - len(shown),
@@ -272,8 +272,8 @@ def _kernels(
         i = int(np.searchsorted(ids, function))
         rows = order[starts[i] : starts[i] + counts[i]]
         gpu_time = float(took[rows].sum()) if known[rows].any() else None
-        told = _kernel(process, function, names, events[rows], times[rows])
-        listed.append({**told, "gpu_time": gpu_time})
+        described = _kernel(process, function, names, events[rows], times[rows])
+        listed.append({**described, "gpu_time": gpu_time})
     return {"count": len(ids), "launches": int(launch.sum()), "listed": listed}
 
 

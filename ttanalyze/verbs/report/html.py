@@ -60,41 +60,41 @@ def page(run: Run, against: Run | None = None, progress: Progress = None) -> str
 
 
 def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
-    told = info(run)
-    programs = [text.command(p["argv"]) or "unknown" for p in told["processes"]]
+    overview = info(run)
+    programs = [text.command(p["argv"]) or "unknown" for p in overview["processes"]]
     program = programs[0] if programs else "nothing recorded"
-    path = text.printable(told["run"])
-    warnings = [text.printable(line) for line in told["warnings"]]
-    unread = sum(p["unread"] for p in told["processes"])
+    path = text.printable(overview["run"])
+    warnings = [text.printable(line) for line in overview["warnings"]]
+    unread = sum(p["unread"] for p in overview["processes"])
     if unread:
         warnings.insert(0, f"{text.count(unread, 'region-epoch')} uncertain: {UNREAD}")
     return {
         "title": f"{program[:80]} · ttanalyze",
         "program": program[:400],
-        "subtitle": _subtitle(told),
+        "subtitle": _subtitle(overview),
         "path": path,
         "processes": [
             {"process": p["process"], "name": programs[i][:60]}
-            for i, p in enumerate(told["processes"])
+            for i, p in enumerate(overview["processes"])
             if p["process"] in {q["process"] for q in shown["processes"]}
         ],
-        "tiles": _tiles(told, shown),
+        "tiles": _tiles(overview, shown),
         "warnings": warnings[:WARNINGS],
         "hidden_warnings": max(0, len(warnings) - WARNINGS),
         "hidden": shown["hidden"],
     }
 
 
-def _subtitle(told: dict[str, Any]) -> str:
-    processes = told["processes"]
+def _subtitle(overview: dict[str, Any]) -> str:
+    processes = overview["processes"]
     devices = {d.get("name", "?"): None for p in processes for d in p["devices"]}
-    parts = [text.printable(told["run"]), f"{text.size(told['bytes_on_disk'])} on disk"]
+    parts = [text.printable(overview["run"]), f"{text.size(overview['bytes_on_disk'])} on disk"]
     parts += [text.printable(name) for name in devices]
     return " · ".join(parts)
 
 
-def _tiles(told: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
-    processes = told["processes"]
+def _tiles(overview: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
+    processes = overview["processes"]
     total = {
         key: sum(p[key] for p in processes)
         for key in ("epochs", "kernels", "bytes_read", "bytes_changed", "bytes_stored")

@@ -137,8 +137,8 @@ def main() -> None:
     out: TextIO = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what kernels print is not for who reads us
 
-    def answer(said: dict[str, Any]) -> None:
-        print(json.dumps(said), file=out, flush=True)
+    def answer(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=out, flush=True)
 
     try:
         trier = Trier(json.loads(sys.argv[1]))
@@ -148,9 +148,9 @@ def main() -> None:
         return
     for line in sys.stdin:
         asked = json.loads(line)
-        said = trier.attempt(asked["image"], Configuration.of_cells(asked["cells"]))
-        answer(said)
-        if said.get("lost"):
+        result = trier.attempt(asked["image"], Configuration.of_cells(asked["cells"]))
+        answer(result)
+        if result.get("lost"):
             os._exit(0)  # nothing of the context works, not even its end
 
 

@@ -110,19 +110,19 @@ def find_variables(module, params, images):
     """Where regions are now. Variables hold what the module says, and parameters that lead to them
     do so again.
     """
-    places = []
+    addresses = []
     for image, (address, size, variable, _) in zip(images, launch.REGIONS, strict=True):
         if variable:
             address, found = call("cuModuleGetGlobal", module, variable.encode())
             if found != size:
                 raise DriverError(f"{variable} has another size")
             call("cuMemcpyDtoH", address_of(image), address, size)
-        places.append(int(address))
+        addresses.append(int(address))
     for at, region in launch.POINTERS:
         (address,) = struct.unpack_from("<Q", params, at)
-        address += places[region] - launch.REGIONS[region][0]
+        address += addresses[region] - launch.REGIONS[region][0]
         struct.pack_into("<Q", params, at, address)
-    return places
+    return addresses
 
 
 def load_module(image):
@@ -172,7 +172,7 @@ class Launcher:
         self.params = bytearray((HERE / "params.bin").read_bytes())
         self.image = bytearray((HERE / launch.IMAGE).read_bytes() + b"\0")
         module = load_module(self.image)
-        self.places = find_variables(module, self.params, images)
+        self.addresses = find_variables(module, self.params, images)
         read_contents("before.bin", images)
         self.kernel = find_kernel(module)
         self.config = configuration()
@@ -183,7 +183,7 @@ class Launcher:
 
     def run(self):
         """Restores memory, launches and waits; gives the milliseconds that it took."""
-        for address, image in zip(self.places, self.images, strict=True):
+        for address, image in zip(self.addresses, self.images, strict=True):
             call("cuMemcpyHtoD", address, address_of(image), len(image))
         begin, end = self.events
         call("cuEventRecord", begin, 0)
@@ -227,7 +227,7 @@ def main():
         return 0
     read_contents("after.bin", images)
     names = [name for _, _, _, name in launch.REGIONS]
-    differ = sum(map(compare, launcher.places, names, images))
+    differ = sum(map(compare, launcher.addresses, names, images))
     print(f"{launch.KERNEL}: {'different' if differ else 'as recorded'}")
     return 1 if differ else 0
 
