@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from tests import support
 from tests.check import corpus
 from tests.recordings import check_run, compare
 from tests.support import Cli
+from ttanalyze.verbs.check import choose
 from ttanalyze.verbs.info import info, info_text
 
 pytestmark = pytest.mark.native
@@ -124,6 +127,73 @@ def test_access_to_freed_memory_ends_the_context(faults: Path, tmp_path: Path) -
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in done.stderr
     told = info_text(info(tt.open(tmp_path / "run")))
     assert "may have accessed memory that was freed, of region 1 (3.9 KiB)" in told
+
+
+def check(command: list[str | Path], folder: Path, *options: str) -> Any:
+    """The outcome of the check `guard`."""
+    given = ("--sim", "--json", "--quiet", "--only", "guard", "-o", str(folder), *options)
+    done = support.ttanalyze("check", *given, "--", *map(str, command), environment=SIM)
+    (outcome,) = json.loads(done.stdout)["outcomes"]
+    return outcome
+
+
+def test_check_names_a_launch_that_reads_past_the_end(faults: Path, tmp_path: Path) -> None:
+    """It is one of 18 in flight. A failed launch has no parameters: another recording has them."""
+    outcome = check([faults, "read_in_a_queue"], tmp_path / "out")
+    (found,) = outcome["findings"]
+    assert (found["kind"], found["certainty"]) == ("read past the end", "confirmed")
+    assert found["call"]["kernel"] == "halo"
+    assert [one["region"] for one in found["details"]["allocations"]] == [0]
+    assert "reads past the end of region 0 (3.9 KiB, allocated at faults.c" in found["summary"]
+    assert (tmp_path / "out" / "guard-blocking").exists()
+
+
+def test_check_without_further_recordings_is_unsure(faults: Path, tmp_path: Path) -> None:
+    (found,) = check([faults, "read_in_a_queue"], tmp_path / "out", "--quick")["findings"]
+    assert (found["kind"], found["certainty"]) == ("access past the end", "possible")
+    assert found["summary"].endswith("Other launches were in flight.")
+    assert [path.name for path in (tmp_path / "out").glob("*.status")] == ["guard.status"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        ("read_row_too_many", "read past the end", "reads past the end of region 0"),
+        ("download_too_long", "read past the end", "(the driver refuses it)"),
+        ("set_too_long", "write past the end", "cuMemsetD8_v2 (call "),
+        ("write_after_free", "access after free", ", which was freed ("),
+    ],
+)
+def test_check_says_what_happened(
+    fault: str, kind: str, words: str, faults: Path, tmp_path: Path
+) -> None:
+    (found,) = check([faults, fault], tmp_path / "out")["findings"]
+    assert (found["kind"], found["certainty"]) == (kind, "confirmed")
+    assert words in found["summary"]
+
+
+def test_check_says_that_a_program_fails_without_guards_too(built: Path, tmp_path: Path) -> None:
+    program = support.build_program("fault_illegal_address", built)
+    (found,) = check([program], tmp_path / "out")["findings"]
+    assert (found["kind"], found["certainty"]) == ("illegal address", "possible")
+    assert "poke (call " in found["summary"] and "without guards, too" in found["summary"]
+
+
+def test_check_tries_the_usual_alignment(built: Path, tmp_path: Path) -> None:
+    """This program fails with it, too."""
+    program = support.build_program("fault_misaligned_address", built)
+    outcome = check([program], tmp_path / "out")
+    assert (outcome["status"], outcome["findings"]) == ("not covered", [])
+    assert "a context ended with CUDA_ERROR_MISALIGNED_ADDRESS" in outcome["reason"]
+    assert (tmp_path / "out" / "guard-256" / "run.json").exists()
+
+
+def test_the_guard_check_is_chosen_by_name_or_option() -> None:
+    names = ["bounds", "determinism", "order", "uninitialized", "values"]
+    assert [one.NAME for one in choose(None)] == names
+    assert [one.NAME for one in choose(None, guards=True)] == [*names, "guard"]
+    assert [one.NAME for one in choose("guard")] == ["guard"]
+    assert [one.NAME for one in choose("order", guards=True)] == ["order", "guard"]
 
 
 def test_options_that_do_not_fit_are_refused(cli: Cli) -> None:

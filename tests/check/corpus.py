@@ -28,7 +28,12 @@ HERE = Path(__file__).resolve().parent
 SOURCES = {"faults": HERE / "faults.c", "torch_faults": HERE / "torch_faults.py"}
 CULPRIT = re.compile(r"(?:/\*|#) culprit of ([\w, ]+)")
 LISTED = re.compile(r'FAULT\((?!name)(\w+), (\w+)\)|@fault\("(\w+)"\)\ndef (\w+)')
-SANITIZERS = {"bounds": "memcheck", "uninitialized": "initcheck", "order": "racecheck"}
+SANITIZERS = {
+    "bounds": "memcheck",
+    "guard": "memcheck",
+    "uninitialized": "initcheck",
+    "order": "racecheck",
+}
 # What shows on a GPU only: the simulator adds in one order, and its memory ends where it ends.
 GPU_ONLY = {"float_atomics", "append_in_any_order", "read_past_end"}
 

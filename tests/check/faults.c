@@ -451,6 +451,55 @@ static void row_too_many(void)
 	show(row, 100);
 }
 
+/* ---- reads out of bounds ---- */
+
+static void read_neighbour(void)
+{
+	CUdeviceptr p = values(n), to = values(n);
+	int count = fixed ? n - 1 : n;
+
+	GO("halo", NULL, count, &to, &p, &count); /* culprit of read_neighbour */
+	show(to, SIZE);
+}
+
+static void read_in_a_queue(void)
+{
+	CUdeviceptr p = values(n), to = values(n);
+	int count;
+
+	for (int step = 0; step < STEPS; step++) {
+		GO("scale", NULL, n, &p, &half, &n);
+		count = n - 1 + (!fixed && step == STEPS - 2);
+		GO("halo", NULL, count, &to, &p, &count); /* culprit of read_in_a_queue */
+		GO("add", NULL, n, &p, &to, &n);
+	}
+	show(p, SIZE);
+}
+
+/* The pointer to the last row is where the allocation ends. */
+static void read_row_too_many(void)
+{
+	int rows = 40, columns = 25;
+	CUdeviceptr p = values(rows * columns), to = zeros(columns * sizeof(float)), row;
+
+	for (int i = 0; i <= rows - fixed; i++) {
+		row = p + i * columns * sizeof(float);
+		GO("move", NULL, columns, &to, &row, &none, &columns); /* culprit of read_row_too_many */
+	}
+	show(to, columns * sizeof(float));
+}
+
+static void download_too_long(void)
+{
+	CUdeviceptr p = values(n);
+	float *data = calloc(n + 4, sizeof(float));
+	size_t bytes = fixed ? SIZE : SIZE + 16;
+
+	CHECK(cuMemcpyDtoH(data, p, bytes)); /* culprit of download_too_long */
+	printf("%016llx\n", (unsigned long long)checksum((unsigned char *)data, SIZE));
+	free(data);
+}
+
 /* ---- uninitialised memory ---- */
 
 static void use_of(CUdeviceptr p)
@@ -843,6 +892,8 @@ static const struct {
 	FAULT(pool_end_4, bounds), FAULT(pool_write_after_free, bounds), FAULT(pitched_row, bounds),
 	FAULT(through_memory, bounds), FAULT(graph_end_4, bounds), FAULT(row_too_many, bounds),
 	FAULT(graph_branch_end_96, bounds), FAULT(graph_copy_too_long, bounds), FAULT(end_by_two, bounds),
+	FAULT(read_neighbour, guard), FAULT(read_in_a_queue, guard), FAULT(read_row_too_many, guard),
+	FAULT(download_too_long, guard),
 	FAULT(empty, uninitialized), FAULT(part, uninitialized), FAULT(reused, uninitialized),
 	FAULT(async_empty, uninitialized), FAULT(not_zeroed, uninitialized), FAULT(halo_read, uninitialized),
 	FAULT(counter_in_memory, uninitialized), FAULT(read_past_end, uninitialized),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.check import corpus
 
-CHECKS = ("bounds", "determinism", "order", "uninitialized", "values")
+CHECKS = ("bounds", "determinism", "guard", "order", "uninitialized", "values")
 # Half precision is seen in named tensors only, and what the host does to its memory is not
 # recorded.
 MISSED = corpus.GPU_ONLY | {"half_overflow", "host_buffer_reused"}
@@ -19,6 +19,7 @@ SHORT = {
     "write_after_free",
     "graph_end_4",
     "read_before_write",
+    "read_in_a_queue",
     "graph_race",
     "graph_nan",
 }

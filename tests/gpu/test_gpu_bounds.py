@@ -21,7 +21,7 @@ FAULTS = ["end_4", "end_12", "start_4", "copy_too_long", "write_after_free", "po
 FAULTS += ["graph_end_4", "graph_branch_end_96", "end_by_two"]
 MANAGED = layout.enum("region_kind")["TT_REGION_MANAGED"]
 FRAMEWORKS = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
-CASES = [case for case in corpus.cases() if case.name in FAULTS]
+CASES = [case for case in corpus.cases() if case.name in FAULTS or case.check == "guard"]
 CASES += [case for case in corpus.cases("torch_faults") if case.check == "bounds" and FRAMEWORKS]
 
 

@@ -40,7 +40,15 @@ def check(
         ..., metavar="PROGRAM", help="The program to run, and its arguments."
     ),
     only: str | None = Option(
-        None, metavar="CHECKS", help="Run only these checks, such as bounds,order (default: all)."
+        None,
+        metavar="CHECKS",
+        help="Run only these checks, such as bounds,order (default: all but guard).",
+    ),
+    guard: bool = Option(
+        False,
+        "--guard",
+        help="Also run the check guard: end allocations at unmapped memory, so that reads past the "
+        "end fail.",
     ),
     quick: bool = Option(
         False, "--quick", help="Make no recordings that only explain what was found."
@@ -100,7 +108,7 @@ def check(
 
     if runs < 2:
         raise Error(f"--runs {runs}: expected at least 2")
-    checks = choose(only)
+    checks = choose(only, guard)
     common.check_output(sarif)
     settings = Settings(
         tuple(command),

@@ -27,7 +27,8 @@ def crash_reports(process: Process) -> list[dict[str, Any]]:
     the allocations with guards that it has pointers to (`reaches`), the likeliest first.
     """
     found: list[dict[str, Any]] = process.info.get("incidents", [])
-    guarded = guard.lost(process) is not None and guard.exist(process)
+    lost = guard.ended_by(process, guard.ILLEGAL_ADDRESS)
+    guarded = bool(lost) and guard.exist(process)
     return [
         {
             **report,

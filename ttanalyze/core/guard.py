@@ -103,7 +103,7 @@ def _below(process: Process, address: int, seq: int, mode: int) -> Reached | Non
     return Reached(int(regions.id[row]), left, freed, mode)
 
 
-def lost(process: Process) -> dict[str, Any] | None:
-    """Returns the crash report of the first context that an illegal address ended."""
+def ended_by(process: Process, error: str = "CUDA_ERROR_") -> list[dict[str, Any]]:
+    """Returns the crash reports of contexts that an error, or any error, ended."""
     reports = process.info.get("incidents", [])
-    return next((one for one in reports if one["reason"] == ILLEGAL_ADDRESS), None)
+    return [one for one in reports if one["reason"].startswith(error)]

@@ -52,6 +52,7 @@ struct sim_settings {
 	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
 	bool apart;      /* no device reaches another's memory */
+	bool blocking;   /* a launch returns when it is complete: CUDA_LAUNCH_BLOCKING, as with a GPU */
 	char *refused_name; /* modules that contain it do not load */
 };
 extern struct sim_settings sim_settings;

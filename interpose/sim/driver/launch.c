@@ -228,6 +228,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
 		result = stream_submit(stream, work, &op);
 	if (!result)
 		result = record_events(config, op);
+	if (!result && sim_settings.blocking && !stream->capture) {
+		stream_wait(stream);
+		result = stream->ctx->fault;
+	}
 	return sim_leave(result);
 }
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.check import bounds, determinism, order, uninitialized, values
+from ttanalyze.verbs.check import bounds, determinism, guard, order, uninitialized, values
 from ttanalyze.verbs.check.findings import (
     CLEAN,
     FAILED,
@@ -46,25 +46,27 @@ class Check(Protocol):
 
 
 CHECKS: tuple[Check, ...] = (bounds, determinism, order, uninitialized, values)
+ALL: tuple[Check, ...] = (*CHECKS, guard)  # guards change the alignment of allocations
 
 
-def choose(names: str | None) -> list[Check]:
+def choose(names: str | None, guards: bool = False) -> list[Check]:
     """Returns the checks with these names.
 
     Args:
-        names: Names separated by commas, None for all checks.
+        names: Names separated by commas, None for all checks but the guard check.
+        guards: Whether to add the guard check.
 
     Raises:
         Error: There is no such check.
     """
     if names is None:
-        return list(CHECKS)
-    known = {check.NAME: check for check in CHECKS}
+        return list(ALL if guards else CHECKS)
+    known = {check.NAME: check for check in ALL}
     wanted = dict.fromkeys(name.strip() for name in names.split(","))
     for name in wanted:
         if name not in known:
             raise Error(f"--only {names}: unknown check {name!r}; expected {', '.join(known)}")
-    return [check for check in CHECKS if check.NAME in wanted]
+    return [check for check in ALL if check.NAME in wanted or (guards and check is guard)]
 
 
 def check(
