@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tests import support
 from tests.support import Cli
-from ttanalyze.verbs.check import zoom
+from ttanalyze.verbs.check import session, zoom
 from ttanalyze.verbs.check.determinism import confidence
 
 Check = Callable[..., Any]
@@ -23,9 +24,9 @@ def check(cli: Cli, built: Path, tmp_path: Path) -> Check:
     """The outcome of the check for a program that varies as its mode says."""
     program = support.build_program("recorder_nondeterminism", built)
 
-    def run(mode: str, *options: str) -> Any:
+    def run(mode: str, *options: str, steps: int = STEPS) -> Any:
         out = tmp_path / "out"
-        command = [str(program), mode, str(STEPS), str(tmp_path / "counter")]
+        command = [str(program), mode, str(steps), str(tmp_path / "counter")]
         options = ("--sim", "-q", "--json", "--only", "determinism", "-o", str(out), *options)
         done = cli("check", *options, "--", *command)
         (outcome,) = json.loads(done.stdout)["outcomes"]
@@ -95,6 +96,44 @@ def test_calls_without_effect_are_found(mode: str, said: str, check: Check) -> N
     (finding,) = check(mode)["findings"]
     assert (finding["kind"], finding["certainty"]) == ("launches", "confirmed")
     assert said in finding["summary"]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    "launches", [1000, pytest.param(10**5, marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_launches_without_a_wait_take_two_rounds(
+    launches: int, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epochs between launches are what makes the first window short."""
+    spacing = launches // 200
+    monkeypatch.setattr(session, "EPOCHS", f"sync,launch:{spacing}")
+    monkeypatch.setattr(zoom, "EACH", spacing)
+    monkeypatch.setattr(zoom, "EPOCHS", 4)
+    (finding,) = check("many", steps=launches)["findings"]
+    assert (finding["kind"], finding["certainty"]) == ("parameters", "confirmed")
+    assert "bytes 12 to 15 are" in finding["summary"]
+    assert finding["memory"]["count"] > 0
+    assert runs(tmp_path) == 2 + 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("spacing", "rounds"), [(session.SPACING, 2), (10**7, 3)], ids=["usual", "one-epoch"]
+)
+def test_ten_million_launches_take_few_rounds(spacing: int, rounds: int) -> None:
+    """The last round looks at one launch. Before it, each round narrows the window."""
+    for culprit in (1, spacing, spacing + 1, 1_234_567, 10**7):
+        first = (culprit - 1) // spacing * spacing
+        window, taken = zoom.Window(first, min(first + spacing, 10**7)), 1
+        while not window.single:
+            match = re.fullmatch(r"launch(?::(\d+))?(?:,memcpy)?,@(\d+)-(\d+)", window.triggers)
+            assert match
+            every, begin, end = (int(one or 1) for one in match.groups())
+            assert begin < culprit <= end
+            assert (end - begin) // every <= zoom.EACH
+            before = begin + (culprit - 1 - begin) // every * every
+            window, taken = zoom.Window(before, before + every), taken + 1
+        assert taken <= rounds
 
 
 @pytest.mark.native

@@ -51,6 +51,19 @@ __attribute__((noinline)) static void retry(CUfunction kernel, void **params)
 	OK(launch(kernel, N, NULL, params));
 }
 
+/* Small launches with one wait, at the end; one of them, two thirds of the way, adds another value. */
+static void launch_many(CUfunction add, unsigned launches, unsigned turn)
+{
+	CUdeviceptr p = allocate(4);
+	unsigned n = 1;
+
+	OK(cuMemsetD32(p, 0, n));
+	for (unsigned i = 0; i < launches; i++)
+		OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL,
+				  PARAMS(&p, &n, i == launches / 3 * 2 ? &turn : &n), NULL));
+	OK(cuCtxSynchronize());
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 4)
@@ -75,6 +88,8 @@ int main(int argc, char **argv)
 	CUfunction mix = get_kernel(module, "mix"), copy = get_kernel(module, "copy");
 	CUdeviceptr x = allocate(BYTES), y = allocate(BYTES), z = allocate(BYTES);
 	OK(cuMemsetD32(z, 0, N));
+	if (!strcmp(mode, "many"))
+		launch_many(add, steps, turn), steps = 0;
 	for (unsigned step = 0; step < steps; step++) {
 		bool here = step == steps / 2;
 		unsigned seed = step >= steps / 2 && !strncmp(mode, "seed", 4) ? 100 + turn : 100;

@@ -95,7 +95,8 @@ def check(
 ) -> int:
     """Run a program under several checks, and name the culprit of each fault.
 
-    The verb says first how often it will run the program. Exit status 0: all checks are clean; 1:
+    The verb says first how often it will run the program. Without --epoch, it cuts an epoch at each
+    synchronisation and after each 8192 launches. Exit status 0: all checks are clean; 1:
     something was found; 2: an error, or no check covered the program.
     """
     from ttanalyze import options

@@ -33,6 +33,8 @@ from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Serie
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+SPACING = 8192  # between two epochs at most: as many as a closer look can resolve
+EPOCHS = f"sync,launch:{SPACING}"  # unless the user chooses
 PLAIN = {
     "contents": "none",
     "deterministic": True,
@@ -204,12 +206,15 @@ class Session:
         Args:
             name: The name of the recording, which is its folder.
             environment: Further variables of the program.
-            **given: Options of `record`. They override those of the settings.
+            **given: Options of `record`. They override those of the settings, and these the epochs
+                at each synchronisation and after so many launches.
 
         Raises:
             Error: The program cannot be recorded, or the recording has other options.
         """
-        given = {**self.settings.record, **{k: v for k, v in given.items() if v is not None}}
+        usual = {} if os.environ.get("TT_EPOCH") else {"epoch": EPOCHS}
+        given = {k: v for k, v in given.items() if v is not None}
+        given = {**usual, **self.settings.record, **given}
         variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}
         found = self._series.finished(name)
         if found is None and self._nothing is not None:

@@ -16,13 +16,13 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.check import difference
 from ttanalyze.verbs.check.difference import RESULT, Difference, Zoomed
-from ttanalyze.verbs.check.session import PLAIN, Session
+from ttanalyze.verbs.check.session import PLAIN, SPACING, Session
 from ttanalyze.verbs.race import Pair
 from ttanalyze.verbs.race.pairs import find as unordered_pairs
 
-ROUNDS = 3  # of two recordings each: enough for 10^7 launches
+ROUNDS = 3  # of two recordings each: enough for 10^7 launches at epochs that the user chooses
 EPOCHS = 2048  # of a recording that looks at many launches
-EACH = 8192  # launches with an epoch after each
+EACH = SPACING * 5 // 4  # launches with an epoch after each; epochs of several threads overlap
 TIMES = 20  # that a launch is repeated
 REPLAYABLE = {"replayable": True, "max_per_kernel": "0", "cpu_callstack": "auto"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
