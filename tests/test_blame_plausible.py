@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.core.values import TYPES, parse
 from ttanalyze.format.layout import BLOCK_SIZE
-from ttanalyze.verbs.blame.plausible import looks_like
+from ttanalyze.verbs.blame.plausible import half_type, looks_like
 
 NAN = np.array([np.nan], "f4").tobytes()
 
@@ -160,3 +161,65 @@ def test_plausible_numbers_are_recognised(name: str) -> None:
     assert looks_like(kind, np.zeros(256 * kind.itemsize, "u1"), every) is None
     half = np.concatenate([ones[: len(ones) // 2], bits[: len(bits) // 2]])
     assert looks_like(kind, half, np.arange(256) < 128) is True
+
+
+def sixteen_bits(name: str, numbers: np.ndarray[Any, Any]) -> bytes:
+    if name == "f16":
+        return numbers.astype("f2").tobytes()
+    return ((numbers.astype("f4").view("u4") + 0x8000) >> 16).astype("u2").tobytes()
+
+
+NUMBERS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "normal": lambda random, n: random.standard_normal(n),
+    "weights": lambda random, n: 0.02 * random.standard_normal(n),
+    "sparse": lambda random, n: np.maximum(random.standard_normal(n), 0),
+    "uniform": lambda random, n: random.random(n),
+    "sorted": lambda random, n: np.sort(random.standard_normal(n)),
+    "wide": lambda random, n: 0.01 * random.lognormal(0, 2, n),
+    "positive": lambda random, n: 1 + np.abs(random.standard_normal(n)),
+}
+OTHERS: dict[str, Callable[[np.random.Generator], Any]] = {
+    "i32": lambda random: random.integers(0, 50_000, 8192).astype("i4"),
+    "i16": lambda random: random.integers(0, 30_000, 8192).astype("i2"),
+    "i8": lambda random: random.integers(-90, 90, 8192).astype("i1"),
+    "u8": lambda random: np.clip(random.normal(128, 40, 8192), 0, 255).astype("u1"),
+    "addresses": lambda random: 0x7F0000000000 + 512 * random.integers(0, 1 << 30, 4096),
+    "random bits": lambda random: random.integers(0, 1 << 32, 8192).astype("u4"),
+    "text": lambda random: random.choice(np.frombuffer(b"ABCDEFGHIJKLM ,.", "u1"), 8192),
+    "constant": lambda random: np.full(8192, 3.7, "f2"),
+    "few": lambda random: random.standard_normal(200).astype("f2"),
+    "nan": lambda random: np.full(8192, np.nan, "f2"),
+    "f32": lambda random: random.standard_normal(8192).astype("f4"),
+    "f64": lambda random: random.standard_normal(8192),
+}
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_numbers_of_16_bits_are_recognised(name: str, numbers: str) -> None:
+    for seed in range(20):
+        made = NUMBERS[numbers](np.random.default_rng(seed), BLOCK_SIZE // 2)
+        assert half_type(np.frombuffer(sixteen_bits(name, made), "u1")) == name
+        wide = made.astype("f4").tobytes(), made.tobytes()
+        assert all(half_type(np.frombuffer(raw, "u1")) is None for raw in wide)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_memory_is_not_taken_for_numbers_of_16_bits(name: str) -> None:
+    for seed in range(20):
+        raw = OTHERS[name](np.random.default_rng(seed)).tobytes()
+        assert half_type(np.frombuffer(raw, "u1")) is None
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_nan_of_16_bits_is_not_seen_as_f32(name: str, cli: Cli, run_path: Path) -> None:
+    """The upper half of a word is NaN: as f32 the word is, too."""
+    w = Writer(run_path)
+    numbers = np.random.default_rng(1).standard_normal(BLOCK_SIZE // 2)
+    w.born(0, sixteen_bits(name, numbers))
+    w.epoch("sync", "full")
+    w.write(0, 6, sixteen_bits(name, np.array([np.nan])))
+    w.epoch("sync")
+    w.close()
+    assert found(cli, run_path)["found"] is None
+    assert where(found(cli, run_path, "--dtype", name)) == (1, {0: [3]})

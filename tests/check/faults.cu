@@ -97,11 +97,13 @@ extern "C" __global__ void through(const struct node *node, float a, int n)
 	node->values[node->first + i] = a;
 }
 
-/* One thread. Values of fewer bits, by their bits: a sum in half precision that ends as infinity. */
+/* Half-precision numbers by their bits: from 1/8 to 128, the largest one, and an infinity if n > 7. */
 extern "C" __global__ void overflow(unsigned short *halves, int n)
 {
 	INDEX;
-	halves[i] = (unsigned short)(0x7bff + (i == 7)); /* 65504, and what comes after it */
+	unsigned bits = (i + 1) * 2654435761u >> 16;
+
+	halves[i] = (unsigned short)(i == 6 ? 0x7bff : i == 7 ? 0x7c00 : 0x3000 + bits % 0x2800);
 }
 
 /* One thread, for a long while. */

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze.core import fill
 from ttanalyze.core.selection import label_of
 from ttanalyze.core.tensors import tensor_at, type_of
 from ttanalyze.errors import Error, FormatError
@@ -20,13 +21,14 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.condition import Condition
-from ttanalyze.verbs.blame.plausible import looks_like
+from ttanalyze.verbs.blame.plausible import holds
 from ttanalyze.verbs.blame.sighting import Hit, Sighting, Watched
 from ttanalyze.verbs.blame.suspects import suspects
 from ttanalyze.verbs.blame.target import Target
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
 FIRST = 8  # items of a region that are told
+HELD_BEFORE = [layout.REGION_KINDS.index(name) for name in ("global", "ipc", "zone")]
 
 
 def watch(
@@ -36,13 +38,14 @@ def watch(
     epochs: tuple[int, int] | None = None,
     progress: Progress = None,
     everywhere: bool = False,
+    strict: bool = False,
 ) -> Watched:
     """Finds the first epoch in which an item fulfils a condition.
 
     Without a target all captured regions are searched. Then items of float types count only in
     tensors with this type, and in blocks that look like the type now or did before. NaN and
     infinity count only if the item was a number before, or if the region is younger than the first
-    epoch of its context.
+    epoch of its context, or if --fill set it to zero.
 
     Args:
         process: The process.
@@ -51,6 +54,8 @@ def watch(
         epochs: The first and the last epoch. Default: all.
         progress: Called with the finished and the total number of epochs.
         everywhere: Whether items count everywhere in all regions.
+        strict: Whether f16 and bf16 in memory without a name count only if the memory is recognised
+            as such by its contents.
 
     Raises:
         Error: None of the epochs has contents of the target.
@@ -61,7 +66,7 @@ def watch(
     _check_epochs(process, None if target is None else target.region, first, last)
     picky = target is None and not everywhere and condition.operator != "changed"
     picky &= condition.type.kind in ("float", "complex")
-    search = _Watch(process, condition, first, last, picky, progress)
+    search = _Watch(process, condition, first, last, picky, progress, strict)
     if target is not None and not target.whole:
         found = search.parts(target)
     elif condition.operator == "changed":
@@ -122,6 +127,7 @@ class _Watch:
         last: int,
         picky: bool,
         progress: Progress,
+        strict: bool,
     ) -> None:
         self.process = process
         self.condition = condition
@@ -134,6 +140,7 @@ class _Watch:
         self.unlike: set[int] = set()
         self.early: set[int] = set()
         self._picky = picky
+        self._strict = strict
         self._appears = picky and condition.operator in ("nan", "inf")
         self._latest = np.empty(0, layout.BLOCK)  # of each block the last record, where picky
         self._firsts: dict[int, int] = {}  # by context its first epoch that holds anything
@@ -337,13 +344,11 @@ class _Watch:
         region = int(record["region"])
         known = older is not None and int(older["segment"]) in self.process.segments
         old = self._read(files, older) if known else None
-        same, different = self._named(region, int(record["block"]), epoch, len(met))
-        unnamed = ~(same | different)
-        counts = same.copy()
-        if (met & unnamed).any():
-            now = looks_like(self.type, raw, unnamed)
-            if now is not False or (old is not None and looks_like(self.type, old, unnamed)):
-                counts |= unnamed
+        of_type, of_other = self._named(region, int(record["block"]), epoch, len(met))
+        unnamed = ~(of_type | of_other)
+        counts = of_type.copy()
+        if (met & unnamed).any() and holds(self.type, raw, old, unnamed, self._strict):
+            counts |= unnamed
         if (met & ~counts).any():
             self.unlike.add(region)
         met = met & counts
@@ -351,7 +356,7 @@ class _Watch:
             if old is not None:
                 new = ~self.condition.test(old)
             else:
-                new = np.full(len(met), older is None and self._is_young(region, epoch))
+                new = np.full(len(met), older is None and self._was_number(region, epoch))
             if (met & ~new).any():
                 self.early.add(region)
             met &= new
@@ -361,7 +366,7 @@ class _Watch:
         """Returns which items of a block lie in tensors of the watched type, and of another
         type.
         """
-        same, different = np.zeros(items, bool), np.zeros(items, bool)
+        of_type, of_other = np.zeros(items, bool), np.zeros(items, bool)
         labels, size = self.process.labels, self.type.itemsize
         for row in labels.parts(region, epoch=epoch) if len(labels) else ():
             first = -(-(int(row["offset"]) - block * BLOCK_SIZE) // size)
@@ -369,18 +374,24 @@ class _Watch:
             if stop > 0 and first < items:
                 kind = type_of(labels.part(region, row))
                 if kind is not None:
-                    (same if kind == self.type else different)[max(first, 0) : stop] = True
-        return same, different
+                    named = of_type if kind == self.type else of_other
+                    named[max(first, 0) : stop] = True
+        return of_type, of_other
 
-    def _is_young(self, region: int, epoch: int) -> bool:
-        """Returns whether a region was born after the first epoch of its context."""
+    def _was_number(self, region: int, epoch: int) -> bool:
+        """Returns whether a region without earlier contents held numbers: it was born after the
+        first epoch of its context, or with zeros.
+        """
         context = int(self.process.epochs["context"][epoch])
         if context not in self._firsts:
             epochs = self.process.epochs
             of = (epochs["context"] == context) & (epochs["flags"] & layout.REFUSED == 0)
             self._firsts[context] = int(np.flatnonzero(of)[0])
-        row = contents.captured_row(self.process, region)
-        return int(self.process.regions.born[row]) > self._firsts[context]
+        regions, row = self.process.regions, contents.captured_row(self.process, region)
+        zeros = self.process.info.get("options", {}).get(fill.OPTION) == "zero"
+        if zeros and int(regions.birth["kind"][row]) not in HELD_BEFORE:
+            return True
+        return int(regions.born[row]) > self._firsts[context]
 
     # ---- changes ----
 

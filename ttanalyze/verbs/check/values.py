@@ -34,8 +34,9 @@ NAME = "values"
 DESCRIPTION = "the first NaN and the first infinity, and the call that made it"
 CONTENTS = {**PLAIN, "contents": "changed"}
 WORDS = {"nan": "NaN", "inf": "infinity"}
-ANYWHERE = ("f32", "f64")
-NAMED = ("f16", "bf16", "e4m3", "e5m2")  # random bits look like these, too
+ANYWHERE = ("f32", "f64", "f16", "bf16")
+NAMED = ("e4m3", "e5m2")  # any bytes look like these
+INFERRED = ("f16", "bf16")  # from contents, if no tensor is named
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,10 @@ def examine(session: Session) -> Outcome:
                 continue
             seen = _first(outcome, recording.run, process, word)
             closer = _closer(session, outcome, seen, number) if seen else None
-            if seen is not None and seen.sighting is None and closer is None:
-                _unexplained(outcome, seen)
             seen = closer if closer is not None and closer.sighting is not None else seen
-            if seen is not None and seen.sighting is not None:
+            if seen is not None and seen.sighting is None:
+                _unexplained(outcome, seen)
+            elif seen is not None and seen.sighting is not None:
                 outcome.findings.append(_finding(seen, seen.sighting))
                 outcome.status = FOUND if outcome.status == CLEAN else outcome.status
                 session.partial = outcome
@@ -91,7 +92,7 @@ def _lacks(outcome: Outcome, what: str) -> None:
 
 
 def _types(process: Process) -> list[Type]:
-    """The types that are looked for: those of fewer bits only if a tensor is said to have one."""
+    """The types that are looked for: those of 8 bits only if a tensor is said to have one."""
     named = {process.strings.get(int(record["type"])) for record in process.labels.records}
     return [parse(name) for name in (*ANYWHERE, *(name for name in NAMED if name in named))]
 
@@ -101,7 +102,7 @@ def _first(outcome: Outcome, run: Path, process: Process, word: str) -> _Seen | 
     best: _Seen | None = None
     for type_ in _types(process):
         try:
-            watched = watch(process, Condition.parse(word, type_))
+            watched = watch(process, Condition.parse(word, type_), strict=True)
         except Error as e:
             _lacks(outcome, str(e))
             return best
@@ -182,7 +183,8 @@ def _finding(one: _Seen, sighting: Sighting) -> Finding:
     details: dict[str, Any] = {"epoch": sighting.epoch, "dtype": one.type.name, "item": item}
     details["suspect_count"] = hit.suspects.count
     # An infinity may be meant, such as that of a mask.
-    certainty = CONFIRMED if sure and one.word == "nan" else POSSIBLE
+    named = one.type.name not in INFERRED or hit.tensor is not None
+    certainty = CONFIRMED if sure and named and one.word == "nan" else POSSIBLE
     step = f"epoch {sighting.epoch}"
     return Finding(NAME, kind, certainty, summary, call, memory, step, command, details)
 
