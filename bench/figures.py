@@ -81,6 +81,7 @@ TARGETS = (
     Target("step-digests", "training", "MLP step with epoch, digests", "≤", 1.10, RATIO, "bare"),
     Target("step-touched", "training", "MLP step with epoch, touched", "≤", 1.10, RATIO, "bare"),
     Target("step-all", "training", "MLP step with epoch, all", "≤", 1.25, RATIO, "bare"),
+    Target("llama-digests", "training", "Llama step with epoch, digests", "≤", 1.02, RATIO, "bare"),
     Target("zones-multiply", "bounds", "matrices with zones", "≤", 1.10, RATIO, "bare"),
     Target("zones-relax", "bounds", "grid with zones", "≤", 1.10, RATIO, "bare"),
     Target("zones-train", "bounds", "MLP step with zones", "≤", 1.10, RATIO, "bare"),

@@ -33,7 +33,7 @@ PARTS = {
     "drain": 80,
     "launches": 40,
     "stacks": 40,
-    "training": 180,
+    "training": 330,
     "bounds": 150,
     "memory": 50,
     "growth": 130,

@@ -1,7 +1,7 @@
-"""A PyTorch training step of about a millisecond: bare, recorded in several ways, and under what
-else one could watch it with.
+"""PyTorch training steps, bare and recorded in several ways: one of about a millisecond, also
+under what else one could watch it with, and one of a Llama that waits for the processor.
 
-The model is small, so that what changes per step is about as much as a drain can take away in
+The first model is small, so that what changes per step is about as much as a drain can take away in
 that time. Where it turns out that it can't, all ways alike pause between steps for as long as
 the drain needs; the pause is not part of a step's time, and is reported.
 """
@@ -35,6 +35,7 @@ WAYS = {
     "touched": {"epoch": "sync", "regions": "touched"},
     "all": {"epoch": "sync", "regions": "all"},
 }
+LLAMA = {"digests": WAYS["digests"], "changed": {"epoch": "sync"}}
 PEERS = {"gpu_us": "torch.profiler, GPU only", "stacks_us": "torch.profiler with stacks"}
 
 Sample = dict[str, Any]
@@ -53,20 +54,51 @@ def measure(bed: Bed) -> Result:
     result.attempt(partial(_profilers, bed, command, peers))
     _sanitizer(bed, command, peers, missing)
 
-    ways: dict[str, Callable[[], Sample]] = {"bare": partial(_bare, bed, command)}
-    for name, options in WAYS.items():
-        ways[name] = partial(_recorded, bed, command, options)
-    samples = by_turns(bed, bed.pick(5, 1, 1), ways)
-    step = {name: median([s["step_us"] for s in them]) for name, them in samples.items()}
+    samples = _all_ways(bed, command, WAYS, bed.pick(5, 1, 1))
+    step = {name: _step(them) for name, them in samples.items()}
     for name in WAYS:
-        pairs = zip(samples[name], samples["bare"], strict=True)
-        ratio = median([ours["step_us"] / bare["step_us"] for ours, bare in pairs])
-        ours = [Quantity("step", step[name], "µs"), Quantity("bare", step["bare"], "µs")]
         note = [_note(samples[name], pause)] if name != "events" else []
         words = "; ".join([*note, *missing]) or None
+        ratio, ours = _against_bare(samples, name)
         result.figures.append(Figure(f"step-{name}", ratio, ours, peers, words))
     result.data |= {"step_us": step, "samples": samples, "missing": missing}
+    result.attempt(partial(_llama, bed, result))
     return result
+
+
+def _llama(bed: Bed, result: Result) -> None:
+    """A step of the Llama, with an epoch each: of digests alone, beside one with contents."""
+    steps = str(bed.pick(40, 15, 5))
+    program: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--llama"]
+    command: Command = [*program, "--steps", steps, "--warm", "10"]
+    samples = _all_ways(bed, command, LLAMA, bed.pick(3, 1, 1))
+    result.data["llama"] = samples
+    (ratio, ours), (beside, _) = (_against_bare(samples, name) for name in LLAMA)
+    peers = [Quantity("with contents", beside, RATIO)]
+    words = "; ".join(f"{name}: {_note(samples[name], 0.0)}" for name in LLAMA)
+    result.figures.append(Figure("llama-digests", ratio, ours, peers, words))
+
+
+def _all_ways(
+    bed: Bed, command: Command, ways: dict[str, dict[str, str]], repeat: int
+) -> dict[str, list[Sample]]:
+    """Samples of the program bare and recorded, by turns."""
+    makers: dict[str, Callable[[], Sample]] = {"bare": partial(_bare, bed, command)}
+    for name, options in ways.items():
+        makers[name] = partial(_recorded, bed, command, options)
+    return by_turns(bed, repeat, makers)
+
+
+def _step(samples: list[Sample]) -> float:
+    return median([s["step_us"] for s in samples])
+
+
+def _against_bare(samples: dict[str, list[Sample]], name: str) -> tuple[float, list[Quantity]]:
+    """The ratio of a step to a bare one of the same turn, and both."""
+    pairs = zip(samples[name], samples["bare"], strict=True)
+    ratio = median([ours["step_us"] / bare["step_us"] for ours, bare in pairs])
+    both = (("step", name), ("bare", "bare"))
+    return ratio, [Quantity(word, _step(samples[of]), "µs") for word, of in both]
 
 
 def _profilers(bed: Bed, command: Command, peers: list[Quantity]) -> None:
@@ -88,6 +120,8 @@ def _recorded(bed: Bed, command: Command, options: dict[str, str]) -> Sample:
             stores = options.get("contents") != "none"  # else few bytes go through the ring
             ring = int(process.info.get("ring", {}).get("bytes", 0)) if stores else 0
             sample |= keeping_up(process.epochs, ring, len(said["step_us"]))
+            written = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+            sample["disk_per_epoch"] = written // len(process.epochs)
     return sample
 
 
@@ -123,7 +157,8 @@ def _note(samples: list[Sample], pause: float) -> str:
     kept = all(s["kept_up"] for s in samples)
     changed = median([s["bytes_per_step"] for s in samples]) / 2**20
     late = median([s["late_ms"] for s in samples])
-    words = f"{changed:.1f} MiB change per step; "
+    disk = median([s["disk_per_epoch"] for s in samples]) / 2**20
+    words = f"{changed:.1f} MiB change per step, {disk:.2f} MiB on disk; "
     words += "the drain kept up" if kept else "the drain did not keep up"
     words += f", {late:.1f} ms behind at the end"
     return words + (f", with {pause:.1f} ms between steps" if pause else "")

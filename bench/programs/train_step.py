@@ -1,12 +1,17 @@
-"""Training steps of a small perceptron in PyTorch, each timed to the end of its last kernel.
+"""Training steps in PyTorch, each timed to the end of its last kernel.
 
-    python train_step.py [--steps N] [--pause MS] [--profile]
+    python train_step.py [--llama] [--steps N] [--pause MS] [--profile] [--device cpu]
+
+The model is a small perceptron. With --llama it is a Llama of 8 layers and 34 million parameters
+in bfloat16, whose layers run the operators of Hugging Face's one by one: a step is many small
+launches, and waits for the processor.
 
 Prints {"step_us": […]}. With --profile, the same steps bare, under torch.profiler with the
 GPU's activity only, and with the CPU's and with stacks: {"bare_us": […], "gpu_us": […],
 "stacks_us": […]}.
 """
 
+# mypy: disable-error-code="misc"
 from __future__ import annotations
 
 import argparse
@@ -15,12 +20,18 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 WARM = 30
+VOCABULARY, WIDTH, HEADS, INNER, LAYERS = 8192, 512, 8, 1376, 8  # of the Llama
+BATCH, LENGTH = 4, 256
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--llama", action="store_true")
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--warm", type=int, default=WARM)
     parser.add_argument("--width", type=int, default=128)
@@ -30,17 +41,13 @@ def main() -> None:
     options = parser.parse_args()
 
     torch.manual_seed(0)
-    width = options.width
-    layers = [torch.nn.Linear(width, width) for _ in range(options.layers)]
-    model = torch.nn.Sequential(*layers).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-    inputs = torch.randn(64, width, device="cuda")
+    device = torch.device(options.device)
+    train = llama(device) if options.llama else perceptron(device, options.width, options.layers)
 
     def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        model(inputs).square().mean().backward()
-        optimizer.step()
-        torch.cuda.synchronize()
+        train()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
     for _ in range(options.warm):
         step()
@@ -61,6 +68,102 @@ def main() -> None:
             step()
             out[name] = timed(step, options.steps, options.pause)
     print(json.dumps(out))
+
+
+def perceptron(device: torch.device, width: int, count: int) -> Callable[[], None]:
+    """A training step, but for the wait for its end."""
+    model = nn.Sequential(*(nn.Linear(width, width) for _ in range(count))).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    inputs = torch.randn(64, width, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+class Norm(nn.Module):
+    """Root mean square normalisation, computed in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * (wide * scale).to(x.dtype)
+
+
+class Layer(nn.Module):
+    """Attention, then a gated perceptron, each with its own normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.between = Norm(), Norm()
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4)
+        )
+        self.gate, self.up = (nn.Linear(WIDTH, INNER, bias=False) for _ in range(2))
+        self.down = nn.Linear(INNER, WIDTH, bias=False)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        near = self.before(x)
+        query, key, value = (
+            project(near).view(*x.shape[:2], HEADS, -1).transpose(1, 2)
+            for project in (self.query, self.key, self.value)
+        )
+        query, key = _turned(query, cosine, sine), _turned(key, cosine, sine)
+        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+        near = self.between(x)
+        return x + self.down(functional.silu(self.gate(near)) * self.up(near))
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Positions as rotations of pairs of values."""
+    half = x.shape[-1] // 2
+    return x * cosine + torch.cat((-x[..., half:], x[..., :half]), -1) * sine
+
+
+class Llama(nn.Module):
+    """Token numbers in, logits of the next tokens out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.norm = Norm()
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens)
+        pairs = WIDTH // HEADS // 2
+        rates = 10000.0 ** (-torch.arange(pairs, device=tokens.device) / pairs)
+        angles = torch.arange(tokens.shape[1], device=tokens.device)[:, None] * rates
+        angles = torch.cat((angles, angles), -1)
+        cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, cosine, sine)
+        return self.head(self.norm(x))
+
+
+def llama(device: torch.device) -> Callable[[], None]:
+    """A training step, but for the wait for its end."""
+    model = Llama().to(device, torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    tokens = torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), device=device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        logits = model(tokens[:, :-1]).float()
+        targets = tokens[:, 1:].reshape(-1)
+        functional.cross_entropy(logits.view(-1, VOCABULARY), targets).backward()
+        optimizer.step()
+
+    return step
 
 
 def timed(step: Callable[[], None], steps: int, pause: float) -> list[float]:
