@@ -619,7 +619,8 @@ def test_help_examples_work(cli: Cli, recorded: Path, tmp_path: Path) -> None:
     commands = [line.strip() for line in lines if line.strip().startswith("ttanalyze ")]
     assert len(commands) >= 12
     assert cli("events", recorded, "-o", tmp_path / "kernel_events.ndjson").status == 0
-    executed = {"type": "opcode_only", "opcode_id": 0, "cta": [0, 0, 0], "sass": "EXIT ;"}
+    executed = {"type": "opcode_only", "opcode_id": 0, "cta": [0, 0, 0], "warp": 0}
+    executed["sass"] = "EXIT ;"
     (tmp_path / "kernel_trace.ndjson").write_text(json.dumps(executed))
     for command in commands:
         words = [str(recorded) if w == "run1" else w for w in shlex.split(command)[1:]]

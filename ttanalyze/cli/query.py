@@ -45,6 +45,8 @@ Examples:
     ttanalyze query 'kernel_events*.ndjson' --group-by file,kernel_checksum --count
   Show the first records of a warp:
     ttanalyze query kernel_trace.ndjson --filter 'pc>=0x100;warp=24' --head 10
+  Count the warps of a trace that exited, hang, or never ran:
+    ttanalyze query kernel_trace.ndjson --table warps --group-by state --sum warps
   Count the executed instructions in an instruction trace of CUTracer:
     ttanalyze query kernel_trace.ndjson --group-by opcode_id,sass --count --sort -count
 """
@@ -64,7 +66,8 @@ TableOption = Annotated[
         "--table",
         metavar="TABLE",
         help="events (default), activities, epochs, regions, labels, allocs, functions, "
-        "modules, graphs, nodes or digests.",
+        "modules, graphs, nodes or digests. Of a trace: events, kernels, instructions, warps or "
+        "histogram.",
     ),
 ]
 
@@ -116,6 +119,12 @@ def query(
     ),
     tail: int | None = Option(None, metavar="N", help="Keep only the last N rows of the result."),
     fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the result."),
+    regions: str | None = Option(
+        None,
+        metavar="BEGIN:END,…",
+        help="For the table histogram: offsets of the clock reads of each region (default: each "
+        "second read ends a region).",
+    ),
     form: FormOption = "table",
     no_header: bool = Option(False, "--no-header", help="Leave out the names of the columns."),
     out: common.OutOption = None,
@@ -131,6 +140,7 @@ def query(
     COLUMNS are names separated by commas. An unknown name gives an error that lists the columns.
     docs/reference/tables.md describes them.
     """
+    from ttanalyze.traces.histogram import parse_regions
     from ttanalyze.verbs.query import Query, open_sources
 
     form = "json" if json else form
@@ -151,7 +161,9 @@ def query(
         tail=tail,
         fields=_names(fields),
     )
-    opened = open_sources(runs)
+    if regions is not None and table != "histogram":
+        raise Error("--regions: needs --table histogram")
+    opened = open_sources(runs, () if regions is None else parse_regions(regions))
     _answer(opened, wanted, _Output(form, not no_header, out, compress), quiet)
     for note in getattr(opened, "notes", ()):
         common.say(note)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ttanalyze.records.lines import Lines
-from ttanalyze.records.members import Place, numbers, text, typed
+from ttanalyze.records.members import LIMIT, Place, hexadecimal, numbers, text, typed, whole
 
 METADATA = "kernel_metadata"
 EVERY = ("opcode_only", "reg_trace")  # types with a record of every instruction
@@ -46,7 +46,8 @@ class Kernel:
         if not grid or not block:
             return None
         threads = block[0] * block[1] * block[2]
-        return int(grid[0] * grid[1] * grid[2] * -(-threads // 32))
+        count = int(grid[0] * grid[1] * grid[2] * -(-threads // 32))
+        return count if count < LIMIT else None
 
 
 class Record(NamedTuple):
@@ -67,6 +68,10 @@ class Record(NamedTuple):
         own = text(self.place, self.members, "sass")
         return own or text(self.place, self.instruction(), "sass")
 
+    def offset(self) -> int | None:
+        """Returns the offset of the instruction in the kernel."""
+        return hexadecimal(self.place, self.members, "pc")
+
 
 class Trace:
     """A trace file. lines: how far it is read, and whether it ends early."""
@@ -85,6 +90,19 @@ class Trace:
                 yield kernel
             else:
                 yield Record(place, record, kernel)
+
+    def whole_records(self) -> Iterator[Record | Kernel]:
+        """Yields all records, after a check of the members that tell whose they are."""
+        for record in self.records():
+            if isinstance(record, Record):
+                for member in ("warp", "grid_launch_id", "opcode_id"):
+                    value = whole(record.place, record.members, member)
+                    if value is None and member == "warp":
+                        raise record.place.error("no warp")
+                    if value is not None and value < 0:
+                        raise record.place.error(f"{member}: expected 0 or more")
+                cta(record)
+            yield record
 
 
 def cta(record: Record) -> tuple[int, int, int]:

@@ -25,12 +25,15 @@ from ttanalyze.verbs.query.traces import open_file
 FILE = "file"
 
 
-def open_sources(paths: Sequence[str | os.PathLike[str]]) -> Run | RecordsFile:
+def open_sources(
+    paths: Sequence[str | os.PathLike[str]], regions: Sequence[tuple[int, int]] = ()
+) -> Run | RecordsFile:
     """Opens runs and files of records for queries.
 
     Args:
         paths: Run directories, or files. Patterns such as "traces/*.ndjson" stand for all that
             match them.
+        regions: For the table `histogram` of traces, pairs of clock reads, by their offsets.
 
     Returns:
         A run or a file. For several, or a pattern, an object with their tables, where the column
@@ -42,7 +45,9 @@ def open_sources(paths: Sequence[str | os.PathLike[str]]) -> Run | RecordsFile:
     names = [name for path in paths for name in _matching(os.fspath(path))]
     if not names:
         raise Error("no runs and no files")
-    opened = [open_file(name) if os.path.isfile(name) else open_run(name) for name in names]
+    opened = [
+        open_file(name, regions) if os.path.isfile(name) else open_run(name) for name in names
+    ]
     if names == [os.fspath(path) for path in paths] and len(names) == 1:
         return opened[0]
     for name, source in zip(names, opened, strict=True):

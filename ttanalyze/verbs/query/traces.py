@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from ttanalyze.core.run_tables import Table
+from ttanalyze.core.run_tables import FramePiece, Pieces, Table
+from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.records.lines import Lines
-from ttanalyze.records.members import Place, typed
-from ttanalyze.traces.reader import METADATA, TYPES, Kernel, Trace
+from ttanalyze.records.members import Place, hexadecimal, numbers, text, typed, whole
+from ttanalyze.traces import histogram, warps
+from ttanalyze.traces.reader import METADATA, SIZES, TYPES, Kernel, Trace
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query.files import PIECE, EventsFile, RecordsFile, pieces_of
-from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, Rows
+from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, Rows, integers, lists, texts
 
+KERNEL_COLUMNS = (
+    *("line", "kernel", "demangled", "checksum", "func_addr", "nregs", "shmem_static"),
+    *("shmem_dynamic", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
+    *("cubin_path", "cpu_callstack", "cpu_callstack_source"),
+)
+INSTRUCTION_COLUMNS = (
+    *("kernel", "opcode_id", "sass", "opcode", "mnemonic", "category", "binary", "regs", "uregs"),
+)
+TEXT_COLUMNS = {
+    *("kernel", "demangled", "checksum", "cubin_path", "cpu_callstack", "cpu_callstack_source"),
+    *("sass", "opcode", "mnemonic", "category", "binary", "state", "instruction"),
+}
 SHOWN = ("index", "launch", "short", "cta_x", "cta_y", "cta_z", "warp", "opcode_id", "pc", "sass")
 BYTES = 1 << 25  # of the lines of a piece
 
 
-def open_file(path: str | os.PathLike[str]) -> RecordsFile:
+def open_file(path: str | os.PathLike[str], regions: Sequence[tuple[int, int]] = ()) -> RecordsFile:
     """Opens a file of kernel events or an instruction trace. The first record tells which it is.
 
     Args:
         path: The file.
+        regions: For the table `histogram` of a trace, pairs of clock reads, by their offsets.
 
     Raises:
         Error: The file cannot be read.
@@ -35,20 +53,37 @@ def open_file(path: str | os.PathLike[str]) -> RecordsFile:
     for number, value in lines.records():
         with contextlib.suppress(Error):
             typed(Place(lines, number), value, (*TYPES, METADATA), "")
-            return TraceFile(path)
+            return TraceFile(path, regions)
         break
-    return TraceFile(path) if lines.text else EventsFile(path)
+    return TraceFile(path, regions) if lines.text else EventsFile(path)
 
 
 class TraceFile(RecordsFile):
-    """An instruction trace, whose table `events` has one row per record.
+    """An instruction trace.
+
+    The table `events` has a row per record, `kernels` and `instructions` what the header says,
+    `warps` the last state of each warp, and `histogram` instructions between reads of the clock.
 
     Args:
         path: The file.
+        regions: For `histogram`, pairs of clock reads, by their offsets. Default: each second read
+            ends a region.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, {"events": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of)})
+    def __init__(
+        self, path: str | os.PathLike[str], regions: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self._regions = regions
+        tables = {"events": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of)}
+        makers = {
+            "kernels": (KERNEL_COLUMNS, self._kernels),
+            "instructions": (INSTRUCTION_COLUMNS, self._instructions),
+            "warps": (warps.COLUMNS, lambda trace: warps.warps(trace)),
+            "histogram": (histogram.COLUMNS, self._histogram),
+        }
+        for name, (columns, rows) in makers.items():
+            tables[name] = Table(columns, (), columns, self._pieces_of_rows(columns, rows))
+        super().__init__(path, tables)
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
         """Reads columns of the records in pieces.
@@ -76,3 +111,92 @@ class TraceFile(RecordsFile):
         if len(rows) or not given:
             yield rows.frame()
         self._ended(trace.lines)
+
+    def _pieces_of_rows(
+        self, columns: Sequence[str], make: Callable[[Trace], Iterator[dict[str, Any]]]
+    ) -> Pieces:
+        """Returns the function that makes pieces of rows, for a Table."""
+
+        def pieces(
+            _: Any, wanted: Sequence[str], ordered: bool, progress: Progress
+        ) -> Iterator[FramePiece]:
+            trace, given = Trace(self.path), False
+            total, rows = os.path.getsize(self.path), make(trace)
+            self.notes = []
+            while (some := list(itertools.islice(rows, PIECE))) or not given:
+                made = {c: _column(c, [row[c] for row in some]) for c in columns}
+                yield FramePiece(pd.DataFrame(made, index=range(len(some))))
+                given = True
+                tell(progress, trace.lines.at, total)
+            self.notes += [trace.lines.note] if trace.lines.note else []
+
+        return pieces
+
+    def _kernels(self, trace: Trace) -> Iterator[dict[str, Any]]:
+        for kernel in trace.records():
+            if isinstance(kernel, Kernel):
+                yield _header(Place(trace.lines, kernel.line), kernel)
+
+    def _instructions(self, trace: Trace) -> Iterator[dict[str, Any]]:
+        for kernel in trace.records():
+            if isinstance(kernel, Kernel):
+                place = Place(trace.lines, kernel.line)
+                for name, told in kernel.instructions.items():
+                    yield _instruction(place, kernel, name, told)
+
+    def _histogram(self, trace: Trace) -> Iterator[dict[str, Any]]:
+        made = histogram.Histogram(trace, self._regions)
+        yield from made.rows()
+        self.notes += [made.note] if made.note else []
+
+
+def _header(place: Place, kernel: Kernel) -> dict[str, Any]:
+    record = kernel.record
+    sizes = {
+        f"{member}_{axis}": (record.get(member) or [None] * 3)[i]
+        for member in SIZES
+        for i, axis in enumerate("xyz")
+    }
+    stack = record.get("cpu_callstack")
+    if stack is not None and not (isinstance(stack, list) and all(type(s) is str for s in stack)):
+        raise place.error("cpu_callstack: expected a list of strings")
+    return {
+        "line": kernel.line,
+        "kernel": kernel.name,
+        "demangled": kernel.demangled,
+        "checksum": kernel.checksum,
+        "func_addr": hexadecimal(place, record, "func_addr"),
+        **{n: whole(place, record, n) for n in ("nregs", "shmem_static", "shmem_dynamic")},
+        **sizes,
+        "cubin_path": text(place, record, "cubin_path"),
+        "cpu_callstack": None if stack is None else "\n".join(stack),
+        "cpu_callstack_source": text(place, record, "cpu_callstack_source"),
+    }
+
+
+def _instruction(place: Place, kernel: Kernel, name: str, told: dict[str, Any]) -> dict[str, Any]:
+    if not name.isdecimal() or len(name) > 18:
+        raise place.error(f"instructions: {name[:40]!r} is not a number")
+    sass = (text(place, told, "sass") or "").rstrip("; ")
+    split = parsed(sass)
+    return {
+        "kernel": kernel.name,
+        "opcode_id": int(name),
+        **{n: getattr(split, n) for n in ("sass", "opcode", "mnemonic", "category")},
+        "binary": text(place, told, "binary"),
+        **{n: _registers(place, told, n) for n in ("regs", "uregs")},
+    }
+
+
+def _registers(place: Place, told: dict[str, Any], member: str) -> Any:
+    if told.get(member) is None:
+        return None
+    return np.array(numbers(place, told, member, None, 256), "u1")
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    if name in TEXT_COLUMNS:
+        return texts(values)
+    if name in ("regs", "uregs"):
+        return lists(values)
+    return pd.array(values, "boolean") if name == "complete" else integers(values)
