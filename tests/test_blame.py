@@ -355,7 +355,7 @@ def test_conditions_on_floats_are_exact() -> None:
         ("=3", "f32", "nan, inf, changed, ==VALUE"),
         (">", "f32", "'' is not a number"),
         (">x", "f32", "'x' is not a number"),
-        ("==nan", "f32", "nothing compares with NaN"),
+        ("==nan", "f32", "comparisons with NaN are never true"),
         ("nan", "i32", "i32 items are never nan; see --dtype"),
         (">inf", "i32", "i32 items are all finite"),
         ("==0.5", "i32", "no i32 is that number"),
@@ -681,7 +681,7 @@ def changing(path: Path) -> None:
         ("0", "1-", 2),
         ("0", "2-5", 2),
         ("0", "3-", "region 0 does not exist in epochs 3 to 5"),
-        ("0", "1-1", "of epochs 1 to 1 nothing was captured"),
+        ("0", "1-1", "epochs 1 to 1 have no contents"),
         ("1", "1-", 3),
         ("1", "4-", 5),
         ("1", "0-2", "region 1 does not exist in epochs 0 to 2"),
@@ -689,7 +689,7 @@ def changing(path: Path) -> None:
         ("2", "4-", 5),
         (None, "1-", 2),
         (None, "4-", 5),
-        (None, "4-4", "of epochs 4 to 4 nothing was captured"),
+        (None, "4-4", "epochs 4 to 4 have no contents"),
     ],
 )
 def test_value_is_found_in_the_next_epoch_with_contents(

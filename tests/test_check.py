@@ -302,4 +302,4 @@ def test_values_are_not_clean_if_all_epochs_were_refused(run_path: Path) -> None
     w.close()
     outcome = values.examine(cast("Session", Recorded(run_path)))
     assert (outcome.status, outcome.findings) == ("not covered", [])
-    assert "nothing was captured" in outcome.reason
+    assert "no contents" in outcome.reason

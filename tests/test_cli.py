@@ -362,7 +362,7 @@ def test_info_of_unfinished_recordings(cli: Cli, tmp_path: Path) -> None:
     for expected in (
         "pid 1000, recorded until it ended by signal 11\n",
         "lost     1 event, 1 epoch refused\n",
-        "warning: 1 epoch was refused: nothing was captured then\n",
+        "warning: 1 epoch was refused: it has no contents\n",
         "warning: 1 event was lost\n",
     ):
         assert expected in text
@@ -384,7 +384,7 @@ def test_verify_of_a_failed_recording(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("verify", w.run)
     assert outcome.status == 2
     assert outcome.stdout.startswith("unknown: ")
-    assert "what was compared is the same, but " in outcome.stdout
+    assert "all compared memory is the same, but " in outcome.stdout
     assert json.loads(cli("verify", w.run, "--json").stdout)["same"] is False
 
 

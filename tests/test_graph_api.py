@@ -545,12 +545,12 @@ def test_unreadable_spans_are_errors(run_path: Path) -> None:
     for epochs, why in [
         ((0, 1), "epoch 0 is of context 0, epoch 1 of context 1"),
         ((2, 5), "epoch 2 was cut while work was running: its contents may be torn"),
-        ((0, 3), "epoch 3 was refused: nothing was captured then"),
+        ((0, 3), "epoch 3 was refused: it has no contents"),
         ((0, 4), "epoch 4 lies inside a graph: take one before or after its launch"),
         ((0, 5), f"call 8 {again} its kernel is unknown"),
-        ((5, 6), f"call 10 {again} what value it sets was not recorded"),
+        ((5, 6), f"call 10 {again} its value was not recorded"),
         ((6, 7), f"call 12 {again} it writes to memory of this context in context 1"),
-        ((7, 8), f"call 14 {again} it sets what can't be set: its record is damaged"),
+        ((7, 8), f"call 14 {again} its destination can't be set: its record is damaged"),
         ((8, 9), f"call 16 {again} it copies more than there is: its record is damaged"),
     ]:
         with pytest.raises(Error) as raised:

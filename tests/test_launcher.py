@@ -90,7 +90,7 @@ def test_signal_gives_status_128_plus_its_number(recorded: Record, number: signa
     [
         ("no-such-program", "no-such-program: not found in PATH; check its name, or give its path"),
         ("./nothing", "./nothing: not found; check its path"),
-        ("plain", "plain: not found in PATH; for the one in this directory say ./plain"),
+        ("plain", "plain: not found in PATH; for the one in this directory use ./plain"),
         ("./plain", "./plain: not executable; chmod +x ./plain, or put its interpreter in front"),
         ("./folder", "./folder: is a directory; name the program in it"),
         ("", "the empty name: not found in PATH; check its name, or give its path"),

@@ -194,7 +194,7 @@ def test_refused_epochs_show_their_changes_later(run_path: Path) -> None:
     with pytest.raises(tt.Error, match="epoch 1 was refused"):
         run.read(1, 0)
     assert run.read(2, 0).tobytes() == w.history[2][0]
-    assert run.warnings == ["1 epoch was refused: nothing was captured then"]
+    assert run.warnings == ["1 epoch was refused: it has no contents"]
 
 
 def test_unchanged_contents_survive_dropped_epochs(run_path: Path) -> None:

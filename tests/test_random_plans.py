@@ -635,7 +635,7 @@ class Program:
                 order.all |= order.tail(call)
         elif call.kind == "set":
             if not call.shared:
-                refuse("what value it sets was not recorded")
+                refuse("its value was not recorded")
             width, rows, _ = call.grid
             if ours and call.bytes and rows and width:
                 size, pitch = width * call.shared, call.bytes // rows

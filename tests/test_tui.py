@@ -769,7 +769,7 @@ def test_lost_contents_are_marked(run_path: Path) -> None:
         assert "are lost: 1 of its 1 blocks were not stored" in joined(s.text)
         assert re.search(r"2 sync .*D", s.text)
         await s.press("[")
-        assert "epoch 1 was refused: nothing was captured then" in s.text
+        assert "epoch 1 was refused: it has no contents" in s.text
         assert re.search(r"1 sync .*R", s.text)
         await s.press("[")
         assert "61 61 61" in s.text

@@ -187,7 +187,7 @@ class _EventPiece:
             elif column == "epoch":
                 made[column] = epoch_of(self.process, members["seq"])
             elif column == "host_ns":
-                assert self.host is not None, "it was said that it will be asked for"
+                assert self.host is not None, "it must be requested first"
                 made[column] = self.host.until_next(members["seq"])
             elif column == "wait_time":
                 begins, ends, known = self.process.activities.spans(members["seq"], waits=True)

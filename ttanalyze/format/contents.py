@@ -34,12 +34,12 @@ def check_epoch(process: Process, epoch: int) -> None:
         have = f"epochs 0 to {last}" if last >= 0 else "no epochs"
         raise Error(f"no epoch {epoch}: process {process.index} has {have}")
     if process.epochs[epoch]["flags"] & layout.REFUSED:
-        raise Error(f"epoch {epoch} was refused: nothing was captured then")
+        raise Error(f"epoch {epoch} was refused: it has no contents")
     if (
         process.epochs[epoch]["flags"] & layout.DROPPED
         and not process.epochs[epoch]["digests_count"]
     ):
-        raise Error(f"epoch {epoch} was overwritten in the ring: nothing is left of it")
+        raise Error(f"epoch {epoch} was overwritten in the ring: its contents are lost")
 
 
 def next_captured(process: Process, epoch: int, stop: int) -> int | None:

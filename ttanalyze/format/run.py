@@ -353,8 +353,8 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
     dropped, left = flags & layout.DROPPED != 0, process.epochs["digests_count"] > 0
     wanted = left & (not process.without_contents)
     counts = [
-        (flags & layout.REFUSED, "refused: nothing was captured then"),
-        (dropped & ~left, "overwritten in the ring: nothing is left"),
+        (flags & layout.REFUSED, "refused: it has no contents"),
+        (dropped & ~left, "overwritten in the ring: its contents are lost"),
         (dropped & wanted, "stored without contents: only digests are there"),
         (removed, "removed to save space: only digests are left"),
         (flags & layout.LOOSE, "cut while work was running: contents may be torn"),

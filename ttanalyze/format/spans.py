@@ -36,7 +36,7 @@ class Spans(ProcessInfo):
         first, count = epochs[f"{kind}_first"], epochs[f"{kind}_count"]
         spanned = self._files[f"{kind}.bin"]
         room = np.uint64(spanned.count if spanned else 0)
-        reason = f"the span ends behind the last record of {kind}.bin"
+        reason = f"the span ends after the last record of {kind}.bin"
         require(file, (count <= room) & (first <= room - count), f"{kind}_count", reason)
         follows = np.concatenate([np.zeros(1, "u8"), (first + count)[:-1]])[: len(epochs)]
         require(file, first == follows, f"{kind}_first", "the span does not follow the last one")

@@ -17,7 +17,7 @@ from ttanalyze.output import text
 FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 POINTER = 8
 SAY = "give its type, as ('i32', 1), or a numpy scalar"
-UNSAID = "this driver does not say what parameters kernels have"
+UNSAID = "this driver does not report the parameters of kernels"
 
 
 def pack(
@@ -75,7 +75,7 @@ def encode(value: Any, size: int | None, where: str) -> tuple[bytes, int]:
         return bytes(value), ctypes.alignment(type(value))
     address = address_of(value)
     if address is None:
-        what = "numbers, (type, value), bytes, None, and what lies on a device"
+        what = "numbers, (type, value), bytes, None and device memory"
         raise Error(f"{where} can't be {_said(value)}: expected {what}")
     return struct.pack("<Q", address), POINTER
 

@@ -425,7 +425,7 @@ def _waits_text(waits: dict[str, Any]) -> str:
 def _bytes(process: dict[str, Any]) -> str:
     read, changed, stored = (process[f"bytes_{k}"] for k in ("read", "changed", "stored"))
     out = f"{text.size(read)} read, {text.size(changed)} changed, {text.size(stored)} stored"
-    return f"{out} ({100 * stored / read:.3g}% of what was read)" if read else out
+    return f"{out} ({100 * stored / read:.3g}% of the bytes read)" if read else out
 
 
 def _losses(process: dict[str, Any]) -> str:

@@ -338,7 +338,7 @@ class _Reader:
     def _set(self, event: Any) -> None:
         dst, size, item = (int(event[name]) for name in ("dst", "bytes", "shared"))
         if not item:
-            raise self._refuse(event, "what value it sets was not recorded")
+            raise self._refuse(event, "its value was not recorded")
         if not self._is_ours(self._alive.find(dst)):
             return
         width, rows = int(event["grid"][0]), int(event["grid"][1])
@@ -354,7 +354,7 @@ class _Reader:
     def _possible(self, event: Any, fill: Fill) -> Fill:
         """Returns a set. Raises Error for one that no driver accepts."""
         if fill.item not in (1, 2, 4) or fill.size % fill.item or fill.value >> 8 * fill.item:
-            raise self._refuse(event, "it sets what can't be set: its record is damaged")
+            raise self._refuse(event, "its destination can't be set: its record is damaged")
         if fill.rows > 1 and fill.pitch < fill.size:
             raise self._refuse(event, "its rows overlap: its record is damaged")
         return fill

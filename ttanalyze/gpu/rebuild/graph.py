@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 ARRAY = "an array (of textures or surfaces), whose contents are not recorded"
 OTHERS = {
-    "managed": "managed memory, to which the host may have written meanwhile",
-    "ipc": "memory of another process, which may have written to it meanwhile",
+    "managed": "managed memory, which the host may have changed",
+    "ipc": "memory of another process, which may have changed it",
 }
 
 

@@ -65,7 +65,7 @@ class Condition:
             raise Error(f"--watch {text}: {type.name} items have no order: nan, inf or changed")
         exact, value = _number(word[len(operator) :], text)
         if math.isnan(value):
-            raise Error(f"--watch {text}: nothing compares with NaN; say --watch nan")
+            raise Error(f"--watch {text}: comparisons with NaN are never true; use --watch nan")
         if type.kind == "float":
             # Equal to a number is what the type has nearest to it; order is exact.
             nearest = type.nearest(value) if operator in ("==", "!=") else value

@@ -104,7 +104,7 @@ def _check_epochs(process: Process, region: int | None, first: int, last: int) -
         if begin >= stop and first <= last:
             raise Error(f"region {region} does not exist in epochs {first} to {last}")
     if begin < stop and contents.next_captured(process, begin, stop) is None:
-        raise Error(f"of epochs {first} to {last} nothing was captured")
+        raise Error(f"epochs {first} to {last} have no contents")
 
 
 def _life(process: Process, region: int, first: int, last: int) -> tuple[int, int]:

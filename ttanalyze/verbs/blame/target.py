@@ -90,7 +90,7 @@ def find_target(
         Error: There is no such memory, or the arguments contradict each other.
     """
     if offset is not None and element is not None:
-        raise Error("--offset and --element say the same in two ways: give one")
+        raise Error("--offset and --element exclude each other")
     if address is not None:
         if region is not None or offset is not None or element is not None:
             raise Error("--address stands for --region and --offset: give one or the other")

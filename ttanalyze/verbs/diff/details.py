@@ -102,7 +102,7 @@ class Details:
             out.suspects, out.suspect_count = suspects.find(*windows, self.calls, self.regions)
         out.leftover = not (since or out.suspect_count) and self.calls is not None
         if out.leftover:
-            out.notes.append("no call wrote to it: it holds what was there before it was allocated")
+            out.notes.append("no call wrote to it: its contents are from before its allocation")
         elif not since:
             out.notes.append("it was never the same: some of it may be from before its allocation")
         return out

@@ -478,7 +478,7 @@ def _notes(processes: Sequence[ProcessDiff]) -> list[str]:
                 out.append(f"{text.count(count, 'epoch')} of {side} without a counterpart")
         if process.unknown:
             states = text.count(process.unknown, "region-epoch")
-            out.append(f"{states} not compared: one side says nothing of them")
+            out.append(f"{states} not compared: unknown on one side")
         if process.unread:
             states = text.count(process.unread, "region-epoch")
             out.append(f"{states} not compared: {UNREAD}")

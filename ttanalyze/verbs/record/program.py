@@ -28,7 +28,7 @@ def find(name: str) -> str:
             return candidate
     if not there:
         if "/" not in name and os.path.isfile(name):
-            raise Error(f"{name}: not found in PATH; for the one in this directory say ./{name}")
+            raise Error(f"{name}: not found in PATH; for the one in this directory use ./{name}")
         where = "; check its path" if "/" in name else " in PATH; check its name, or give its path"
         raise Error(f"{name or 'the empty name'}: not found{where}")
     if os.path.isdir(there[0]):

@@ -113,5 +113,5 @@ class NothingRecordedError(Error):
     """
 
     def __init__(self, what: str, status: int, log: Path) -> None:
-        super().__init__(f"{what}; what it printed is in {log}")
+        super().__init__(f"{what}; its output is in {log}")
         self.status = status

@@ -201,9 +201,7 @@ class _Check:
         if not any(len(process.epochs) for process in self.run.processes):
             return "; ".join(self.run.failures) or "the run has no epochs"
         if not self.epoch_count:
-            return "; ".join(
-                ["all epochs were refused, or nothing is left of them", *self.run.failures]
-            )
+            return "; ".join(["all epochs were refused or overwritten", *self.run.failures])
         if self.unread:
             return "these epochs read none of the regions"
         return "no captured region lives in these epochs"
@@ -352,7 +350,7 @@ class _Check:
                 result = compare(expected, actual, lives, first, end, skip, unread)
                 if len(result.region) and not self.keep_going:
                     break
-        assert result is not None, "the last batch ends behind the last epoch"
+        assert result is not None, "the last batch ends after the last epoch"
         self.epochs_done += last - first + 1
         self.blocks_read += work.blocks_read
         self.bytes_read += work.bytes_read

@@ -109,7 +109,7 @@ class Localiser:
         if len(damaged) or (tamper is None and difference.recorded != difference.actual):
             difference.kind = "stored"
             difference.message = (
-                f"region {region}: not what was recorded is stored for epoch {epoch}"
+                f"region {region}: the stored contents of epoch {epoch} are not the recorded ones"
             )
         difference.damaged = [
             {

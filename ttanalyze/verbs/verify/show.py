@@ -32,7 +32,7 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
     verdict = f"{text.coloured(word, hue, colour)}: {text.printable(report.run)} and {against}"
     out = [verdict, f"  {compared}"]
     if report.unknown is not None:
-        out.append(f"  what was compared is the same, but {text.printable(report.unknown)}")
+        out.append(f"  all compared memory is the same, but {text.printable(report.unknown)}")
     if report.digest_only:
         out.append(
             f"  {text.count(report.digest_only, 'region-epoch')} by recorded digest only: "
