@@ -222,6 +222,8 @@ def test_sarif_has_required_properties(
         (("--only", "nothing", "--", "true"), "unknown check 'nothing'; expected"),
         (("--runs", "1", "--", "true"), "--runs 1: expected at least 2"),
         (("--for", "x", "--", "true"), "--for x: expected a time"),
+        (("--for", "1m", "--only", "order", "--", "true"), "add determinism to --only"),
+        (("--runs", "9", "--only", "order", "--", "true"), "--runs is for the determinism check"),
         (("--ignore", "(", "--", "true"), "--ignore (: "),
         (("--", "./no-such-program"), "./no-such-program: not found"),
         (("-o", "/", "--", "true"), "/ exists; choose another folder"),

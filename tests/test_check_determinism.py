@@ -175,7 +175,7 @@ def test_different_exit_status_is_found(check: Check) -> None:
 @pytest.mark.native
 def test_more_runs_raise_confidence(check: Check, tmp_path: Path) -> None:
     outcome = check("clean", "--runs", "6")
-    assert outcome["reason"] == "6 runs agree: less than 60 % of runs differ (95 % confidence)"
+    assert outcome["reason"] == "6 runs agree: less than 46 % of runs differ (95 % confidence)"
     assert runs(tmp_path) == 6
     check("clean", "--runs", "6")
     assert runs(tmp_path) == 6
@@ -188,6 +188,32 @@ def test_runs_repeat_until_the_time_limit(check: Check, tmp_path: Path) -> None:
     assert runs(tmp_path) > 2
 
 
-def test_confidence_follows_the_rule_of_three() -> None:
-    assert confidence(1) == "2 runs agree"
-    assert "less than 1 % of runs differ" in confidence(300)
+@pytest.mark.native
+def test_runs_repeat_until_one_differs(check: Check, tmp_path: Path) -> None:
+    outcome = check("later-seed", "--for", "1h", "--quick")
+    assert outcome["reason"] == "two runs differ, after 3 runs that agree"
+    assert outcome["findings"][0]["call"]["kernel"] == "add"
+    assert runs(tmp_path) == 4
+
+
+@pytest.mark.native
+def test_interrupted_repetition_says_how_many_runs_agree(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(session: session.Session, name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session.Session, "forget", interrupt)
+    outcome = check("clean", "--for", "1h")
+    assert outcome["status"] == "not covered"
+    assert outcome["reason"].startswith("3 runs agree: less than 78 % of runs differ")
+    assert outcome["reason"].endswith("; interrupted")
+
+
+@pytest.mark.parametrize("agreed", [1, 2, 5, 58, 59, 300, 10**4])
+def test_a_larger_share_of_differing_runs_would_have_shown(agreed: int) -> None:
+    match = re.search(r"less than (\S+) % of runs differ", confidence(agreed))
+    assert match
+    share = float(match[1]) / 100
+    assert (1 - share) ** agreed <= 0.05 + 1e-9
+    assert share <= 3 / agreed * 1.05  # the rule of three, and two digits

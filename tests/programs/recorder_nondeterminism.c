@@ -94,6 +94,8 @@ int main(int argc, char **argv)
 		bool here = step == steps / 2;
 		unsigned seed = step >= steps / 2 && !strncmp(mode, "seed", 4) ? 100 + turn : 100;
 
+		if (here && turn > 2 && !strcmp(mode, "later-seed"))
+			seed = 0;
 		input[7] = here && !strcmp(mode, "input") ? turn : step;
 		if (here && turn && !strcmp(mode, "crash"))
 			abort();

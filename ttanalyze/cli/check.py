@@ -109,7 +109,10 @@ def check(
 
     if runs < 2:
         raise Error(f"--runs {runs}: expected at least 2")
-    checks = choose(only, guard)
+    checks, seconds = choose(only, guard), _seconds(duration)
+    if (seconds or runs > 2) and not any(one.NAME == "determinism" for one in checks):
+        option = "--for" if seconds else "--runs"
+        raise Error(f"{option} is for the determinism check; add determinism to --only")
     common.check_output(sarif)
     settings = Settings(
         tuple(command),
@@ -117,7 +120,7 @@ def check(
         before=before,
         ignore=tuple(ignore),
         runs=runs,
-        seconds=_seconds(duration),
+        seconds=seconds,
         quick=quick,
         every=every,
         sim=sim,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -59,8 +61,12 @@ def examine(session: Session) -> Outcome:
             break
         outcome = _compare(session, outcome, first, session.plain(name))
         if outcome.status != CLEAN:
+            if agreed and outcome.findings:
+                after = f"after {agreed + 1} runs that agree"
+                outcome.reason = ", ".join(filter(None, [outcome.reason, after]))
             return outcome
         agreed += 1
+        session.partial = replace(outcome, reason=confidence(agreed))
         if agreed > 1:
             session.forget(name)
     outcome.reason = confidence(agreed)
@@ -68,12 +74,15 @@ def examine(session: Session) -> Outcome:
 
 
 def confidence(agreed: int) -> str:
-    """Returns what it means that so many runs agree with the first one: the rule of three."""
-    line = f"{agreed + 1} runs agree"
-    if agreed <= 3:
-        return line
-    share = 300 / agreed
-    return f"{line}: less than {share:.2g} % of runs differ (95 % confidence)"
+    """Returns what it means that so many runs agree with the first one.
+
+    If a larger share of runs differed, one would have shown with 95 % confidence. Two digits,
+    rounded up.
+    """
+    percent = 100 * (1 - 0.05 ** (1 / agreed))
+    scale = 10.0 ** (1 - math.floor(math.log10(percent)))
+    bound = math.ceil(percent * scale) / scale
+    return f"{agreed + 1} runs agree: less than {bound:.2g} % of runs differ (95 % confidence)"
 
 
 def _compare(session: Session, outcome: Outcome, first: Recording, other: Recording) -> Outcome:
