@@ -30,6 +30,7 @@ VERBS = (  # in the order of the help; each is a file of this folder
         "manifest",
         "validate",
         "diff",
+        "compare",
         "query",
         "events",
     ),
