@@ -162,6 +162,7 @@ def test_check_without_further_recordings_is_unsure(faults: Path, tmp_path: Path
         ("download_too_long", "read past the end", "(the driver refuses it)"),
         ("set_too_long", "write past the end", "cuMemsetD8_v2 (call "),
         ("write_after_free", "access after free", ", which was freed ("),
+        ("end_4", "access past the end", "move (call 11, faults.c"),
     ],
 )
 def test_check_says_what_happened(
@@ -170,6 +171,12 @@ def test_check_says_what_happened(
     (found,) = check([faults, fault], tmp_path / "out")["findings"]
     assert (found["kind"], found["certainty"]) == (kind, "confirmed")
     assert words in found["summary"]
+
+
+def test_check_is_unsure_of_pointers_in_memory(faults: Path, tmp_path: Path) -> None:
+    (found,) = check([faults, "through_memory"], tmp_path / "out")["findings"]
+    assert (found["kind"], found["certainty"]) == ("access past the end", "possible")
+    assert "or memory that it finds by pointers in memory (" in found["summary"]
 
 
 def test_check_says_that_a_program_fails_without_guards_too(built: Path, tmp_path: Path) -> None:

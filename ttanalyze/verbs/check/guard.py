@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import guard, zones
-from ttanalyze.core.guard import Reached
 from ttanalyze.core.order import CAPTURING, HOST_DST, HOST_SRC
 from ttanalyze.core.reach import READS, WRITES
 from ttanalyze.disassembly.kernel_uses import kernel_uses
@@ -60,13 +59,14 @@ def recordings(settings: Settings) -> Plan:
 @dataclass(frozen=True)
 class _Fault:
     """An illegal address. seq: the likeliest launch, None if there is none. sure: no other was in
-    flight.
+    flight. others: launches in flight, if all are known.
     """
 
     run: Run
     process: Process
     seq: int | None
     sure: bool
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ def _fault(run: Run, process: Process, blocking: bool = False) -> _Fault | None:
     calls = [call for stream in report["in_flight"] for call in stream["calls"]]
     seqs = sorted(call["seq"] for call in calls if _is_launch(call["kind"]))
     listed = len(calls) == sum(stream.get("count", 0) for stream in report["in_flight"])
-    return _Fault(run, process, seqs[0] if seqs else None, listed and len(seqs) == 1)
+    others = tuple(seqs) if listed else ()
+    return _Fault(run, process, seqs[0] if seqs else None, len(others) == 1, others)
 
 
 def _is_launch(kind: str) -> bool:
@@ -160,18 +161,16 @@ def _last_launch(process: Process, until: int) -> int | None:
 
 
 def _same_launch(found: _Fault, fault: _Fault) -> _Fault | None:
-    """A launch in the recording of another fault, which has its parameters: a failed launch has
-    none.
+    """A launch in the recording of another fault, which has its kernel and its parameters: a failed
+    launch has none.
     """
     if found.seq is None:
         return None
     number = int(np.searchsorted(_launches(found.process)[0], found.seq))
     seqs = _launches(fault.process)[0]
-    if number >= len(seqs):
+    if number >= len(seqs) or (fault.others and int(seqs[number]) not in fault.others):
         return found
-    seq = int(seqs[number])
-    kernels = [call_of(*one).kernel for one in ((found.process, found.seq), (fault.process, seq))]
-    return _Fault(fault.run, fault.process, seq, True) if kernels[0] == kernels[1] else found
+    return _Fault(fault.run, fault.process, int(seqs[number]), True)
 
 
 def _look(session: Session, faults: list[_Fault], copies: list[_Copy], align: str) -> list[Finding]:
@@ -226,7 +225,11 @@ def _of_launch(fault: _Fault, written: bool, anyway: bool, certainty: str) -> Fi
     reached = guard.reached(process, seq, kernel_uses(fault.run, process, []))
     if not written:  # zones were around all allocations, and none changed
         reached = [one for one in reached if one.freed or one.mode != WRITES] or reached
-    kind = "illegal address" if anyway or not reached else _kind(reached, written)
+    kind = f"{'access' if written else 'read'} {PAST_END}"
+    if anyway or not reached:
+        kind = "illegal address"
+    elif reached[0].freed:
+        kind = AFTER_FREE
     verb = "accesses an illegal address" if kind == "illegal address" else _verb(kind)
     memories = [memory_of(process, one.region, seq=seq) for one in reached]
     alike = sum(one.freed == reached[0].freed for one in reached)
@@ -237,6 +240,9 @@ def _of_launch(fault: _Fault, written: bool, anyway: bool, certainty: str) -> Fi
         names = f"; it has pointers to {names}" if memories else ""
     elif kind == AFTER_FREE:
         names = f" {names}, which was freed"
+    elif written and all(one.mode == READS for one in reached):
+        certainty = POSSIBLE
+        names = f" {names} or memory that it finds by pointers in memory"
     else:
         names = f" {names}"
     summary = f"{call_text(call)} {verb}{names} ({error})."
@@ -245,13 +251,6 @@ def _of_launch(fault: _Fault, written: bool, anyway: bool, certainty: str) -> Fi
     details["allocations"] = [asdict(one) for one in reached]
     memory = memories[0] if memories else None
     return Finding(NAME, kind, certainty, summary, call, memory, command=command, details=details)
-
-
-def _kind(reached: list[Reached], written: bool) -> str:
-    if reached[0].freed:
-        return AFTER_FREE
-    only_reads = not written or all(one.mode == READS for one in reached)
-    return f"{'read' if only_reads else 'access'} {PAST_END}"
 
 
 def _verb(kind: str) -> str:
