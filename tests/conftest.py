@@ -22,9 +22,27 @@ from tests import drain_run, support
 from tests.rundir import Writer, small_run
 from ttanalyze.cli import run_command
 
+ID_LENGTH = 60  # characters of a value in the name of a case
+
 pytest.register_assert_rewrite("tests.recordings")  # its failures show what differs
 BUILT = support.ROOT / "build" / "tests"
 IN_USE_SECONDS = 3600
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Returns the name of a case: its options or items. None lets pytest choose."""
+    if isinstance(val, bool):
+        return f"{argname}={val}"
+    if isinstance(val, dict):
+        shown = " ".join(f"{key}={value}" for key, value in val.items())
+    elif isinstance(val, (list, tuple)):
+        shown = " ".join(map(str, val))
+    elif isinstance(val, str) and len(val) > ID_LENGTH:
+        shown = val
+    else:
+        return None
+    readable = shown.isprintable() and " at 0x" not in shown
+    return (shown[:ID_LENGTH] or f"no {argname}") if readable else None
 
 
 def pytest_configure() -> None:

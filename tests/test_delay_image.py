@@ -221,7 +221,6 @@ KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
         ('{"version":"1.0"}', "missing"),
         ("{" * 100000, "expected a string"),
     ],
-    ids=range(27),
 )
 def test_invalid_delay_file_is_refused(
     content: str | dict[str, Any], why: str, put: Put, tmp_path: Path

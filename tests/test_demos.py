@@ -48,7 +48,7 @@ def test_demo_names_what_is_missing(arguments: list[str], said: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kernel", [[], ["--kernel-patch"]], ids=str)
+@pytest.mark.parametrize("kernel", [[], ["--kernel-patch"]])
 def test_patching(kernel: list[str], tmp_path: Path) -> None:
     printed = demo("patching", tmp_path, "--iterations", "6", "--toggle-every", "2", *kernel)
     program = re.findall(r"value (\d+), factor (\d+), slot", printed)

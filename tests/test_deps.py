@@ -83,7 +83,7 @@ def test_no_launch_waits_without_deps(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.large) for n in (1, 2))])
-@pytest.mark.parametrize("options", [{"deps": "region"}, {"deps": "device"}, {}], ids=str)
+@pytest.mark.parametrize("options", [{"deps": "region"}, {"deps": "device"}, {}])
 @pytest.mark.parametrize("regions", ["touched", "all"])
 def test_no_epoch_is_torn(
     seed: int, options: dict[str, str], regions: str, built: Path, run: Path

@@ -12,7 +12,7 @@ from tests.devices import check_across, check_devices
 pytestmark = pytest.mark.native
 
 
-@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}])
 @pytest.mark.parametrize("seed", range(3))
 def test_named_epoch_captures_all_devices(
     seed: int, options: dict[str, str], built: Path, tmp_path: Path
@@ -30,7 +30,7 @@ def test_named_epoch_captures_all_devices(
 
 
 @pytest.mark.parametrize("devices", ["1", "2"])
-@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deps": "region"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deps": "region"}])
 def test_work_in_one_context_changes_memory_of_another(
     options: dict[str, str], devices: str, built: Path, tmp_path: Path
 ) -> None:
@@ -44,7 +44,7 @@ def test_work_in_one_context_changes_memory_of_another(
 
 
 @pytest.mark.parametrize("fault", ["apart:0", "apart:1"])
-@pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}])
 def test_copies_to_the_other_device_are_captured(
     options: dict[str, str], fault: str, built: Path, tmp_path: Path
 ) -> None:

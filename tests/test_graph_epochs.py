@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_graph_kernel_gets_an_epoch(
     seed: int, more: dict[str, str], built: Path, run: Path
@@ -44,7 +44,7 @@ def test_each_graph_kernel_gets_an_epoch(
     check_graph_epochs(run)
 
 
-@pytest.mark.parametrize("more", [{}, {"regions": "touched"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_graph_updates_in_another_node_order(
     seed: int, more: dict[str, str], built: Path, run: Path
@@ -55,7 +55,7 @@ def test_graph_updates_in_another_node_order(
     check_order(run, [True, True, True, False])
 
 
-@pytest.mark.parametrize("more", [{}, {"deps": "region"}, {"deps": "off"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"deps": "region"}, {"deps": "off"}])
 def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
     command = [str(support.build_program("recorder_graph_epochs_streams", built))]

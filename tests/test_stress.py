@@ -36,7 +36,7 @@ def stress(built: Path, run: Path, seed: int, *arguments: str, **options: str) -
 ORDERED = [("region", "touched"), ("region", "all"), ("device", "touched"), ("device", "all")]
 
 
-@pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--graphs", "--async"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--graphs", "--async"]])
 @pytest.mark.parametrize(("deps", "regions"), ORDERED)
 def test_no_epoch_is_torn(
     deps: str, regions: str, options: list[str], built: Path, run_path: Path

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}])
 def test_named_epoch_captures_all_devices(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
@@ -42,7 +42,7 @@ def test_named_epoch_captures_all_devices(
     check_devices(run)
 
 
-@pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}])
 def test_copies_to_the_other_device_are_captured(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:

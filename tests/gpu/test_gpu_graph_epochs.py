@@ -27,7 +27,7 @@ pytestmark = [
 BARE = support.bare_environment()
 
 
-@pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}])
 def test_each_graph_kernel_gets_an_epoch(more: dict[str, str], built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("recorder_graph_epochs", built))]
     bare = support.run(command, BARE)
@@ -86,7 +86,7 @@ def test_epochs_of_graph_memory_nodes(built: Path, tmp_path: Path) -> None:
     assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])
 
 
-@pytest.mark.parametrize("more", [{}, {"deps": "region"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"deps": "region"}])
 def test_controls_apply_to_each_graph_launch(
     more: dict[str, str], built: Path, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ def stress(built: Path, run: Path, *arguments: str, **options: str) -> streams.F
     return streams.check(tt.open(run))
 
 
-@pytest.mark.parametrize("options", [[], ["--async"], ["--graphs"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--async"], ["--graphs"]])
 @pytest.mark.parametrize(("deps", "regions"), [("region", "touched"), ("device", "all")])
 def test_no_epoch_is_torn(
     deps: str, regions: str, options: list[str], built: Path, run_path: Path
