@@ -537,6 +537,18 @@ def test_other_directories_are_never_replaced(recorded: Record, tmp_path: Path, 
     assert left
 
 
+@pytest.mark.parametrize("made", [(), ("strings.bin",), ("strings.bin", "digests.bin")])
+def test_run_that_only_began_is_replaced(
+    recorded: Record, tmp_path: Path, made: tuple[str, ...]
+) -> None:
+    """A signal ended the program while the recorder made its first files."""
+    (tmp_path / "out" / "p0").mkdir(parents=True)
+    for name in made:
+        (tmp_path / "out" / "p0" / name).write_bytes(b"")
+    assert recorded("-o", "out", "--force", "--", "true").status == 0
+    assert not (tmp_path / "out").exists()
+
+
 def test_empty_directory_is_used(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert recorded("-o", "out", "--", *recorder).status == 0

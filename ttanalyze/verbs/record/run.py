@@ -230,7 +230,13 @@ def make_way(out: Path, force: bool) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "run.json").is_file() or (folder / "p0" / "epochs.bin").is_file()
+    first = folder / "p0"
+    if (folder / "run.json").is_file() or (first / "epochs.bin").is_file():
+        return True
+    if os.listdir(folder) != ["p0"] or not first.is_dir() or first.is_symlink():
+        return False
+    # The recorder ended as it began: it makes strings.bin first.
+    return not os.listdir(first) or (first / "strings.bin").is_file()
 
 
 @contextlib.contextmanager
