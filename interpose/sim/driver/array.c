@@ -1,7 +1,7 @@
 /*
- * Arrays, kept as plain rows: the layout of a real one is not visible to a program.
+ * Arrays, stored as plain rows: a program cannot see the layout of a real array.
  *
- * Invariant: rows × layers × pitch bytes are there, whatever the descriptor's zeros mean.
+ * Invariant: there are rows × layers × pitch bytes, also if the descriptor has zeros.
  */
 #include <stdlib.h>
 #include <string.h>

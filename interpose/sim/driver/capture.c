@@ -1,8 +1,8 @@
 /*
  * Stream capture: work submitted to a stream becomes a graph instead of running.
  *
- * Invariant: a stream belongs to at most one capture; whatever a real driver says would tear
- * a capture apart makes it invalid here, and ending it then gives no graph.
+ * Invariant: a stream belongs to at most one capture. What breaks a capture in a real driver makes it invalid here;
+ * its end then returns no graph.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +271,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 	return begin(stream, graph, nodes, data, count, mode);
 }
 
-/* Whether everything the capture's streams did comes before the end of its first one. */
+/* Whether all work of the capture's streams comes before the end of its first stream. */
 static bool joined(struct capture *c)
 {
 	CUcontext ctx = NULL;
@@ -384,7 +384,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *statu
 	const struct edges *deps = &stream->deps;
 	if (nodes && !data && has_data(deps))
 		return sim_leave(CUDA_ERROR_LOSSY_QUERY);
-	/* What is handed out stays valid until the stream's next call of this kind. */
+	/* Returned arrays stay valid until the next call of this kind for the stream. */
 	free(stream->info_nodes);
 	free(stream->info_data);
 	stream->info_nodes = sim_alloc(deps->count * sizeof *stream->info_nodes);

@@ -1,6 +1,6 @@
 /*
- * Conditional nodes: graphs that run if a value says so, or as often as it says. Kernels set the
- * value; a launch may begin with the default of its handle.
+ * Conditional nodes: graphs that run if a value is set, or as long as it is. Kernels set the value; a launch may
+ * start with the default of its handle.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ struct condition {
 	struct condition *next;
 };
 
-static struct condition *_Atomic conditions; /* none ever goes */
+static struct condition *_Atomic conditions; /* never removed */
 static CUgraphConditionalHandle last_handle;
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph graph, CUcontext ctx, unsigned int value,
@@ -41,7 +41,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Of the graph, or of one that it is in. */
+/* Of the graph, or of a graph that contains it. */
 static struct condition *find(CUgraph graph, CUgraphConditionalHandle handle)
 {
 	struct condition *c = conditions;

@@ -1,8 +1,7 @@
 /*
- * Contexts: their life, and the stack of each thread.
+ * Contexts: their lifetime, and the stack of each thread.
  *
- * Invariant: a destroyed context's structure is kept, so that its handle is recognised as
- * destroyed for ever after.
+ * Invariant: the structure of a destroyed context is kept, so its handle stays recognisable as destroyed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +276,7 @@ CUresult cuCtxGetCurrent(CUcontext *out)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* The given context, or the current one for NULL; takes the lock when there is one. */
+/* The given context, or the current one for NULL; takes the lock on success. */
 static CUresult enter_context(CUcontext *ctx)
 {
 	CUresult result;

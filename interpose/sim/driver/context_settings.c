@@ -1,8 +1,7 @@
 /*
- * What a context is set to: flags, limits, cache preferences, priorities, and which peers its
- * kernels reach.
+ * Settings of a context: flags, limits, cache preferences, priorities and peer access.
  *
- * Invariant: a setting that means nothing here is checked like any other.
+ * Invariant: a setting without effect here is checked like any other.
  */
 #include "sim/driver/driver.h"
 

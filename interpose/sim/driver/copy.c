@@ -1,10 +1,9 @@
 /*
- * Copies in all their forms: each is a box of bytes between two ends, checked when it is
- * asked for and carried out when its turn comes.
+ * Copies in all their forms: each is a box of bytes between two ends, checked at the call and executed in stream
+ * order.
  *
- * Invariant: a pageable source is read during the call and a pageable destination is written
- * before the call returns, as is any on the host whose source is there too; everything else is
- * touched in stream order.
+ * Invariant: a pageable source is read during the call, and a pageable destination is written before the call
+ * returns; so is any host destination with a host source. Everything else is accessed in stream order.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 /* ---- checks ---- */
 
-/* Bytes from the first to behind the last of a box with these strides. */
+/* Bytes from the first to the end of a box with these strides. */
 static bool box_span(size_t width, size_t height, size_t depth, size_t pitch, size_t plane, size_t *span)
 {
 	size_t rows, planes;
@@ -67,7 +66,7 @@ static CUresult check_end(CUcontext ctx, const struct copy *c, struct copy_end *
 	if (end->type == CU_MEMORYTYPE_DEVICE) {
 		if (offset > UINT64_MAX - end->device || !region_span(end->device + offset, span, &r) || !region_usable(r))
 			return CUDA_ERROR_INVALID_VALUE;
-		/* What is mapped needs access, where the copy does not name its context. */
+		/* Mapped memory needs access, unless the copy names its context. */
 		return r->kind == REGION_VMM && !c->peers && !access_flags(r, ctx) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	}
 	if (end->type != CU_MEMORYTYPE_HOST || !end->host)
@@ -171,8 +170,8 @@ struct sim_work *copy_work(CUcontext ctx, const struct copy *c)
 /* ---- submission ---- */
 
 enum manner {
-	WAITS,     /* the call returns when host memory may be used again */
-	DEFERS,    /* pageable memory apart, everything happens in stream order */
+	WAITS,     /* the call returns when host memory may be reused */
+	DEFERS,    /* all in stream order, except pageable memory */
 	READS_NOW, /* the source is read during the call */
 };
 

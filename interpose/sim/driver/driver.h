@@ -25,7 +25,7 @@
 #include "sim/ptx/ptx.h"
 
 #define SIM_MAX_DEVICES 16
-#define SIM_ALIGNMENT 512          /* of every device allocation */
+#define SIM_ALIGNMENT 512          /* of each device allocation */
 #define SIM_GRANULARITY (2u << 20) /* of physical memory and of the ranges it is mapped to */
 #define SIM_DRIVER_VERSION 13000
 #define SIM_STREAM_ATTRIBUTES 16
@@ -39,19 +39,19 @@ struct sim_settings {
 	uint64_t memory; /* bytes of each device */
 	uint64_t seed;
 	bool seeded;       /* a seed was given: addresses repeat as well */
-	bool random_order; /* of what no event or stream orders */
-	bool lenient_bounds; /* kernels may use all of a page that an allocation is in, as on a GPU */
+	bool random_order; /* for work that no event or stream orders */
+	bool lenient_bounds; /* kernels may use the whole page of an allocation, as on a GPU */
 	int driver_version;
 	unsigned long fail_allocation; /* 1-based number of the call that fails, 0 = none */
 	unsigned long fail_launch;
 	unsigned long slow_copy_us;
-	uint64_t pinned; /* allocations of more bytes on the host fail; 0: none */
-	bool keeps;      /* modules take memory, which is kept for the next ones when they are unloaded */
-	bool lazy;       /* the first launch of a kernel waits for its context, unless it was loaded before */
-	bool elsewhere;  /* address ranges are not where they are wished to be */
+	uint64_t pinned; /* larger host allocations fail; 0: none */
+	bool keeps;      /* memory of unloaded modules is kept for later ones */
+	bool lazy;       /* the first launch of an unloaded kernel waits for its context */
+	bool elsewhere;  /* address ranges ignore the requested address */
 	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
-	bool apart;      /* no device reaches another's memory */
+	bool apart;      /* no device can access another's memory */
 	bool blocking;   /* a launch returns when it is complete: CUDA_LAUNCH_BLOCKING, as with a GPU */
 	char *refused_name; /* modules that contain it do not load */
 };

@@ -1,6 +1,5 @@
 /*
- * Names and descriptions of results. Invariant: they are what a real driver answers, since
- * programs print them.
+ * Names and descriptions of results. Invariant: they equal those of a real driver, because programs print them.
  */
 #include <stddef.h>
 

@@ -1,6 +1,5 @@
 /*
- * Events. Invariant: an event stands for its newest record, and what waited for an older one
- * keeps waiting for that one.
+ * Events. Invariant: an event represents its newest record; a wait for an older record keeps waiting for that one.
  */
 #include <stdlib.h>
 

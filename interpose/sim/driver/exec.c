@@ -109,7 +109,7 @@ static bool suits_device(CUgraph graph)
 	return graph->count > 0;
 }
 
-/* Its conditions and those of graphs inside, until visit says that this is enough: whether it did. */
+/* Calls visit for its conditions and those of child graphs until visit returns true; returns whether it did. */
 static bool each_condition(CUgraphExec exec, bool (*visit)(struct condition *c))
 {
 	bool enough = false;
@@ -206,14 +206,14 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 		return result;
 	if (!flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	/* Not what mattered to its making only. */
+	/* Without the flags that only matter at instantiation. */
 	*flags = exec->flags & (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
 	return sim_leave(CUDA_SUCCESS);
 }
 
 /* ---- launching ---- */
 
-/* Whether the work still can run: its context, its function and its event are there. */
+/* Whether the work can still run: its context, function and event exist. */
 static CUresult check_alive(const struct sim_work *w)
 {
 	if (!w)
@@ -298,7 +298,7 @@ static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, str
 	free(ops);
 }
 
-/* What runs is known only now; of a loop it is asked again after the body. */
+/* The body to run is known only now; a loop asks again after each run of the body. */
 void exec_condition(struct sim_op *op)
 {
 	struct sim_work *w = op->work;

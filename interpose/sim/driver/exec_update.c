@@ -1,7 +1,7 @@
 /*
- * Changes of instantiated graphs: of single nodes, and of all that a graph of the same topology says.
+ * Changes of instantiated graphs: of single nodes, or from a graph of the same topology.
  *
- * Invariant: what is refused changes nothing.
+ * Invariant: a refused change has no effect.
  */
 #include <stdlib.h>
 
@@ -117,7 +117,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int 
 
 /* ---- whole graphs ---- */
 
-/* What can't be updated: a node of the new graph, and one that it comes after. */
+/* Why an update is impossible: a node of the new graph, and one of its dependencies. */
 struct mismatch {
 	CUgraphNode node, from;
 };

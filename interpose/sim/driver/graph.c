@@ -1,8 +1,7 @@
 /*
- * Graphs: nodes, the edges between them, and what may be asked about both.
+ * Graphs: nodes, edges and queries about both.
  *
- * Invariant: an edge stands in its two nodes alike; edges never leave their graph; a child
- * graph belongs to its node alone.
+ * Invariant: both nodes of an edge list it; edges never leave their graph; a child graph belongs only to its node.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -344,7 +343,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode original, CUgraph 
 	return sim_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Nothing can be taken out of such a graph. */
+/* Nodes of such a graph cannot be removed. */
 static bool has_memory(CUgraph graph)
 {
 	CUgraphNode node;

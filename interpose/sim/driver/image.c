@@ -1,8 +1,8 @@
 /*
- * Images of code: which kind one is, and the PTX text in it.
+ * Images of code: their kind, and the PTX text in them.
  *
- * Invariant: only PTX is ever run. A cubin is an image for another device, and so is a fat
- * binary without plain PTX text in it.
+ * Invariant: only PTX is ever run. A cubin is an image for another device, and so is a fat binary without plain PTX
+ * text.
  */
 #include <ctype.h>
 #include <stdio.h>
