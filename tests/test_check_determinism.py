@@ -100,13 +100,12 @@ def test_calls_without_effect_are_found(mode: str, said: str, check: Check) -> N
 
 @pytest.mark.native
 @pytest.mark.parametrize(
-    "launches", [1000, pytest.param(10**5, marks=pytest.mark.long)], ids=["few", "many"]
+    ("launches", "spacing"), [(500, 20), pytest.param(10**5, 500, marks=pytest.mark.long)]
 )
 def test_launches_without_a_wait_take_two_rounds(
-    launches: int, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launches: int, spacing: int, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Epochs between launches are what makes the first window short."""
-    spacing = launches // 200
     monkeypatch.setattr(session, "EPOCHS", f"sync,launch:{spacing}")
     monkeypatch.setattr(zoom, "EACH", spacing)
     monkeypatch.setattr(zoom, "EPOCHS", 4)
