@@ -44,7 +44,7 @@ NAME = "guard"
 DESCRIPTION = "reads and writes past the end of allocations, and of memory that was freed"
 ALIGN, CUDAS = "16", "256"  # alignment of the ends; that of CUDA, for programs that need it
 MISALIGNED = "CUDA_ERROR_MISALIGNED_ADDRESS"
-INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
+INVALID_VALUE, ILLEGAL_ADDRESS = 1, 700  # CUDA_ERROR_…
 BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}  # a launch returns when it is complete
 LIMIT = "600"  # seconds for a program whose launches wait: it may hang
 NAMED = 3  # allocations in a sentence
@@ -112,7 +112,8 @@ def _cover(outcome: Outcome, processes: list[Process], align: str) -> None:
     for process in processes:
         seqs = launch_seqs(process)
         launches += len(seqs)
-        ends = [int(np.searchsorted(seqs, one["seq"])) for one in guard.ended_by(process)]
+        known = [one["seq"] for one in guard.ended_by(process) if one["seq"]]
+        ends = [int(np.searchsorted(seqs, seq)) for seq in known]
         seen += min(ends, default=len(seqs))
     served, count, inside, size = np.sum([guard.coverage(p) for p in processes], axis=0).tolist()
     outcome.launches = seen / launches if launches else None
@@ -156,7 +157,7 @@ def _launches(process: Process) -> tuple[Array, Array]:
 def _last_launch(process: Process, until: int) -> int | None:
     """The last launch of a kernel up to a call, None if it is one of a graph: none waits for it."""
     seqs, kinds = _launches(process)
-    number = int(np.searchsorted(seqs, until, "right")) - 1
+    number = (int(np.searchsorted(seqs, until, "right")) if until else len(seqs)) - 1
     return int(seqs[number]) if number >= 0 and kinds[number] == KIND["launch"] else None
 
 
@@ -173,6 +174,12 @@ def _same_launch(found: _Fault, fault: _Fault) -> _Fault | None:
     return _Fault(fault.run, fault.process, int(seqs[number]), True)
 
 
+def _fails(process: Process) -> bool:
+    """Whether a context was lost: also if no report says so."""
+    result = process.event_columns("result")["result"]
+    return bool(guard.ended_by(process)) or bool((result == ILLEGAL_ADDRESS).any())
+
+
 def _look(session: Session, faults: list[_Fault], copies: list[_Copy], align: str) -> list[Finding]:
     """Finds out which launch it was, whether it writes, and what happens without guards."""
     plain = {process.index: process for process in open_run(session.plain().run).processes}
@@ -184,7 +191,7 @@ def _look(session: Session, faults: list[_Fault], copies: list[_Copy], align: st
         )
     for fault in faults:
         without = plain.get(fault.process.index)
-        anyway = without is not None and bool(guard.ended_by(without))
+        anyway = without is not None and _fails(without)
         found = fault if fault.sure else _alone(session, fault, align)
         certainty = CONFIRMED if found.sure and without is not None and not anyway else POSSIBLE
         findings.append(_of_launch(found, written, anyway, certainty))
