@@ -795,7 +795,7 @@ def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path)
     bare = support.run(program, SIM)
     library, what = failing / "failing.so", "pwrite:29-29:28"  # the first epoch's record
     environment = with_failing(library, "FAILING", what, run, events="0", stall_ms="100")
-    outcome = support.run(program, environment | {"FAILING_PAUSE_US": "500000"}, timeout=20)
+    outcome = support.run(program, environment | {"FAILING_PAUSE_US": "500000"})
     compare("", bare, outcome)
     stopped(outcome, run, ": No space left on device$")
 
@@ -1082,7 +1082,7 @@ def test_capture_finishes_while_it_is_cancelled(failing: Path, built: Path, run:
     bare = support.run(command, SIM)
     library, what = failing / "failing_driver.so", "cuStreamWriteValue32_v2:4-4:9998"
     environment = with_failing(library, "FAILING_DRIVER", what, run, stall_ms="100")
-    outcome = support.run(command, environment, timeout=20)
+    outcome = support.run(command, environment)
     compare("", bare, outcome)
     opened = tt.open(run)
     assert not opened.epochs["refused"].iloc[-1]
@@ -1268,7 +1268,7 @@ def test_allocation_returns_while_work_waits_for_the_host(built: Path, run: Path
     command = [str(support.build_program("recorder_out_of_memory_while_blocked", built))]
     environment = SIM | {"TT_SIM_MEMORY": "16M"}
     bare = support.run(command, environment)
-    outcome = support.run(command, support.recording(environment, run, stall_ms="500"), timeout=20)
+    outcome = support.run(command, support.recording(environment, run, stall_ms="500"))
     compare("", bare, outcome)
     told = "the program ran out of device memory: its work did not end"
     assert told in outcome.stderr

@@ -255,7 +255,7 @@ def test_interrupt_leaves_no_partial_file(busy: Writer, tmp_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == b"piece\n"
         child.send_signal(signal.SIGINT)
-        assert child.wait(20) == 130
+        assert child.wait(60) == 130
         child.stdout.close()
         assert list(out.iterdir()) == []
 

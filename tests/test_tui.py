@@ -1186,7 +1186,7 @@ def at_terminal(
             os.write(parent, keys)
             pressed = True
     os.close(parent)
-    return process.wait(20), seen.decode(errors="replace")
+    return process.wait(60), seen.decode(errors="replace")
 
 
 def test_tui_command(story: Path) -> None:

@@ -382,7 +382,7 @@ def test_interrupt_keeps_tried_configurations(recorded: Path, tmp_path: Path) ->
         time.sleep(0.05)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130
     assert [r["verified"] for r in rows(out)] == ["yes"]
 
 
