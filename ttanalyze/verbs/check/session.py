@@ -212,7 +212,8 @@ class Session:
         Raises:
             Error: The program cannot be recorded, or the recording has other options.
         """
-        usual = {} if os.environ.get("TT_EPOCH") else {"epoch": EPOCHS}
+        # Guards need no epochs: the program ends at the access.
+        usual = {} if os.environ.get("TT_EPOCH") or "guard" in given else {"epoch": EPOCHS}
         given = {k: v for k, v in given.items() if v is not None}
         given = {**usual, **self.settings.record, **given}
         variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}
