@@ -68,6 +68,7 @@ class Answer:
         seconds: The time of the whole check.
         bare: The time of the program alone.
         sanitizer: Its time under compute-sanitizer, None if that was not asked for.
+        kind: The kind of the first finding.
     """
 
     case: Case
@@ -81,6 +82,7 @@ class Answer:
     seconds: float
     bare: float
     sanitizer: float | None = None
+    kind: str = ""
 
 
 def cases(source: str = "faults") -> list[Case]:
@@ -142,8 +144,20 @@ def check(case: Case, fixed: bool, program: Path, folder: Path, *options: str) -
     found = outcome["status"] == "found"
     summary = findings[0]["summary"] if findings else ""
     status, reason = outcome["status"], outcome["reason"]
+    kind = findings[0]["kind"] if findings else ""
     return Answer(
-        case, fixed, status, reason, found, bool(named), len(findings), summary, seconds, 0
+        case,
+        fixed,
+        status,
+        reason,
+        found,
+        bool(named),
+        len(findings),
+        summary,
+        seconds,
+        0,
+        None,
+        kind,
     )
 
 

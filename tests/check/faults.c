@@ -858,6 +858,15 @@ static void nan_from_uninitialized(void)
 	show(q, SIZE);
 }
 
+static void zero_by_unwritten(void)
+{
+	CUdeviceptr a = values(n), b = fixed ? values(n) : raw(SIZE), to = raw(SIZE);
+
+	CHECK(cuMemsetD32(a, 0, 16));
+	GO("divide", NULL, n, &to, &a, &b, &n); /* culprit of zero_by_unwritten */
+	show(to, SIZE);
+}
+
 /* ---- devices ---- */
 
 static void one_of_two_devices(void)
@@ -904,7 +913,7 @@ static const struct {
 	FAULT(host_buffer_reused, order),
 	FAULT(zero_by_zero, values), FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(half_overflow, values),
-	FAULT(nan_from_uninitialized, uninitialized),
+	FAULT(zero_by_unwritten, values), FAULT(nan_from_uninitialized, uninitialized),
 };
 
 int main(int argc, char **argv)

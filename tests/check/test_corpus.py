@@ -11,8 +11,14 @@ from tests.check import corpus
 CHECKS = ("bounds", "determinism", "guard", "order", "uninitialized", "values")
 # What the host does to its memory is not recorded.
 MISSED = corpus.GPU_ONLY | {"host_buffer_reused"}
+KINDS = {
+    "zero_by_zero": "computed",
+    "loaded_nan": "loaded",
+    "zero_by_unwritten": "uninitialized",
+}
 SHORT = {
     "zero_by_zero",
+    "zero_by_unwritten",
     "end_4",
     "late_seed",
     "write_after_free",
@@ -39,6 +45,7 @@ def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_pat
     answer = corpus.check(case, False, program, tmp_path / "faulty", "--sim")
     assert answer.found, answer.reason
     assert answer.call
+    assert answer.kind == KINDS.get(case.name, answer.kind)
     fixed = corpus.check(case, True, program, tmp_path / "fixed", "--sim")
     assert fixed.status == "clean", fixed.reason
 

@@ -230,19 +230,21 @@ def dependent(same: Same, left_out: Mapping[int, int]) -> list[Dependent]:
     return [found[key] for key in (True, False) if key in found]
 
 
-def uninitialized(same: Same, epoch: int, region: int) -> int:
-    """Counts the bytes of a region that hold what new memory holds there or elsewhere.
+def sorts(same: Same, epoch: int, region: int) -> Sorts | None:
+    """Sorts the bytes of a region that differ between the runs.
 
     Args:
         same: What corresponds in the runs.
-        epoch: An epoch of the first run that the others have too.
+        epoch: An epoch of the first run.
         region: The id of the region.
+
+    Returns:
+        None if a run does not have the epoch, or not the region then.
     """
-    row = same.epochs[same.epochs[:, 0] == epoch][0]
-    if region not in same.regions or not _alive(same, row, region):
-        return 0
-    sorts = _sorts(same, row, region)
-    return sorts.unwritten.count + sorts.copied.count
+    rows = same.epochs[same.epochs[:, 0] == epoch]
+    if not len(rows) or region not in same.regions or not _alive(same, rows[0], region):
+        return None
+    return _sorts(same, rows[0], region)
 
 
 def _alive(same: Same, row: Array, region: int) -> bool:

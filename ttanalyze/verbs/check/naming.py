@@ -9,7 +9,8 @@ import numpy as np
 
 from ttanalyze.core import stacks
 from ttanalyze.core.allocating_calls import line_of
-from ttanalyze.core.order import CAPTURING
+from ttanalyze.core.order import CAPTURING, plain
+from ttanalyze.core.reach import Reach, uses_of
 from ttanalyze.core.tensors import tensor_at
 from ttanalyze.format import event_kinds, graphs, layout
 from ttanalyze.format.event_kinds import KIND
@@ -35,6 +36,18 @@ def call_of(process: Process, seq: int) -> Call:
         stack=stacks.lines(frames),
         range=process.annotations.range_of(event),
     )
+
+
+def reached(process: Process, seq: int) -> list[int]:
+    """Returns the ids of the regions that a call reaches, as far as that is known.
+
+    Args:
+        process: The process.
+        seq: The sequence number of the call.
+    """
+    (event,) = plain(process.events_between(seq - 1, seq))
+    rows = {access.row for access in Reach(process, uses_of(process)).of(event)}
+    return [int(process.regions.id[row]) for row in sorted(rows)]
 
 
 def call_of_node(process: Process, graph: int, seq: int, number: int) -> Call:

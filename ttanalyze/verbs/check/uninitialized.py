@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.core.order import plain
-from ttanalyze.core.reach import Reach, uses_of
 from ttanalyze.core.writers import INDIRECT, writers
 from ttanalyze.format import open_run
 from ttanalyze.format.event_kinds import KIND
@@ -30,7 +28,7 @@ from ttanalyze.verbs.check.findings import (
     Memory,
     Outcome,
 )
-from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
+from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text, reached
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.record.series import Recording
 
@@ -271,11 +269,8 @@ def _writers(found: Dependent) -> list[int]:
 def _sources(same: Same, found: Dependent, call: Call) -> list[Memory]:
     """The memory with uninitialised bytes that the call may read."""
     process = found.process
-    (event,) = plain(process.events_between(call.seq - 1, call.seq))
-    rows = {access.row for access in Reach(process, uses_of(process)).of(event)}
     out = []
-    for row in sorted(rows):
-        region = int(process.regions.id[row])
+    for region in reached(process, call.seq):
         count = _held(same, found, region)
         if count and (found.computed or region != found.region):
             out.append(memory_of(process, region, count=count, seq=call.seq))
@@ -288,7 +283,8 @@ def _held(same: Same, found: Dependent, region: int) -> int:
     """
     epochs = [] if found.before is None else [found.before]
     epochs += [] if region == found.region else [found.epoch]
-    counts = (fills.uninitialized(same, epoch, region) for epoch in epochs)
+    found_there = filter(None, (fills.sorts(same, epoch, region) for epoch in epochs))
+    counts = (one.unwritten.count + one.copied.count for one in found_there)
     return next(filter(None, counts), 0)
 
 

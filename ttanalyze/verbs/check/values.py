@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.verbs.blame import Condition, Sighting, watch
+from ttanalyze.verbs.check import unwritten
 from ttanalyze.verbs.check.difference import call_text
 from ttanalyze.verbs.check.findings import (
     CLEAN,
@@ -24,6 +26,7 @@ from ttanalyze.verbs.check.findings import (
     POSSIBLE,
     Call,
     Finding,
+    Memory,
     Outcome,
 )
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
@@ -41,18 +44,23 @@ INFERRED = ("f16", "bf16")  # from contents, if no tensor is named
 
 @dataclass(frozen=True)
 class _Seen:
-    """The first value of its sort in a run. sighting: None if the first epoch has it already."""
+    """The first value of its sort in a run. sighting: None if the first epoch has it already.
+    looked: the name and the options of the recording if it looked closer.
+    """
 
     run: Path
     process: Process
     word: str
     type: Type
     sighting: Sighting | None
+    looked: tuple[str, dict[str, Any]] | None = None
 
 
 def recordings(settings: Settings) -> Plan:
-    """Returns one recording with contents, and for each sort of value one that looks closer."""
-    return Plan(("values",), 0 if settings.quick else len(WORDS))
+    """Returns one recording with contents, for each sort of value one that looks closer, and one
+    with other contents of new memory for the first NaN.
+    """
+    return Plan(("values",), 0 if settings.quick else len(WORDS) + 1)
 
 
 def examine(session: Session) -> Outcome:
@@ -71,7 +79,7 @@ def examine(session: Session) -> Outcome:
             if seen is not None and seen.sighting is None:
                 _unexplained(outcome, seen)
             elif seen is not None and seen.sighting is not None:
-                outcome.findings.append(_finding(seen, seen.sighting))
+                outcome.findings.append(_finding(session, seen, seen.sighting))
                 outcome.status = FOUND if outcome.status == CLEAN else outcome.status
                 session.partial = outcome
                 break
@@ -146,14 +154,16 @@ def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Se
     after = 0 if since is None else int(coverage.whole[since])
     until = int(coverage.some[0 if sighting is None else sighting.epoch])
     first, last = np.searchsorted(launch_seqs(seen.process), [after, until], "right").tolist()
+    name = f"values-{number}"
     options = {**CONTENTS, "epoch": f"launch,memcpy,@{first}-{last};graph-node:."}
     try:
-        finer = session.record(f"values-{number}", **options)
+        finer = session.record(name, **options)
         process = open_run(finer.run).process(seen.process.index)
     except Error as e:
         session.say(f"the first {WORDS[seen.word]} was not looked at closely: {e}")
         return None
-    return _first(outcome, finer.run, process, seen.word)
+    found = _first(outcome, finer.run, process, seen.word)
+    return None if found is None else dataclasses.replace(found, looked=(name, options))
 
 
 def _call(process: Process, seq: int, epoch: int) -> Call:
@@ -165,7 +175,18 @@ def _call(process: Process, seq: int, epoch: int) -> Call:
     return call_of_node(process, graph, seq, node)
 
 
-def _finding(one: _Seen, sighting: Sighting) -> Finding:
+def _sources(session: Session, one: _Seen, call: Call | None, sighting: Sighting) -> list[Memory]:
+    """The memory that nobody wrote and of which a single launch made the first NaN."""
+    alone = sighting.hits[0].suspects.count == 1 and bool(sighting.hits[0].first)
+    if one.word != "nan" or one.looked is None or not alone or call is None:
+        return []
+    if call.kind != "launch" or call.seq != sighting.hits[0].suspects.listed[0].seq:
+        return []
+    condition = Condition.parse(one.word, one.type)
+    return unwritten.sources(session, one.looked, one.process, condition, sighting)
+
+
+def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     process = one.process
     hit = sighting.hits[0]
     suspects = hit.suspects.listed
@@ -178,10 +199,15 @@ def _finding(one: _Seen, sighting: Sighting) -> Finding:
     kind, what = _cause(call, WORDS[one.word], sure)
     who = f"{call_text(call)} {what}" if call else f"{WORDS[one.word]} appears"
     items = text.count(hit.items or 1, "item")
+    sources = _sources(session, one, call, sighting)
+    if sources:
+        kind = "uninitialized"
+        who += f" from uninitialised bytes of {' or '.join(map(memory_text, sources[:3]))}"
     summary = f"{who}: {items} of {memory_text(memory)}, seen as {one.type.name}, from item {item}."
     command = ["ttanalyze", "blame", str(one.run), "--dtype", one.type.name, "--watch", one.word]
     details: dict[str, Any] = {"epoch": sighting.epoch, "dtype": one.type.name, "item": item}
     details["suspect_count"] = hit.suspects.count
+    details["sources"] = [dataclasses.asdict(memory) for memory in sources]
     # An infinity may be meant, such as that of a mask.
     named = one.type.name not in INFERRED or hit.tensor is not None
     certainty = CONFIRMED if sure and named and one.word == "nan" else POSSIBLE
