@@ -45,6 +45,13 @@ TESTS = {
     "core/reach.py": "check_order race_pairs",
     "core/unordered.py": "check_order",
     "core/unordered_nodes.py": "check_order",
+    "verbs/check/uninitialized.py": "check_uninitialized",
+    "verbs/check/fills.py": "check_uninitialized",
+    "verbs/check/determinism.py": "check_determinism",
+    "verbs/check/difference.py": "check_determinism",
+    "verbs/check/parameters.py": "check_determinism",
+    "verbs/check/zoom.py": "check_determinism",
+    "verbs/check/values.py": "check",
     "code/pointers.py": "check_order",
     "disassembly/pointers.py": "check_order",
     "verbs/diff/suspects.py": "diff random_suspects",
@@ -57,7 +64,8 @@ TESTS = {
     "format/contents.py": f"{FEW} model rewind",
 }
 STUCK = 3600  # seconds
-MARKS = "not native and not long and not gpu"
+MARKS = "not long and not gpu"
+RECORDED = "verbs/check/"  # modules that only tests with recordings reach
 Place = tuple[int, int]
 
 
@@ -104,7 +112,8 @@ def command(module: str) -> list[str]:
     """What tests a module, the quick tests first."""
     names = TESTS[module].split()
     files = [f"tests/test_{name if '::' in name else name + '.py'}" for name in names]
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", MARKS]
+    marks = MARKS if module.startswith(RECORDED) else f"{MARKS} and not native"
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", marks]
     return [sys.executable, "-m", "pytest", *options, *files]
 
 
