@@ -1,8 +1,8 @@
 /*
- * A CUPTI for the simulator: as much of activity records as a recorder uses.
+ * A CUPTI for the simulator, with the activity records that a recorder uses.
  *
- * Like the real one it has one set of buffers for everyone, says which call an activity is of only
- * while records of calls are on, and hands over what is complete when it is asked to.
+ * Like NVIDIA's, it has one set of buffers for all clients, reports the call of an activity only while
+ * records of calls are enabled, and delivers complete records when asked.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,10 +34,10 @@ static uint32_t followed_calls; /* bits by id */
 static struct buffer {
 	uint8_t *at;
 	size_t size, used;
-} buffer, full[FULL]; /* in order, handed over when that is asked for */
+} buffer, full[FULL]; /* in order, delivered on request */
 static unsigned full_count;
 
-/* All that submits, or waits, is one of these as far as callbacks go. */
+/* For callbacks, every call that submits work or waits is one of these. */
 static const char *const calls[] = {"", "cuCtxGetCurrent", "cuLaunchKernel"};
 #define WORK 2
 
@@ -81,7 +81,7 @@ static void add(const void *record, uint32_t kind)
 	buffer.used += size;
 }
 
-/* Names are there for as long as the process is, other than modules. With the lock held. */
+/* Names stay valid until the process ends, except those of modules. With the lock held. */
 static const char *lasting(const char *name)
 {
 	static struct name {
@@ -116,7 +116,7 @@ static uint32_t submitted(void)
 	return call.correlation;
 }
 
-/* From the simulator's clock to that which was asked for. */
+/* Converts from the simulator's clock to the requested one. */
 static uint64_t shifted(uint64_t ns)
 {
 	uint64_t (*clock)(void) = now;
@@ -285,7 +285,8 @@ EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flags)
 	full_count = 0;
 	cupti_complete complete = complete_buffer;
 	pthread_mutex_unlock(&lock);
-	for (unsigned i = 0; i < count; i++) /* without the lock: the client asks the simulator, which calls us with its own */
+	for (unsigned i = 0; i < count;
+	     i++) /* without the lock: the client calls the simulator, which calls this file with its own lock */
 		complete(NULL, 0, ours[i].at, ours[i].size, ours[i].used);
 	return CUPTI_SUCCESS;
 }
@@ -308,7 +309,7 @@ EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t
 	return CUPTI_SUCCESS;
 }
 
-/* Records give the simulator's own number of a context, which a client learns in no other way here. */
+/* Records have the simulator's own number of a context; a client cannot learn it in another way here. */
 EXPORT CUptiResult cuptiGetContextId(CUcontext context, uint32_t *id)
 {
 	uint32_t (*number)(CUcontext);

@@ -1,7 +1,7 @@
 /*
  * Arrays, stored as plain rows: a program cannot see the layout of a real array.
  *
- * Invariant: there are rows × layers × pitch bytes, also if the descriptor has zeros.
+ * Invariant: an array has rows × layers × pitch bytes, even if the descriptor has zeros.
  */
 #include <stdlib.h>
 #include <string.h>

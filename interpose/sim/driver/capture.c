@@ -1,8 +1,8 @@
 /*
- * Stream capture: work submitted to a stream becomes a graph instead of running.
+ * Stream capture: submitted work becomes a graph and does not run.
  *
- * Invariant: a stream belongs to at most one capture. What breaks a capture in a real driver makes it invalid here;
- * its end then returns no graph.
+ * Invariant: a stream belongs to at most one capture. Calls that invalidate a capture in NVIDIA's driver
+ * invalidate it here; its end then returns no graph.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +271,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 	return begin(stream, graph, nodes, data, count, mode);
 }
 
-/* Whether all work of the capture's streams comes before the end of its first stream. */
+/* Whether all work of the capture's streams precedes the end of its first stream. */
 static bool joined(struct capture *c)
 {
 	CUcontext ctx = NULL;
@@ -285,7 +285,7 @@ static bool joined(struct capture *c)
 		order[i]->mark = 0;
 	for (i = 0; i < c->origin->deps.count; i++)
 		c->origin->deps.items[i].node->mark = 1;
-	/* Backwards, so that a node is marked before those it came after are looked at. */
+	/* Backwards: a node is marked before its dependencies are visited. */
 	for (i = c->graph->count; i-- > 0;) {
 		for (k = 0; order[i]->mark && k < order[i]->before.count; k++)
 			order[i]->before.items[k].node->mark = 1;

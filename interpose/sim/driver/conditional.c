@@ -1,6 +1,7 @@
 /*
- * Conditional nodes: graphs that run if a value is set, or as long as it is. Kernels set the value; a launch may
- * start with the default of its handle.
+ * Conditional nodes: graphs that run if a value is set, or as long as it is.
+ *
+ * Kernels set the value. A launch may begin with the default value of the handle.
  */
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Of the graph, or of a graph that contains it. */
+/* A node of the graph, or of a graph that contains it. */
 static struct condition *find(CUgraph graph, CUgraphConditionalHandle handle)
 {
 	struct condition *c = conditions;

@@ -1,7 +1,7 @@
 /*
  * Settings of a context: flags, limits, cache preferences, priorities and peer access.
  *
- * Invariant: a setting without effect here is checked like any other.
+ * Invariant: a setting that has no effect here is checked like any other.
  */
 #include "sim/driver/driver.h"
 
@@ -144,7 +144,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 
 	if (result)
 		return result;
-	/* Bank sizes are fixed on this architecture: accepted and without effect. */
+	/* Bank sizes are fixed on this architecture: the call succeeds and has no effect. */
 	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
 											    : CUDA_ERROR_INVALID_VALUE);
 }

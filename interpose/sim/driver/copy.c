@@ -14,7 +14,7 @@
 
 /* ---- checks ---- */
 
-/* Bytes from the first to the end of a box with these strides. */
+/* Bytes from the beginning to the end of a box with these strides. */
 static bool box_span(size_t width, size_t height, size_t depth, size_t pitch, size_t plane, size_t *span)
 {
 	size_t rows, planes;
@@ -305,7 +305,7 @@ CUDA_MEMCPY3D copy_to_3d(const struct copy *c)
 	};
 }
 
-/* The peer form has contexts where the plain one has reserved members, and the same meaning. */
+/* The peer form has contexts in place of reserved members, and the same meaning. */
 static struct copy from_peer(const CUDA_MEMCPY3D_PEER *p)
 {
 	CUDA_MEMCPY3D plain;
@@ -433,7 +433,7 @@ static bool manner_of(CUmemcpySrcAccessOrder order, enum manner *manner)
 	       order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
 }
 
-/* failed gets the index of the copy that was refused, SIZE_MAX when it was none in particular. */
+/* *failed gets the index of the refused copy, or SIZE_MAX if no single copy was refused. */
 static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
 		      size_t *first, size_t attribute_count, size_t *failed, CUstream stream)
 {
@@ -505,7 +505,7 @@ static CUresult batch_3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail
 				 .depth = ops[i].extent.depth};
 		CUresult result = CUDA_ERROR_INVALID_VALUE;
 		struct copy_end *ends[] = {&c.dst, &c.src};
-		/* Widths and offsets count the elements of the array there is, else bytes. */
+		/* Widths and offsets count elements of the array if there is one, else bytes. */
 		c.width = ops[i].extent.width * element;
 		for (int e = 0; e < 2; e++) {
 			ends[e]->x *= element;

@@ -1,7 +1,7 @@
 /*
- * Devices: their names, attributes and how much memory each has left.
+ * Devices: their names, attributes and free memory.
  *
- * Invariant: an attribute claims a feature only where the simulator has it.
+ * Invariant: an attribute reports a feature only if the simulator has it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ int device_attribute(CUdevice_attribute attribute, int device)
 	return 0;
 }
 
-/* Takes the lock when device is one of ours. */
+/* Takes the lock if the device exists. */
 static CUresult enter_device(CUdevice device)
 {
 	CUresult result = sim_enter_driver();
@@ -214,7 +214,7 @@ CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
 {
 	(void)luid, (void)mask;
 	CUresult result = enter_device(device);
-	/* Only another operating system's devices have one. */
+	/* Only devices of another operating system have one. */
 	return result ? result : sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 }
 

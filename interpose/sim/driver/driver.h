@@ -1,10 +1,10 @@
 /*
- * What the files of the simulated driver share: its objects and the calls between them.
+ * Objects of the simulated driver, and the functions that its files share.
  *
- * Invariants: every object is guarded by one lock, held from sim_enter to sim_leave; a function
- * below expects it held unless it says otherwise. Work runs without it, one item at a time, by
- * whoever holds the engine (sched.c), so that memory an item uses may only be unmapped after
- * engine_quiesce. User code (host functions) runs without the lock and off the caller's thread.
+ * Invariants: one lock guards every object. It is held from sim_enter to sim_leave, and functions below
+ * expect it unless stated otherwise. Work runs without the lock, one item at a time, in the thread that
+ * holds the engine (sched.c). So memory that an item uses may be unmapped only after engine_quiesce. User
+ * code (host functions) runs without the lock and in another thread than the caller's.
  */
 #ifndef TT_SIM_DRIVER_DRIVER_H
 #define TT_SIM_DRIVER_DRIVER_H
@@ -38,26 +38,26 @@ struct sim_settings {
 	unsigned devices;
 	uint64_t memory; /* bytes of each device */
 	uint64_t seed;
-	bool seeded;       /* a seed was given: addresses repeat as well */
+	bool seeded;       /* a seed was given: addresses are the same in each run */
 	bool random_order; /* for work that no event or stream orders */
 	bool lenient_bounds; /* kernels may use the whole page of an allocation, as on a GPU */
 	int driver_version;
-	unsigned long fail_allocation; /* 1-based number of the call that fails, 0 = none */
+	unsigned long fail_allocation; /* 1-based number of the call that fails; 0: none */
 	unsigned long fail_launch;
 	unsigned long slow_copy_us;
 	uint64_t pinned; /* larger host allocations fail; 0: none */
-	bool keeps;      /* memory of unloaded modules is kept for later ones */
-	bool lazy;       /* the first launch of an unloaded kernel waits for its context */
+	bool keeps;      /* memory of unloaded modules is reused by later ones */
+	bool lazy;       /* the first launch of a kernel that is not loaded waits for its context */
 	bool elsewhere;  /* address ranges ignore the requested address */
 	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
 	bool apart;      /* no device can access another's memory */
-	bool blocking;   /* a launch returns when it is complete: CUDA_LAUNCH_BLOCKING, as with a GPU */
-	char *refused_name; /* modules that contain it do not load */
+	bool blocking;   /* a launch returns when it is complete: CUDA_LAUNCH_BLOCKING, as on a GPU */
+	char *refused_name; /* modules that contain this text do not load */
 };
 extern struct sim_settings sim_settings;
 
-bool settings_load(void); /* once; false when a variable makes no sense, which it has then said */
+bool settings_load(void); /* Runs once. False: a variable is invalid, and a message said so. */
 uint64_t sim_mix(uint64_t value);
 
 /* ---- state.c: life of the driver, the lock, the handles ---- */
@@ -89,15 +89,15 @@ struct sim_thread {
 };
 
 /* Takes the lock. On anything but success it is not held. */
-CUresult sim_enter(CUcontext *ctx); /* needs a current context that is alive and sound */
-CUresult sim_enter_driver(void);    /* needs cuInit only */
-CUresult sim_leave(CUresult result); /* gives the lock back and returns result */
+CUresult sim_enter(CUcontext *ctx); /* needs a valid current context without error */
+CUresult sim_enter_driver(void);    /* needs only cuInit */
+CUresult sim_leave(CUresult result); /* releases the lock and returns result */
 extern pthread_mutex_t sim_mutex; /* the lock itself: for waits */
 CUresult sim_life(void);                     /* 3 before cuInit and in a forked child, 4 at exit */
 struct sim_thread *sim_thread(void);
 void sim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-CUresult sim_unsupported(const char *call); /* says so on stderr */
-CUresult sim_refuse(const char *call);      /* the same, for a call that does nothing else */
+CUresult sim_unsupported(const char *call); /* reports it on stderr */
+CUresult sim_refuse(const char *call);      /* the same, for a call without other effect */
 bool sim_allocation_fails(void);            /* counts an allocation call for TT_SIM_FAULT=oom:N */
 void *sim_alloc(size_t size);               /* zeroed; never NULL */
 void *sim_copy(const void *from, size_t size);
@@ -109,17 +109,17 @@ bool handle_is(const void *object, enum handle_kind kind);
 /* ---- device.c ---- */
 
 struct sim_device {
-	CUcontext primary;      /* made on first use and then kept, so that its handle stays */
+	CUcontext primary;      /* made on first use and then kept, so that its handle does not change */
 	unsigned primary_flags;
 	uint64_t used;          /* bytes allocated */
-	uint64_t kept;          /* of them: of modules that were unloaded, until an allocation needs them */
+	uint64_t kept;          /* of these, bytes of unloaded modules, until an allocation needs them */
 	CUmemoryPool default_pool, pool;
 	unsigned graph_memory_reserved;
 };
 extern struct sim_device sim_devices[SIM_MAX_DEVICES];
 
 bool device_valid(CUdevice device);
-bool device_charge(int device, uint64_t bytes); /* false when it has not that much left */
+bool device_charge(int device, uint64_t bytes); /* false if less memory is free */
 void device_refund(int device, uint64_t bytes);
 int device_attribute(CUdevice_attribute attribute, int device);
 
@@ -136,11 +136,11 @@ struct CUctx_st {
 	int device;
 	unsigned flags, version;
 	bool primary, alive;
-	unsigned retained;       /* primary: how often */
+	unsigned retained;       /* reference count of a primary context */
 	unsigned long long id;
-	CUresult fault;          /* what every call returns since a kernel failed */
+	CUresult fault;          /* the error that every call returns after a kernel failed */
 	CUstream legacy;
-	struct stream_list streams; /* all of them, the default ones included */
+	struct stream_list streams; /* all streams, default ones included */
 	struct event_list events;
 	struct module_list modules;
 	struct array_list arrays;
@@ -152,20 +152,20 @@ struct CUctx_st {
 	CUfunc_cache cache;
 	CUsharedconfig shared_config;
 	CUgreenCtx green;
-	CUcontext older; /* every context ever made: none is freed, so that a handle stays dead */
+	CUcontext older; /* every context that was ever created: none is freed, so that stale handles are recognised */
 };
 
 CUcontext context_make(int device, unsigned flags);
-void context_start(CUcontext ctx, unsigned flags); /* again, after context_end */
-void context_settle(CUcontext ctx); /* until all its work is done and nothing runs */
-void context_end(CUcontext ctx); /* all that it holds is gone; it has to be settled */
+void context_start(CUcontext ctx, unsigned flags); /* usable again after context_end */
+void context_settle(CUcontext ctx); /* waits until all its work is complete and nothing runs */
+void context_end(CUcontext ctx); /* destroys everything in it; no work may be pending */
 CUcontext context_current(void);
-CUcontext context_newest(void); /* then its older, and so on: every context there ever was */
+CUcontext context_newest(void); /* head of the list of all contexts, linked by older */
 bool context_alive(CUcontext ctx); /* any pointer */
 void context_fault(CUcontext ctx, CUresult fault);
-void context_wait(CUcontext ctx); /* until all work submitted so far is done */
-void contexts_wait(void); /* the same for all of them, and until nothing runs */
-uint64_t context_reach(CUcontext ctx); /* devices whose memory its kernels may use, a bit each */
+void context_wait(CUcontext ctx); /* waits until all work submitted so far is complete */
+void contexts_wait(void); /* the same for all contexts, until nothing runs */
+uint64_t context_reach(CUcontext ctx); /* bit per device whose memory its kernels may access */
 
 /* ---- context_settings.c ---- */
 
@@ -179,60 +179,60 @@ enum region_kind { REGION_DEVICE, REGION_POOL, REGION_VMM, REGION_GLOBAL, REGION
 struct region {
 	uint64_t base;
 	size_t size;
-	unsigned char *memory;  /* where the simulator itself reads and writes it */
+	unsigned char *memory;  /* the simulator's own address of the memory */
 	enum region_kind kind;
 	int device;             /* -1: host memory */
-	CUcontext ctx;          /* that it belongs to, or NULL */
-	uint64_t readers, writers; /* devices, a bit each */
+	CUcontext ctx;          /* the context that owns it, or NULL */
+	uint64_t readers, writers; /* bit per device */
 	unsigned flags;         /* as given by the caller */
 	bool read_only;         /* to kernels: __constant__ */
 	bool sync_memops;
 	unsigned long long id;
-	size_t charged;         /* bytes of the device it counts for */
+	size_t charged;         /* bytes charged to the device */
 	bool dying;             /* its free was submitted */
 	/* REGION_POOL */
 	CUmemoryPool pool;
 	bool of_graph;
-	bool dead;              /* to be deleted as soon as nothing runs */
+	bool dead;              /* to be deleted once nothing runs */
 	CUstream freed_on;
 	/* REGION_VMM */
 	struct physical *physical;
 };
 
-bool region_setup(void); /* address ranges of the process; false if they cannot be had */
+bool region_setup(void); /* Reserves address ranges of the process. False: it has no room. */
 struct region *region_find(uint64_t address);
-struct region *region_from(uint64_t address); /* the first that ends after it */
-/* Host pointer for the whole span if one allocation (or adjoining mappings) holds it, else NULL. */
+struct region *region_from(uint64_t address); /* the first region that ends after the address */
+/* Host pointer to the whole span if one allocation (or adjacent mappings) contains it, else NULL. */
 unsigned char *region_span(uint64_t address, size_t size, struct region **first);
 struct region *region_next(const struct region *r);
 struct region *region_of(uint64_t base, enum region_kind kind, CUcontext ctx);
-/* The same without the lock, for running work: NULL unless all of the span may be used so. */
+/* The same without the lock, for running work. NULL: part of the span may not be accessed. */
 struct region_access {
-	int device;     /* -1: any that has access */
-	uint64_t reach; /* devices whose ordinary memory is open, a bit each */
-	bool write, kernel, recorder; /* a kernel; one of the recorder's */
+	int device;     /* -1: any device with access */
+	uint64_t reach; /* bit per device whose ordinary memory is accessible */
+	bool write, kernel, recorder; /* a kernel of the recorder */
 };
 void *region_resolve(uint64_t address, size_t size, const struct region_access *access);
-/* "byte 4 of an allocation of 100 bytes", without the lock: the same in every run of a program. */
+/* "byte 4 of an allocation of 100 bytes", without the lock: the same in each run of a program */
 void region_describe(uint64_t address, char *text, size_t size);
-bool region_usable(const struct region *r); /* by new work: not about to be freed */
+bool region_usable(const struct region *r); /* usable by new work: not about to be freed */
 unsigned access_flags(const struct region *r, CUcontext ctx); /* CU_MEM_ACCESS_FLAGS_… that a context has */
 bool region_overlaps(uint64_t address, size_t size);
-void region_renew(struct region *r); /* the same memory as another allocation */
+void region_renew(struct region *r); /* the same memory, as a new allocation */
 void region_allow(struct region *r, uint64_t readers, uint64_t writers);
 struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int device, unsigned char *memory, CUcontext ctx);
-void region_remove(struct region *r); /* forgets it; the memory stays */
+void region_remove(struct region *r); /* removes the region and keeps the memory */
 CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum region_kind kind,
 		    struct region **out); /* device memory, charged to the device */
-void region_delete(struct region *r); /* unmaps, refunds and forgets device memory */
+void region_delete(struct region *r); /* unmaps and removes device memory, and returns it to the device */
 
 /* ---- storage.c: the bytes behind regions ---- */
 
-unsigned char *storage_new(size_t size); /* filled with garbage; NULL when there is none */
+unsigned char *storage_new(size_t size); /* filled with garbage; NULL: out of memory */
 void storage_delete(unsigned char *memory, size_t size);
 void storage_garbage(unsigned char *memory, size_t size);
 #define STORAGE_FILE_NAME "ttanalyze simulator memory"
-/* Garbage that can be mapped again; with file, by others too, through that descriptor. */
+/* Garbage that can be mapped again; with a file, also by other processes through its descriptor. */
 unsigned char *storage_shared(size_t size, int *file);
 
 struct sim_work;
@@ -240,8 +240,8 @@ struct sim_work;
 /* ---- vmm.c ---- */
 
 struct physical {
-	unsigned handles, mappings; /* it lives while there is either */
-	unsigned char *memory; /* a shared mapping, of which every other is a second view */
+	unsigned handles, mappings; /* number of its users */
+	unsigned char *memory; /* a shared mapping; all others are second views of it */
 	int file; /* -1: cannot be exported */
 	size_t size;
 	CUmemAllocationProp properties;
@@ -257,23 +257,23 @@ struct CUmemPoolHandle_st {
 	CUmemPoolProps properties;
 	uint64_t reserved, reserved_high, used, used_high, threshold;
 	int reuse_event, reuse_opportunistic, reuse_internal;
-	uint64_t readers; /* devices that may use its memory, a bit each */
-	unsigned live;    /* regions that are its */
+	uint64_t readers; /* bit per device that may access its memory */
+	unsigned live;    /* its regions */
 	bool destroyed;
 };
 
 CUmemoryPool pool_default(int device);
-/* stream (or NULL) may take over what it is about to free. */
+/* The stream (or NULL) may reuse memory that it is about to free. */
 CUresult pool_take(CUmemoryPool pool, CUstream stream, size_t size, struct region **out);
-CUresult pool_free(struct region *r); /* at once, once the work submitted so far is done */
-/* From now on it is there from a launch of that allocation node to the next free. */
+CUresult pool_free(struct region *r); /* frees at once when the work submitted so far is complete */
+/* From now on it exists from a launch of this allocation node to the next free. */
 void pool_keep_for_graph(struct region *r, struct sim_work *work);
-void pool_bury(void); /* deletes what is dead; only while nothing runs */
-void pool_graph_launched(const struct sim_work *work); /* a graph with that node was */
+void pool_bury(void); /* deletes freed regions; only while nothing runs */
+void pool_graph_launched(const struct sim_work *work); /* a graph with this node was launched */
 bool pool_graph_memory_live(const struct sim_work *work);
 void pool_alloc_run(const struct sim_work *work);
-void pool_forget_node(const struct sim_work *work); /* no graph has that allocation node now */
-void pool_free_run(const struct sim_work *work); /* a free has its turn */
+void pool_forget_node(const struct sim_work *work); /* no graph has this allocation node any more */
+void pool_free_run(const struct sim_work *work); /* a submitted free is executed */
 
 /* ---- work.c: one item of work, and how it runs ---- */
 
@@ -304,7 +304,7 @@ struct copy_end {
 struct copy {
 	struct copy_end src, dst;
 	size_t width, height, depth;
-	bool peers; /* between contexts: neither device needs access to the other's memory */
+	bool peers; /* between contexts: no device needs access to the other's memory */
 };
 
 struct sim_work {
@@ -314,21 +314,21 @@ struct sim_work {
 	union {
 		struct {
 			CUfunction function;
-			CUkernel kernel; /* as it was launched, or NULL */
+			CUkernel kernel; /* the function as it was launched, or NULL */
 			unsigned grid[3], block[3], cluster[3];
 			unsigned shared;
 			bool cooperative;
 			unsigned char *params;
-			void **pointers; /* to each parameter in params */
+			void **pointers; /* pointers to the parameters */
 		} kernel;
 		struct {
 			struct copy copy;
-			unsigned char *staged; /* what a pageable source held when the call was made */
+			unsigned char *staged; /* contents of a pageable source at the call */
 		} copy;
 		struct {
 			CUdeviceptr dst;
 			size_t pitch, width, height;
-			unsigned value, element; /* width counts elements of that many bytes */
+			unsigned value, element; /* width counts elements of this many bytes */
 		} fill;
 		struct {
 			CUhostFn function;
@@ -344,7 +344,7 @@ struct sim_work {
 			CUdeviceptr address;
 			size_t size;
 			unsigned long long region; /* id of the region that is freed */
-			CUmemAccessDesc *access; /* as the node was given */
+			CUmemAccessDesc *access; /* parameters as the node got them */
 			size_t access_count;
 			CUmemPoolProps properties;
 		} pool;
@@ -354,7 +354,7 @@ struct sim_work {
 		} memops;
 		struct {
 			CUgraphExec root; /* of the launch */
-			const struct exec_node *node; /* what is to run goes between this and end; NULL: the launch begins */
+			const struct exec_node *node; /* nested work runs between this and end; NULL: the launch begins */
 			struct sim_op *end;
 		} condition;
 	};
@@ -364,7 +364,7 @@ struct sim_work *work_new(enum work_type type, CUcontext ctx);
 struct sim_work *work_ref(struct sim_work *w);
 void work_unref(struct sim_work *w);
 
-/* In which order a kernel's blocks and warps run (0: one after the other), and which blocks run now; count 0: all. */
+/* Order of a kernel's blocks and warps (0: sequential), and which blocks run now (count 0: all). */
 struct work_part {
 	uint64_t schedule_seed, first, count;
 };
@@ -387,30 +387,30 @@ struct sim_op {
 	struct sim_work *work;
 	CUcontext ctx;
 	bool done;
-	unsigned blockers; /* unfinished operations it comes after */
+	unsigned blockers; /* unfinished operations that precede it */
 	struct sim_op **dependents;
 	unsigned dependent_count, dependent_room;
 	unsigned step; /* next part of WORK_MEMOPS */
-	uint64_t blocks; /* of WORK_KERNEL that have run */
-	uint64_t begin_ns; /* when the first did; 0 until then */
-	bool fails;    /* TT_SIM_FAULT=launch:N has chosen it */
+	uint64_t blocks; /* blocks of WORK_KERNEL that have run */
+	uint64_t begin_ns; /* when the first of them ran; 0: none yet */
+	bool fails; /* TT_SIM_FAULT=launch:N selected it */
 	uint64_t finished_ns;
 	uint32_t correlation; /* trace.c */
-	uint64_t node; /* the executable graph's number and the node's, else 0 */
+	uint64_t node; /* number of the executable graph and of the node, else 0 */
 	TAILQ_ENTRY(sim_op) pending, ready;
 };
 
 struct sim_op *op_new(CUcontext ctx, struct sim_work *work); /* takes over the reference to work */
-void op_after(struct sim_op *op, struct sim_op *earlier);    /* earlier may be NULL */
+void op_after(struct sim_op *op, struct sim_op *earlier); /* earlier may be NULL */
 void op_submit(struct sim_op *op);
 struct sim_op *op_ref(struct sim_op *op);
 void op_unref(struct sim_op *op); /* NULL is fine */
-void op_wait(struct sim_op *op);  /* drives the engine; the lock is free meanwhile */
-bool op_step(void);               /* runs one item if any can run */
-void op_look(struct sim_op *op);  /* has one run by another thread, as somebody wants to know whether op is done */
-void engine_quiesce(void);        /* waits until nothing runs */
-void engine_call_host(struct sim_work *work); /* WORK_HOST, at once, on the thread for such */
-void engine_relieve(void);        /* runs work while too much is queued */
+void op_wait(struct sim_op *op); /* Runs the engine. The lock is released meanwhile. */
+bool op_step(void); /* runs one item if any can run */
+void op_look(struct sim_op *op); /* has another thread run one item because a call asks whether op is complete */
+void engine_quiesce(void); /* waits until nothing runs */
+void engine_call_host(struct sim_work *work); /* WORK_HOST, at once, on the thread of host functions */
+void engine_relieve(void); /* runs work if the queue is too long */
 void engine_wait(bool (*finished)(void *), void *argument);
 
 /* ---- stream.c ---- */
@@ -431,12 +431,12 @@ struct CUstream_st {
 	int priority;
 	unsigned long long id;
 	bool legacy;
-	bool destroyed;       /* kept until its work is done: the legacy stream still waits for that */
-	uint64_t thread;      /* whose default stream it is, or 0 */
-	struct sim_op *last;  /* newest operation, finished or not */
+	bool destroyed; /* kept until its work is complete: the legacy stream waits for that */
+	uint64_t thread; /* the thread whose default stream it is, or 0 */
+	struct sim_op *last; /* newest operation, complete or not */
 	struct capture *capture;
-	struct edges deps;    /* what the next captured node comes after */
-	CUgraphNode *info_nodes; /* deps, as they were last handed out */
+	struct edges deps; /* dependencies of the next captured node */
+	CUgraphNode *info_nodes; /* deps as they were last returned */
 	CUgraphEdgeData *info_data;
 	CUstreamAttrValue attributes[SIM_STREAM_ATTRIBUTES];
 	LIST_ENTRY(CUstream_st) all;
@@ -445,12 +445,12 @@ struct CUstream_st {
 CUresult stream_get(CUcontext ctx, CUstream handle, CUstream *out);
 CUstream stream_make(CUcontext ctx, unsigned flags, int priority);
 void stream_delete(CUstream stream);
-/* Puts work (whose reference it takes) at the stream's end, or into the graph being captured. */
+/* Puts work (and takes its reference) at the stream's end, or into the graph being captured. */
 CUresult stream_submit(CUstream stream, struct sim_work *work, struct sim_op **out);
-/* The same without regard to captures, after also as well (which may be NULL); borrowed. */
+/* The same, also during a capture, with another dependency (may be NULL). Returns a borrowed reference. */
 struct sim_op *stream_push(CUstream stream, struct sim_work *work, struct sim_op *also);
-void stream_wait(CUstream stream); /* until its work of now is done */
-CUresult stream_check_legacy(CUstream stream); /* 906 where legacy order meets a capture */
+void stream_wait(CUstream stream); /* waits until its present work is complete */
+CUresult stream_check_legacy(CUstream stream); /* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (906) if legacy order meets a capture */
 
 /* ---- event.c ---- */
 
@@ -458,8 +458,8 @@ struct CUevent_st {
 	unsigned refs;
 	CUcontext ctx;
 	unsigned flags;
-	struct sim_op *op;             /* newest record, or NULL */
-	unsigned long long capture_id; /* recorded last in that capture, or 0 */
+	struct sim_op *op; /* newest record, or NULL */
+	unsigned long long capture_id; /* the capture that recorded it last, or 0 */
 	struct edges deps;
 	LIST_ENTRY(CUevent_st) all;
 };
@@ -474,7 +474,7 @@ struct CUfunc_st {
 	CUmodule module;
 	const ptx_function *code;
 	const ptx_function_info *info;
-	CUkernel kernel; /* of a library, or NULL */
+	CUkernel kernel; /* the library's kernel, or NULL */
 	int dynamic_shared_max, carveout, large_clusters, cluster_policy;
 	bool loaded;
 };
@@ -482,17 +482,17 @@ struct CUfunc_st {
 struct CUmod_st {
 	CUcontext ctx;
 	ptx_module *code;
-	CUlibrary library; /* that it belongs to, or NULL */
+	CUlibrary library; /* the library that owns it, or NULL */
 	struct CUfunc_st *functions;
 	size_t function_count;
 	struct region **globals;
 	size_t global_count;
-	bool starved; /* there was no memory for one of them */
-	bool charged; /* for memory of its own */
+	bool starved; /* memory for one of them was not available */
+	bool charged; /* the device was charged for its memory */
 	LIST_ENTRY(CUmod_st) all;
 };
 
-/* On failure the reason, one line, is in log. */
+/* On failure log gets the reason in one line. */
 CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, size_t log_size);
 void module_delete(CUmodule module);
 CUfunction module_function(CUmodule module, const char *name);
@@ -506,14 +506,14 @@ void library_forget(CUmodule module);
 
 /* ---- image.c ---- */
 
-/* The PTX text of an image, malloced; else what a real driver calls an image of that kind. */
+/* The PTX text of an image (malloc), else the error that NVIDIA's driver returns for such an image. */
 CUresult image_text(const void *image, char **text, char *log, size_t log_size);
-CUresult image_read(const char *path, void **image); /* the whole file, malloced, ending in zeros */
+CUresult image_read(const char *path, void **image); /* the whole file (malloc), with zeros at its end */
 void image_report(const char *log, unsigned count, const CUjit_option *options, void **values);
 
 /* ---- launch.c ---- */
 
-/* ctx is the one to run in; f as the caller gave it, a kernel perhaps. */
+/* ctx: the context to run in. f: as the caller gave it, perhaps a kernel. */
 CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
 		     struct sim_work **out);
 CUresult launch_check_cluster(const struct sim_work *work);
@@ -521,14 +521,14 @@ CUresult launch_check_cluster(const struct sim_work *work);
 /* ---- copy.c, fill.c, memop.c ---- */
 
 CUresult copy_check(CUcontext ctx, struct copy *c, bool *pageable_src, bool *pageable_dst);
-struct sim_work *copy_work(CUcontext ctx, const struct copy *c); /* of a copy that was checked */
+struct sim_work *copy_work(CUcontext ctx, const struct copy *c); /* of a checked copy */
 struct copy copy_from_3d(const CUDA_MEMCPY3D *from);
 CUDA_MEMCPY3D copy_to_3d(const struct copy *c);
 CUstream own_stream(CUstream handle); /* as the per-thread variants of calls understand it */
 CUresult copy_run(CUcontext ctx, const struct copy *c, const unsigned char *staged);
 CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, size_t width, size_t height);
 CUresult memops_check(CUcontext ctx, unsigned count, const CUstreamBatchMemOpParams *ops);
-/* Does parts from *step on, up to a wait whose value is not there yet; true when all are done. */
+/* Executes parts from *step on, up to a wait whose value is not there yet. True: all are complete. */
 bool memops_advance(struct sim_work *work, unsigned *step, CUresult *result);
 bool memops_blocked(const struct sim_work *work, unsigned step);
 CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, unsigned value, size_t width, size_t height);
@@ -536,7 +536,7 @@ CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element
 /* ---- array.c ---- */
 
 struct CUarray_st {
-	unsigned refs; /* the handle, and copies that are still to run */
+	unsigned refs; /* users: the handle and pending copies */
 	CUcontext ctx;
 	CUDA_ARRAY3D_DESCRIPTOR descriptor;
 	size_t element, pitch, rows, layers; /* bytes of an element and a row; rows, layers ≥ 1 */
@@ -562,14 +562,14 @@ struct capture {
 	LIST_ENTRY(capture) all;
 };
 
-CUresult capture_forbids(void); /* for calls that could break a capture: 900, and it is broken */
-CUresult capture_forbids_context(CUcontext ctx); /* waiting for a context with captures: 900 */
+CUresult capture_forbids(void); /* for calls that may invalidate a capture: returns 900 and invalidates it */
+CUresult capture_forbids_context(CUcontext ctx); /* a wait for a context with captures: 900 */
 CUresult capture_add(CUstream stream, struct sim_work *work);
 CUresult capture_record(CUstream stream, CUevent event);
 CUresult capture_wait(CUstream stream, CUevent event);
 void capture_invalidate(struct capture *c);
 void capture_leave(CUstream stream); /* a stream that is destroyed */
-struct capture *capture_blocking(CUcontext ctx); /* one that a legacy operation would meet */
+struct capture *capture_blocking(CUcontext ctx); /* a capture that a legacy operation would join */
 struct capture *capture_by_id(unsigned long long id);
 bool capture_builds(CUgraph graph);
 
@@ -588,7 +588,7 @@ struct CUgraphNode_st {
 	unsigned long long id;
 	unsigned number; /* in its graph, in order of creation */
 	CUgraphNode origin; /* node it was cloned from */
-	size_t mark;        /* scratch of walks */
+	size_t mark; /* temporary value of traversals */
 	TAILQ_ENTRY(CUgraphNode_st) all, end;
 };
 
@@ -599,27 +599,27 @@ struct user_reference {
 
 struct CUgraph_st {
 	TAILQ_HEAD(node_list, CUgraphNode_st) nodes; /* in order of creation */
-	TAILQ_HEAD(, CUgraphNode_st) last; /* nodes that nothing comes after, the newest such first */
+	TAILQ_HEAD(, CUgraphNode_st) last; /* nodes without dependents, the newest first */
 	size_t count;
 	unsigned long long id;
-	unsigned made;      /* nodes, with those that are gone */
+	unsigned made; /* number of nodes, with removed ones */
 	CUgraphNode parent; /* child graph node that owns it */
-	CUgraph origin;     /* graph it was cloned from */
+	CUgraph origin; /* graph that it was cloned from */
 	struct user_reference *objects;
 	size_t object_count;
 };
 
 void edges_set(struct edges *e, const struct edge *items, size_t count);
-void edges_add(struct edges *e, const struct edge *items, size_t count); /* but no node twice */
+void edges_add(struct edges *e, const struct edge *items, size_t count); /* each node once */
 CUgraph graph_make(void);
-unsigned graph_next_number(void); /* of graphs, executable ones as well */
+unsigned graph_next_number(void); /* a new number, for a graph or an executable graph */
 void graph_delete(CUgraph graph);
-/* Takes over work, or child, when it succeeds. */
+/* Takes over work or child on success. */
 CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUgraph child, const struct edge *deps,
 		   size_t count, CUgraphNode *out);
-/* INVALID_VALUE where the graph may not be copied. */
+/* INVALID_VALUE if the graph may not be cloned. */
 CUresult graph_copy(CUgraph graph, CUgraph *out);
-/* Every node after all it depends on, malloced; NULL when there is a cycle. */
+/* All nodes in topological order (malloc). NULL: there is a cycle. */
 CUgraphNode *graph_order(CUgraph graph);
 CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
 			  struct edge **out); /* malloced */
@@ -627,15 +627,15 @@ CUgraphNodeType work_node_type(const struct sim_work *work);
 /* conditional.c */
 CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
 void conditional_make(CUgraphNode node, CUDA_CONDITIONAL_NODE_PARAMS *p); /* its bodies */
-/* Of all conditions of an executable graph: true where the others do not matter any more. */
+/* Visits all conditions of an executable graph until visit returns true. */
 bool conditional_is_any(struct condition *c);
-bool conditional_is_taken(struct condition *c); /* by an executable graph: there may be one at a time */
+bool conditional_is_taken(struct condition *c); /* Whether an executable graph uses it: at most one may. */
 bool conditional_take(struct condition *c);
 bool conditional_give_back(struct condition *c);
-bool conditional_begin(struct condition *c); /* a launch: the value is what its handle was made with */
-/* Which of so many bodies runs now; that number: none. */
+bool conditional_begin(struct condition *c); /* At a launch: the value becomes the default of its handle. */
+/* Index of the body that runs now, or the number of bodies: none. */
 unsigned conditional_body(const struct condition *c, CUgraphConditionalNodeType type, unsigned count);
-bool conditional_set(uint64_t handle, uint32_t value); /* by a kernel; takes no lock */
+bool conditional_set(uint64_t handle, uint32_t value); /* called by a kernel; takes no lock */
 
 /* ---- user_object.c ---- */
 
@@ -654,19 +654,19 @@ struct exec_node {
 	unsigned body_count;
 	struct condition *condition;
 	CUgraphConditionalNodeType condition_type;
-	unsigned *before; /* indices of nodes it comes after */
+	unsigned *before; /* indices of its dependencies */
 	unsigned before_count;
 	bool disabled;
 };
 
 struct CUgraphExec_st {
-	unsigned refs; /* the program's, and those of conditions that are yet to be looked at */
+	unsigned refs; /* references of the program, and of conditions that are still to be evaluated */
 	CUcontext ctx;
 	unsigned number;
 	unsigned long long flags;
-	struct exec_node *nodes; /* every node after all it depends on */
+	struct exec_node *nodes; /* all nodes in topological order */
 	unsigned count;
-	unsigned *ends; /* those that nothing comes after */
+	unsigned *ends; /* nodes without dependents */
 	size_t end_count;
 	struct sim_op *last; /* end of the newest launch: launches of one graph do not overlap */
 	struct user_reference *objects;
@@ -677,10 +677,10 @@ CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work
 CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out, CUgraphNode *failed);
 void exec_unref(CUgraphExec exec);
 void exec_delete(CUgraphExec exec);
-CUresult exec_enter(CUgraphExec exec); /* INVALID_VALUE where it is none; else followed by sim_leave */
-void exec_condition(struct sim_op *op); /* of WORK_CONDITION, which is about to be finished */
+CUresult exec_enter(CUgraphExec exec); /* INVALID_VALUE if it is none; else sim_leave must follow */
+void exec_condition(struct sim_op *op); /* of WORK_CONDITION, which is about to complete */
 
-/* The graphs that a node holds: a child graph, or the bodies of a condition. */
+/* Graphs of a node: a child graph, or the bodies of a condition. */
 static inline unsigned exec_inside_count(const struct exec_node *n)
 {
 	return n->child ? 1 : n->body_count;

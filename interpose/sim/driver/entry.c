@@ -8,7 +8,7 @@
 
 #include "sim/driver/driver.h"
 
-/* The table needs addresses only; declaring the symbols as functions would need every type. */
+/* The table needs only addresses; function declarations would need every type. */
 #define SYMBOL(name) tt_address_of_##name
 #define DECLARE(name) extern const char SYMBOL(name)[] __asm__(#name) __attribute__((visibility("protected")));
 #define ENTRY(base, version, symbol, own) DECLARE(symbol) DECLARE(own)

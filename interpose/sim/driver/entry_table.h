@@ -1,7 +1,7 @@
 /*
- * Every call of the driver API: base name, version that introduced the symbol, symbol, and the
- * symbol for the per-thread default stream (NONE: it has none). Versions of one name ascend;
- * those of 14000 are of a driver that is still to come.
+ * Every call of the driver API: base name, first version of the symbol, symbol, and symbol for the
+ * per-thread default stream (NONE: it has none). Versions of one name ascend. Version 14000 stands for a
+ * future driver.
  */
 ENTRY(cuArray3DCreate, 2000, cuArray3DCreate, NONE)
 ENTRY(cuArray3DCreate, 3020, cuArray3DCreate_v2, NONE)

@@ -1,5 +1,7 @@
 /*
- * Names and descriptions of results. Invariant: they equal those of a real driver, because programs print them.
+ * Names and descriptions of results.
+ *
+ * Invariant: they equal those of NVIDIA's driver, because programs print them.
  */
 #include <stddef.h>
 

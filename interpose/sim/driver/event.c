@@ -1,5 +1,7 @@
 /*
- * Events. Invariant: an event represents its newest record; a wait for an older record keeps waiting for that one.
+ * Events.
+ *
+ * Invariant: an event stands for its newest record; a wait for an older record keeps waiting for that one.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /*
- * Instantiated graphs: making and launching them. What changes them is in exec_update.c.
+ * Instantiated graphs: creating and launching them. exec_update.c changes them.
  *
- * Invariants: an instantiated graph holds work of its own, so neither its graph nor launches
- * under way notice a change; a launch is, to its stream, one operation.
+ * Invariants: an instantiated graph has its own work, so a change affects neither its graph nor running
+ * launches. To its stream, a launch is one operation.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext
 	to->type = from->type;
 	to->work = from->work ? work_ref(from->work) : NULL;
 	to->before = sim_alloc(from->before.count * sizeof *to->before);
-	/* graph_order has left each node's place in its mark. */
+	/* graph_order has stored each node's position in its mark. */
 	for (size_t i = 0; i < from->before.count; i++)
 		to->before[to->before_count++] = (unsigned)from->before.items[i].node->mark;
 	CUresult result = from->child ? exec_make(ctx, from->child, 0, &to->child, failed) : CUDA_SUCCESS;
@@ -93,7 +93,7 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 	return CUDA_SUCCESS;
 }
 
-/* Kernels may launch graphs that have only such nodes. (Here none does: there is no call for it in PTX.) */
+/* Kernels may launch graphs that have only such nodes. (Here no kernel does: PTX has no call for it.) */
 static bool suits_device(CUgraph graph)
 {
 	CUgraphNode node;
@@ -109,7 +109,10 @@ static bool suits_device(CUgraph graph)
 	return graph->count > 0;
 }
 
-/* Calls visit for its conditions and those of child graphs until visit returns true; returns whether it did. */
+/*
+ * Calls visit for its conditions and those of child graphs until visit returns true. Returns whether it
+ * did.
+ */
 static bool each_condition(CUgraphExec exec, bool (*visit)(struct condition *c))
 {
 	bool enough = false;
@@ -206,7 +209,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 		return result;
 	if (!flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	/* Without the flags that only matter at instantiation. */
+	/* Without flags that matter only at instantiation. */
 	*flags = exec->flags & (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -236,7 +239,7 @@ static CUresult check_launch(CUgraphExec exec, bool auto_free)
 		result = check_alive(n->work);
 		for (unsigned k = 0; k < exec_inside_count(n) && !result; k++)
 			result = check_launch(exec_inside(n, k), auto_free);
-		/* Memory that the last launch allocated must have been freed before the next. */
+		/* Memory that the last launch allocated must be free before the next launch. */
 		if (!result && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !auto_free && pool_graph_memory_live(n->work))
 			result = CUDA_ERROR_INVALID_VALUE;
 	}
@@ -254,7 +257,7 @@ static struct sim_work *condition_work(CUcontext ctx, CUgraphExec root, const st
 	return work;
 }
 
-/* Submits the nodes; each comes after begin, and end comes after each. root: what was launched. */
+/* Submits the nodes between begin and end. root: the launched graph. */
 static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 {
 	struct sim_op **ops = sim_alloc(exec->count * sizeof *ops);
@@ -266,7 +269,7 @@ static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, str
 		struct sim_op *inner = NULL;
 		struct sim_op *op = op_new(work->ctx, work);
 		op->node = (uint64_t)exec->number << 32 | n->number;
-		/* The nodes inside run between an operation of their own and this one. */
+		/* Nested nodes run between two operations of their own. */
 		if (n->child)
 			inner = op_new(begin->ctx, work_new(WORK_NOTHING, begin->ctx));
 		else if (n->condition && !n->disabled)
@@ -298,7 +301,7 @@ static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, str
 	free(ops);
 }
 
-/* The body to run is known only now; a loop asks again after each run of the body. */
+/* The body is known only now; a loop asks again after each run of the body. */
 void exec_condition(struct sim_op *op)
 {
 	struct sim_work *w = op->work;
@@ -342,7 +345,7 @@ static CUresult exec_launch(CUgraphExec exec, CUstream stream)
 	op_submit(end);
 	op_unref(exec->last);
 	exec->last = op_ref(end);
-	/* begin held the stream's place in the order; end takes it over. */
+	/* begin held the stream's position in the order; end replaces it. */
 	op_unref(stream->last);
 	stream->last = end;
 	return CUDA_SUCCESS;

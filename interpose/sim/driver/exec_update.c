@@ -34,7 +34,7 @@ static bool same_end(const struct copy_end *a, const struct copy_end *b)
 	       a->y == b->y && a->z == b->z && a->pitch == b->pitch && a->height == b->height;
 }
 
-/* Copies of rows have to stay what they are. */
+/* Copies of more than one row may not change. */
 static bool copy_may_become(const struct copy *a, const struct copy *b)
 {
 	if (!is_flat(a) || !is_flat(b))
@@ -123,9 +123,9 @@ struct mismatch {
 };
 
 /*
- * The node of the new graph for each of the old: the last nodes in order, and from there back what
- * each comes after, in order. Where that ends, the topology differs: NULL. (As NVIDIA's driver was
- * seen to do, which so refuses graphs of the same topology whose edges were added in another order.)
+ * Pairs the nodes of two graphs: the last nodes in order, and from there backwards their dependencies in
+ * order. NULL: the topology differs. (NVIDIA's driver was observed to do this. So it refuses graphs of the
+ * same topology whose edges were added in another order.)
  */
 static struct exec_node **pair(CUgraphExec old, CUgraphExec new, struct mismatch *where)
 {
@@ -200,7 +200,7 @@ static CUgraphExecUpdateResult compare(CUgraphExec old, CUgraphExec new, struct 
 	return result;
 }
 
-/* Of graphs that were compared. The sources stay: nodes of the graph it was made from go on naming its nodes. */
+/* Of compared graphs. The sources stay: nodes of the original graph still name its nodes. */
 static void take_work(CUgraphExec to, CUgraphExec from)
 {
 	struct exec_node **pairs = pair(to, from, &(struct mismatch){0});

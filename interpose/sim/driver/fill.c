@@ -73,7 +73,7 @@ static CUresult submit(CUdeviceptr dst, size_t pitch, unsigned element, unsigned
 	return sim_leave(stream_submit(stream, work, NULL));
 }
 
-/* Each element size has a linear and a rectangular form, at once and in a stream. */
+/* Each element size has a linear and a rectangular form, synchronous and in a stream. */
 #define FILLS(bits, bytes, type) \
 	CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type value, size_t n) \
 	{ \

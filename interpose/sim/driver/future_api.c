@@ -1,6 +1,6 @@
 /*
- * Calls that no driver has yet, as a future driver (TT_SIM_FAULT=version:14000 or later) returns them; two have
- * current names. A recorder that does not know them must pass them through.
+ * Calls of a future driver (TT_SIM_FAULT=version:14000 or later); two of them have names of today. A
+ * recorder that does not know them must pass them through.
  */
 #include "sim/driver/driver.h"
 

@@ -46,7 +46,7 @@ void edges_add(struct edges *e, const struct edge *items, size_t count)
 	}
 }
 
-/* The last one takes its place, as with NVIDIA's driver. */
+/* The last one takes its position, as in NVIDIA's driver. */
 static void edges_drop(struct edges *e, CUgraphNode node)
 {
 	size_t at = edges_find(e, node);
@@ -135,7 +135,7 @@ void graph_delete(CUgraph graph)
 {
 	CUgraphNode node;
 
-	/* From the end, where few nodes have anything after them. */
+	/* From the end, where few nodes have dependents. */
 	while ((node = TAILQ_LAST(&graph->nodes, node_list)))
 		node_delete(node);
 	user_references_release(graph->objects, graph->object_count);
@@ -198,7 +198,7 @@ CUgraphNode *graph_order(CUgraph graph)
 	CUgraphNode *order = sim_alloc(graph->count * sizeof *order), node;
 	size_t known = 0;
 
-	/* mark counts what a node still comes after. */
+	/* mark counts the dependencies that are left. */
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
 		node->mark = node->before.count;
@@ -227,7 +227,7 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
 		CUgraph child = NULL;
-		/* Memory of a graph cannot belong to two, nor can a condition. */
+		/* A graph with memory or conditional nodes cannot be cloned. */
 		CUresult result = node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
 						  node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL
 					  ? CUDA_ERROR_NOT_SUPPORTED
@@ -240,7 +240,7 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 		}
 		graph_add(copy, node->type, node->work ? work_ref(node->work) : NULL, child, NULL, 0, &clone);
 		clone->origin = node;
-		/* The mark of the original leads to its clone. */
+		/* The mark of the original has its clone. */
 		node->mark = (size_t)clone;
 	}
 	TAILQ_FOREACH(node, &graph->nodes, all)
@@ -394,7 +394,7 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Lists: with no place for them, their number; else as many as fit, the rest NULL; a place for none is refused. */
+/* Lists: if the array is NULL, only the count; else as many as fit, then NULL. A count of 0 is refused. */
 static bool room_is_good(const void *place, const size_t *room)
 {
 	return room && (!place || *room);
@@ -518,7 +518,7 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size
 	return list_edges(node, false, nodes, NULL, count);
 }
 
-/* Whether each pair is two nodes of the graph that are, or are not yet, connected. */
+/* Whether each pair has two nodes of the graph that are, or are not yet, connected. */
 static bool pairs_good(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count, bool connected)
 {
 	for (size_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /*
- * Images of code: their kind, and the PTX text in them.
+ * Images of code: their kind, and their PTX text.
  *
- * Invariant: only PTX is ever run. A cubin is an image for another device, and so is a fat binary without plain PTX
- * text.
+ * Invariant: only PTX is run. A cubin is an image for another device, and so is a fat binary without plain
+ * PTX text.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define FATBIN_WRAPPER 0x466243b1u
 #define FATBIN 0xba55ed50u
 #define FATBIN_PTX 1
-#define FATBIN_COMPRESSED 0xe000u /* flags of any compression there has been */
+#define FATBIN_COMPRESSED 0xe000u /* flags of all known compressions */
 
 struct wrapper {
 	uint32_t magic, version;
@@ -61,7 +61,7 @@ static CUresult fatbin_text(const unsigned char *image, char **text, char *log, 
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-/* 10 × the newest PTX version a driver of this age reads. */
+/* 10 × the newest PTX version that a driver of this age reads. */
 static int newest_ptx(void)
 {
 	int major = sim_settings.driver_version / 1000, minor = sim_settings.driver_version % 1000 / 10;
@@ -99,7 +99,7 @@ CUresult image_text(const void *image, char **text, char *log, size_t log_size)
 		snprintf(log, log_size, "machine code does not run here, only PTX does");
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}
-	/* Text may be shorter than a magic number, so look at its first byte before. */
+	/* Text may be shorter than a magic number, so its first byte is tested first. */
 	if (isspace(*(const unsigned char *)image) || strchr("./", *(const char *)image)) {
 		*text = strdup(image);
 		result = *text ? check_version(*text, log, log_size) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -170,7 +170,7 @@ void image_report(const char *log, unsigned count, const CUjit_option *options, 
 			size = (unsigned)(uintptr_t)values[i];
 			size_at = i;
 		}
-		/* Nothing is ever noted for information. */
+		/* The information log is always empty. */
 		if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
 			values[i] = NULL;
 	}

@@ -1,8 +1,8 @@
 /*
  * Kernel launches and occupancy.
  *
- * Invariant: a launch that a real device would refuse is refused by the call; parameters are
- * copied during the call.
+ * Invariant: the call refuses a launch that a real device would refuse; parameters are copied during the
+ * call.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static int limit(CUdevice_attribute attribute)
 	return device_attribute(attribute, 0);
 }
 
-/* Blocks of one kernel that fit on a multiprocessor together. */
+/* Blocks of one kernel that fit on a multiprocessor at once. */
 static int blocks_per_processor(const struct CUfunc_st *f, unsigned threads, size_t dynamic)
 {
 	if (!threads || threads > MAX_THREADS)
@@ -109,7 +109,7 @@ static CUresult copy_params(struct sim_work *w, void **params, void **extra)
 	}
 	if (!buffer)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A short buffer is no error: nothing says what the kernel finds in the rest. */
+	/* A short buffer is no error; the rest of the parameters is undefined. */
 	if (size < info->param_bytes)
 		storage_garbage(w->kernel.params, info->param_bytes);
 	memcpy(w->kernel.params, buffer, size < info->param_bytes ? size : info->param_bytes);
@@ -127,7 +127,10 @@ static CUresult apply_attribute(struct sim_work *w, const CUlaunchAttribute *a)
 		w->kernel.cluster[1] = a->value.clusterDim.y;
 		w->kernel.cluster[2] = a->value.clusterDim.z;
 		return CUDA_SUCCESS;
-	/* How fast or where it runs, and when the next may start: all within what the order allows. */
+	/*
+	 * Attributes that affect speed or placement, or when the next launch may begin: the order allows
+	 * all of them.
+	 */
 	case CU_LAUNCH_ATTRIBUTE_IGNORE:
 	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
 	case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
@@ -181,7 +184,7 @@ CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction han
 
 /* ---- launching ---- */
 
-/* Events that an attribute asks to be recorded by the launch. */
+/* Events that a launch attribute records. */
 static CUresult record_events(const CUlaunchConfig *config, struct sim_op *op)
 {
 	for (unsigned i = 0; i < config->numAttrs; i++) {

@@ -1,8 +1,8 @@
 /*
- * Libraries: code that belongs to no context, loaded into each on first use there.
+ * Libraries: code without a context, loaded into each context on first use there.
  *
- * Invariant: a kernel stands for one function in every context; what was set for a device
- * holds in all of its contexts, those to come included.
+ * Invariant: a kernel stands for one function in every context; a device's setting applies to all its
+ * contexts, later ones included.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct CUkern_st {
 };
 
 struct CUlib_st {
-	char *text; /* NULL: the image was of no known kind, which only its use shows */
+	char *text; /* NULL: the image has an unknown kind, which shows only when it is used */
 	ptx_module *description; /* never run: only names and parameters */
 	struct CUkern_st *kernels;
 	size_t kernel_count;
@@ -334,7 +334,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, siz
 	return result ? result : sim_leave(function_param(kernel->code, index, offset, size));
 }
 
-/* A function as the kernel would be on the device, for what depends on no context. */
+/* The kernel as a function of the device, for queries that depend on no context. */
 static struct CUfunc_st stand_in(CUkernel kernel, CUdevice device)
 {
 	struct CUctx_st ctx = {.device = device};

@@ -1,7 +1,7 @@
 /*
- * Stream memory operations: a stream writes a value, or waits until one is there.
+ * Stream memory operations: a stream writes a value, or waits until memory has one.
  *
- * Invariant: the word is read and written whole, with the barriers a host that polls it needs.
+ * Invariant: the word is read and written whole, with the barriers that a polling host needs.
  */
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ static CUresult check(const CUstreamBatchMemOpParams *op)
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	/* Both forms have the address in the same place. */
+	/* Both forms have the address at the same offset. */
 	CUdeviceptr address = op->waitValue.address;
 	if (address % size || !region_span(address, size, &r) || !region_usable(r))
 		return CUDA_ERROR_INVALID_VALUE;

@@ -1,8 +1,7 @@
 /*
  * Linear device memory, host memory and managed memory: allocation and release.
  *
- * Invariant: a release waits for the work submitted before it, so nothing queued ever meets
- * memory that is gone.
+ * Invariant: a release waits for the work submitted before it, so queued work never accesses freed memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +172,7 @@ CUresult cuMemAllocHost_v2(void **out, size_t size)
 	return cuMemHostAlloc(out, size, 0);
 }
 
-/* Forgets the host region at p once nothing submitted uses it; its bytes are the caller's. */
+/* Removes the host region at p once no submitted work uses it. The caller owns its bytes. */
 static CUresult withdraw(void *p, enum region_kind kind, CUresult unknown, bool delete)
 {
 	CUcontext ctx;
@@ -265,7 +264,7 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *p)
 	struct region *r = host_region(p);
 	if (!flags || !r)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	/* All such memory is portable: nothing tells whether that was asked for. */
+	/* All such memory is portable: no query tells whether that was requested. */
 	*flags = r->flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
 	return sim_leave(CUDA_SUCCESS);
 }

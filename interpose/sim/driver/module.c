@@ -1,8 +1,8 @@
 /*
  * Modules and functions.
  *
- * Invariant: a module's variables are regions of its context for as long as it is loaded, and
- * it is unloaded only when no work of its context is left that could use them.
+ * Invariant: a module's variables are regions of its context while it is loaded. It is unloaded only when
+ * no work of its context is left that could use them.
  */
 #include <stdio.h>
 #include <stdlib.h>

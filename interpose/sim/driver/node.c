@@ -1,8 +1,7 @@
 /*
- * Nodes of graphs: adding them, reading and changing what they do, for all kinds alike.
+ * Nodes of graphs: adding them, reading and changing them, for all kinds alike.
  *
- * Invariant: a node's work is its own to replace and never changed in place while anything
- * else holds it.
+ * Invariant: a node may replace its work, but never changes it in place while anything else refers to it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +70,7 @@ CUresult node_get(CUgraphNode node, CUgraphNodeParams *params, bool wanted)
 	return sim_leave(wanted ? node_params(node->work, params) : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* What is set for a kernel node beside its parameters outlives a change of those. */
+/* Attributes of a kernel node stay when its parameters change. */
 static void keep_attributes(const struct sim_work *old, struct sim_work *new)
 {
 	if (new->type != WORK_KERNEL)
@@ -163,7 +162,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* A work item of its own for the node, with the same launch. */
+/* A separate work item for the node, with the same launch. */
 static CUresult detach(CUgraphNode node)
 {
 	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};

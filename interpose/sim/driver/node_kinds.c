@@ -1,8 +1,8 @@
 /*
- * The calls that each kind of node has of its own, in all their versions.
+ * The calls of each kind of node, in all their versions.
  *
- * Invariant: each only says its parameters in the common form; the lock and the checks come
- * with the calls of node.h.
+ * Invariant: each only converts its parameters to the common form; the functions of node.h take the lock
+ * and check.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ static CUgraphNodeParams of_kernel(const CUDA_KERNEL_NODE_PARAMS *p)
 	return params;
 }
 
-/* The oldest form ends before the members that name a kernel and a context. */
+/* The oldest form ends before the members for a kernel and a context. */
 static CUgraphNodeParams of_old_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	CUDA_KERNEL_NODE_PARAMS whole = { 0 };
@@ -232,7 +232,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode 
 	return node_add(out, graph, nodes, NULL, count, &params);
 }
 
-/* Record and wait nodes differ in the kind alone: their parameters are the event. */
+/* Record and wait nodes differ only in kind: their parameter is the event. */
 #define EVENT_NODES(Name, TYPE, member) \
 	CUresult cuGraphAdd##Name##Node(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, \
 		size_t count, CUevent event) \

@@ -1,8 +1,8 @@
 /*
- * What a node of a graph does: from parameters to work and back.
+ * Converts parameters of graph nodes to work and back.
  *
- * Invariant: all forms of a call, old and new, come down to CUgraphNodeParams, so a node
- * answers every form of the question with what any form of the call has set.
+ * Invariant: all forms of a call, old and new, use CUgraphNodeParams, so any form of a query returns what
+ * any form of the call has set.
  */
 #include "sim/driver/node.h"
 
@@ -111,7 +111,7 @@ static CUresult memops_work(CUcontext ctx, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v
 	return CUDA_SUCCESS;
 }
 
-/* The context a node names, else the current one. */
+/* The context that a node names, else the current one. */
 static CUcontext named(CUcontext ctx, CUcontext current)
 {
 	return ctx ? ctx : current;

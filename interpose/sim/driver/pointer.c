@@ -1,5 +1,7 @@
 /*
- * What a program may ask about a pointer. Invariant: every answer comes from the region table.
+ * Queries about pointers.
+ *
+ * Invariant: every answer comes from the region table.
  */
 #include <string.h>
 
@@ -30,7 +32,7 @@ unsigned access_flags(const struct region *r, CUcontext ctx)
 
 #define ANSWER(type, value) (*(type *)out = (type)(value))
 
-/* r is NULL for a pointer that is not the driver's: then zeros, and INVALID_VALUE. */
+/* r is NULL for a pointer that is not the driver's: the result is zeros and INVALID_VALUE. */
 static CUresult answer(void *out, CUpointer_attribute attribute, CUdeviceptr address, const struct region *r, CUcontext ctx)
 {
 	CUresult known = r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -118,7 +120,7 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
 	const struct region *r = region_alive(address);
 	if (!out)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	/* What cannot be answered leaves the caller's variable as it was. */
+	/* An attribute without a value leaves the caller's variable unchanged. */
 	result = answer(&scratch, attribute, address, r, ctx);
 	if (!result)
 		result = answer(out, attribute, address, r, ctx);

@@ -1,9 +1,8 @@
 /*
- * Stream-ordered memory: pools, and allocations that live in the order of a stream.
+ * Stream-ordered memory: pools, and allocations ordered by a stream.
  *
- * Invariant: an allocation is usable from the call that made it until its free has had its
- * turn; an allocation in the stream that freed a block may take that block at once, as its
- * work comes after the free anyway.
+ * Invariant: an allocation is usable from the call that made it until its free has executed. A stream that
+ * freed a block may reuse it at once, because its later work follows the free.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +65,7 @@ static void region_drop(struct region *r)
 		free(pool);
 }
 
-/* A block of the same size whose free was submitted to the same stream: work on it that has not run
- * yet needs all of it. */
+/* A block of the same size whose free was submitted to the same stream: pending work may use all of it. */
 static struct region *find_reusable(CUmemoryPool pool, CUstream stream, size_t size)
 {
 	struct region *r;
@@ -133,7 +131,7 @@ void pool_forget_node(const struct sim_work *work)
 
 	if (!r || r->id != work->pool.region)
 		return;
-	/* Handed out, it becomes memory like any other; otherwise nothing can free it any more. */
+	/* Allocated memory becomes ordinary memory, because no graph can free it any more. */
 	r->of_graph = false;
 	r->dead = r->dying && !r->readers;
 	burials |= r->dead;
@@ -228,7 +226,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool
 	return pool || life ? allocate_async(address, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Ordinary memory can be freed in the order of a stream too, but not by a graph. */
+/* Ordinary memory can also be freed in stream order, but not by a graph. */
 static bool can_free(const struct region *r, CUstream stream)
 {
 	if (r->kind == REGION_DEVICE)
@@ -344,7 +342,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
 	(void)keep;
 	CUresult result = enter_pool(pool);
-	/* Nothing that is free stays reserved. */
+	/* Free memory is never kept reserved. */
 	return result ? result : sim_leave(capture_forbids());
 }
 
@@ -408,7 +406,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 	    attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (member == &pool->reserved_high || member == &pool->used_high) {
-		/* The marks can only be put back to what is in use now. */
+		/* The high marks can only be reset to the present use. */
 		if (*(cuuint64_t *)value)
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
 		pool->reserved_high = member == &pool->reserved_high ? pool->reserved : pool->reserved_high;

@@ -1,8 +1,8 @@
 /*
  * Primary contexts, one per device.
  *
- * Invariant: a primary context keeps one handle through all its lives, and counts who has
- * retained it through resets too.
+ * Invariant: a primary context keeps one handle for the whole process, and its reference count survives
+ * resets.
  */
 #include "sim/driver/driver.h"
 
@@ -51,7 +51,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	d->primary->retained--;
 	if (!d->primary->retained && d->primary->alive)
 		context_settle(d->primary);
-	/* Others may have retained or released it meanwhile. */
+	/* Other threads may have retained or released it meanwhile. */
 	if (!d->primary->retained && d->primary->alive)
 		context_end(d->primary);
 	return sim_leave(CUDA_SUCCESS);
@@ -64,7 +64,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 
 	if (result)
 		return result;
-	/* Those who had retained it still do: only what it held is gone. */
+	/* Its references stay; only its contents are destroyed. */
 	d->primary_flags = 0;
 	if (d->primary && d->primary->alive)
 		context_settle(d->primary);

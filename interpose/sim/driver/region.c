@@ -1,10 +1,10 @@
 /*
- * The address space of the devices: which allocation holds an address, and who may use it.
+ * Device address space: which allocation contains an address, and who may access it.
  *
- * Invariants: regions do not overlap. Device addresses lie in ranges the process has reserved
- * without access, so that host code which follows one faults; the simulator uses each region's
- * own memory instead. The table changes under the lock and the table lock both, so holding
- * either is enough to read it; a region is only removed while no work runs.
+ * Invariants: regions do not overlap. Device addresses lie in ranges that the process has reserved without
+ * access, so host code that dereferences one faults; the simulator accesses each region through its own
+ * mapping. The table changes under both the lock and the table lock, so either is enough to read it. A
+ * region is removed only while no work runs.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,18 +17,18 @@
 #include "sim/driver/driver.h"
 
 #define POOL_BASE 0x302000000ull /* where a real driver puts stream-ordered memory */
-#define NEAR_BYTES (1u << 20)      /* an address that close after an allocation was meant for it */
+#define NEAR_BYTES (1u << 20)      /* an address this close after an allocation probably belongs to it */
 
 struct hole {
 	uint64_t start, size;
 };
 
-/* Reserved addresses; holes are sorted and never adjoin. */
+/* Reserved addresses. Holes are sorted and never adjacent. */
 struct range {
 	uint64_t base, size;
 	struct hole *holes;
 	size_t count, room;
-	unsigned char *inside; /* lenient bounds: all of its memory, side by side */
+	unsigned char *inside; /* lenient bounds: all its memory, contiguous */
 };
 
 static struct range device_ranges[SIM_MAX_DEVICES], pool_ranges[SIM_MAX_DEVICES];
@@ -108,7 +108,7 @@ static bool range_setup(struct range *range, uint64_t wanted, uint64_t size)
 		return false;
 	range->base = (uint64_t)(uintptr_t)map;
 	range->size = size;
-	/* The first bytes of a range stay out of use: 2 MiB alignment for the rest. */
+	/* The first bytes of a range stay unused, so that the rest is aligned to 2 MiB. */
 	uint64_t start = ROUND_UP(range->base, SIM_GRANULARITY);
 	hole_insert(range, 0, (struct hole){start, range->base + size - start});
 	return true;
@@ -140,7 +140,7 @@ bool region_setup(void)
 
 static struct range *range_of(enum region_kind kind, int device)
 {
-	/* Modules lie elsewhere than the program's allocations, which shows where bounds are lenient. */
+	/* Modules lie apart from allocations, which matters where bounds are lenient. */
 	bool apart = kind == REGION_POOL || (kind == REGION_GLOBAL && sim_settings.lenient_bounds);
 
 	return apart ? &pool_ranges[device] : &device_ranges[device];
@@ -189,7 +189,7 @@ struct region *region_of(uint64_t base, enum region_kind kind, CUcontext ctx)
 	return r && r->base == base && r->kind == kind && (!ctx || r->ctx == ctx) ? r : NULL;
 }
 
-/* Mappings that adjoin in addresses and in the simulator's memory count as one. */
+/* Mappings that are adjacent in addresses and in the simulator's memory count as one. */
 static unsigned char *span(uint64_t address, size_t size, struct region **first,
 			   bool (*usable)(const struct region *, const void *), const void *argument)
 {
@@ -230,7 +230,7 @@ static bool accessible(const struct region *r, const void *argument)
 	case REGION_GLOBAL:
 		return access->reach >> r->device & 1;
 	case REGION_POOL:
-		/* Copies cross devices without leave; only kernels need it. */
+		/* Copies between devices need no peer access; only kernels do. */
 		if (!access->kernel)
 			return r->readers != 0;
 		/* fall through */
@@ -239,14 +239,14 @@ static bool accessible(const struct region *r, const void *argument)
 	}
 }
 
-/* The region a thread used last: kernels mostly stay in a few. */
+/* The region that a thread used last: kernels mostly stay in a few. */
 static __thread struct {
 	uint64_t changes, base, size;
 	unsigned char *memory;
 	struct region_access access;
 } recent;
 
-/* Where no allocation holds the span, but each of its pages has a part of one; NULL: it has not. */
+/* If no allocation contains the span, but each of its pages has part of one; else NULL. */
 static unsigned char *in_pages(uint64_t address, size_t size, const struct region_access *access)
 {
 	for (unsigned i = 0; i < sim_settings.devices; i++) {
@@ -320,7 +320,7 @@ void region_describe(uint64_t address, char *text, size_t size)
 
 bool region_usable(const struct region *r)
 {
-	/* Memory of a graph comes and goes with its launches: work may be prepared before. */
+	/* Memory of a graph is mapped by its launches: work may be prepared before. */
 	return !r->dying || r->of_graph;
 }
 
@@ -392,7 +392,7 @@ static unsigned char *memory_new(const struct range *range, uint64_t base, size_
 
 CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum region_kind kind, struct region **out)
 {
-	/* Large blocks begin on a page of the device, as they do in a real driver. */
+	/* Large blocks begin at a page of the device, as in NVIDIA's driver. */
 	if (size >= SIM_GRANULARITY / 2 && align < SIM_GRANULARITY)
 		align = SIM_GRANULARITY;
 	if (align < SIM_ALIGNMENT)

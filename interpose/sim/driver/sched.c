@@ -1,12 +1,11 @@
 /*
- * The engine: which submitted operation runs next, and where.
+ * The engine: which submitted operation runs next, and in which thread.
  *
- * Invariants: an operation runs after everything it was told to come after, never before it
- * is submitted, and one at a time (host functions apart, which have a thread of their own so
- * that one that waits for the program cannot stop it; and in random order a kernel may run in
- * parts, with others between them). Work is left lying until somebody
- * waits or asks for it, too much of it is queued, or the program has been silent for a while:
- * what a program may not rely on having happened has usually not happened.
+ * Invariants: an operation runs after all its dependencies, never before its submission, and one at a
+ * time. (Host functions have their own thread, so that one that waits for the program does not block
+ * others. In random order a kernel may run in parts, with others between them.) Work stays pending until a
+ * call waits or asks for it, the queue is too long, or the program is silent for a while. So what a
+ * program may not rely on usually has not happened.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,18 +16,18 @@
 
 #include "sim/driver/driver.h"
 
-#define QUEUE_LIMIT 1024     /* operations that may lie in wait */
-#define SILENCE_NS 10000000  /* after which the worker takes them up */
-#define POLL_NS 100000       /* between looks at memory that a stream waits for */
-#define PART_BLOCKS 4        /* that a kernel run in parts has at least in each */
-#define LOOK_NS 2000000      /* that a question may take: it does not wait for what takes longer */
+#define QUEUE_LIMIT 1024     /* operations that may be pending */
+#define SILENCE_NS 10000000  /* silence after which the worker runs them */
+#define POLL_NS 100000       /* interval of tests of memory that a stream waits for */
+#define PART_BLOCKS 4        /* fewest blocks in each part of a kernel */
+#define LOOK_NS 2000000      /* time that a query may take: it does not wait for longer work */
 
 static bool busy; /* an operation runs */
 static struct op_list ready = TAILQ_HEAD_INITIALIZER(ready); /* by seq */
 static struct op_list host_queue = TAILQ_HEAD_INITIALIZER(host_queue);
 static unsigned unfinished; /* operations */
 static uint64_t last_seq, submitted_ns, launches, random_state;
-static uint64_t looks, looked; /* operations that the worker was to run because somebody asked, and did */
+static uint64_t looks, looked; /* operations that the worker ran because a call asked for them */
 static bool threads_started;
 static pthread_cond_t change, worker_wake, host_wake;
 
@@ -145,7 +144,7 @@ static struct sim_op *choose(void)
 	pick = (unsigned)(sim_mix(sim_settings.seed ^ ++random_state) % count);
 	TAILQ_FOREACH(op, &ready, ready)
 	{
-		/* Memory may have changed since the count: take the last that can run. */
+		/* Memory may have changed since the count: run the last one that can. */
 		if (can_run(op) && pick-- == 0)
 			return op;
 	}
@@ -173,8 +172,8 @@ static bool advance(struct sim_op *op)
 }
 
 /*
- * In random order the blocks of a kernel do not run all at once: other kernels see what some of
- * them did and others did not yet. As many as are resident together stay together.
+ * In random order the blocks of a kernel do not all run at once: other kernels see the results of some
+ * blocks only. As many as fit on the device run together.
  */
 static struct work_part next_part(const struct sim_op *op)
 {
@@ -194,7 +193,7 @@ static struct work_part next_part(const struct sim_op *op)
 	return part;
 }
 
-/* False: some of its blocks are yet to run. */
+/* False: some of its blocks are still to run. */
 static bool run(struct sim_op *op)
 {
 	struct work_part part = next_part(op);
@@ -385,7 +384,7 @@ static void start_thread(void *(*body)(void *))
 	pthread_t thread;
 	sigset_t every, before;
 
-	/* The program's signals are its own threads' to handle. */
+	/* The program's signals are handled by its own threads. */
 	sigfillset(&every);
 	pthread_sigmask(SIG_SETMASK, &every, &before);
 	pthread_attr_init(&attributes);

@@ -1,6 +1,8 @@
 /*
- * TT_SIM_… variables. Invariant: read once, before anything depends on them; one that makes no
- * sense stops cuInit with a line that says which, rather than being taken for its default.
+ * TT_SIM_… variables.
+ *
+ * Invariant: they are read once, before anything depends on them. cuInit fails on an invalid one, with a
+ * message that names it; no default replaces it.
  */
 #define _GNU_SOURCE
 #include <ctype.h>

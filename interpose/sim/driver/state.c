@@ -1,8 +1,8 @@
 /*
- * The life of the driver, its one lock, and the set of handles that are alive.
+ * Life of the driver, its lock, and the set of live handles.
  *
- * Invariant: no call gets past here before cuInit, in a forked child, after the library's
- * destructor or inside a host function; the thread then holds the lock until sim_leave.
+ * Invariant: no call succeeds before cuInit, in a forked child, after the library's destructor or inside a
+ * host function. Otherwise the thread holds the lock until sim_leave.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -147,7 +147,7 @@ CUresult sim_leave(CUresult result)
 	return result;
 }
 
-/* As the real driver: within cuInit, its result ignored, and a library that is not there is no error. */
+/* As in NVIDIA's driver: within cuInit; its result is ignored, and a missing library is no error. */
 static void inject(void)
 {
 	const char *name = getenv("CUDA_INJECTION64_PATH");
@@ -158,7 +158,10 @@ static void inject(void)
 		initialize();
 }
 
-/* Kernels take and give back memory with every launch: it stays with the process, which else gets its pages anew each time. */
+/*
+ * Kernels allocate and free memory in each launch: malloc keeps it, so that its pages are not mapped
+ * again.
+ */
 static void keep_memory(void)
 {
 #ifdef __GLIBC__

@@ -1,9 +1,9 @@
 /*
- * The bytes behind simulated memory.
+ * The bytes of simulated memory.
  *
- * Invariant: fresh memory holds no zero byte, and what it holds depends on the seed and on how
- * much was allocated before, so that nothing can rely on it. Large blocks are private mappings
- * of one garbage file where that can be had: they cost memory only where they are written.
+ * Invariant: new memory has no zero byte, and its contents depend on the seed and on earlier allocations,
+ * so that no program can rely on it. Large blocks are private mappings of one file of garbage where
+ * possible: only written pages use memory.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 static unsigned char *garbage; /* what the garbage file holds */
 static int garbage_file = -1;
 static struct stat garbage_status;
-static uint64_t blocks; /* handed out so far */
+static uint64_t blocks; /* number given out so far */
 
 static void garbage_fill(unsigned char *memory, size_t size, uint64_t seed)
 {
@@ -31,12 +31,12 @@ static void garbage_fill(unsigned char *memory, size_t size, uint64_t seed)
 	}
 }
 
-/* A descriptor of new memory, -1 where the program may have no file as large. */
+/* A descriptor of new memory. -1: the program's limit allows no file of this size. */
 static int file_new(const char *name, size_t size)
 {
 	struct rlimit limit;
 
-	/* Going over the limit would be a signal for the program. */
+	/* Exceeding the limit would raise a signal in the program. */
 	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur))
 		return -1;
 	int file = memfd_create(name, MFD_CLOEXEC);
@@ -47,7 +47,7 @@ static int file_new(const char *name, size_t size)
 	return file;
 }
 
-/* Programs close descriptors that are not theirs, and the number may then be another file's. */
+/* Programs close descriptors that are not theirs; the number may then belong to another file. */
 static bool garbage_ready(void)
 {
 	struct stat status;

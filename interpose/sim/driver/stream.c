@@ -1,9 +1,8 @@
 /*
- * Streams: queues in order, and how the default streams order themselves among the others.
+ * Streams: ordered queues, and the order of the default streams among others.
  *
- * Invariant: an operation of the legacy default stream comes after everything submitted
- * before it to the context's blocking streams, and theirs after everything before it in the
- * legacy stream.
+ * Invariant: an operation of the legacy default stream runs after everything submitted before it to the
+ * context's blocking streams, and their operations run after everything before them in the legacy stream.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +144,7 @@ CUresult stream_submit(CUstream stream, struct sim_work *work, struct sim_op **o
 	return CUDA_SUCCESS;
 }
 
-/* Waiting for the legacy stream is an operation of it, so it waits for the blocking ones too. */
+/* Waiting for the legacy stream is an operation in it, so it also waits for blocking streams. */
 static void settle_legacy(CUstream stream)
 {
 	CUstream other;
@@ -217,7 +216,7 @@ static CUresult enter_stream(CUstream handle, CUcontext *ctx, CUstream *stream)
 	return result ? sim_leave(result) : CUDA_SUCCESS;
 }
 
-/* A stream that is captured cannot be waited for: the attempt breaks the capture. */
+/* A wait for a captured stream is refused and invalidates the capture. */
 static CUresult check_observable(CUstream stream)
 {
 	if (!stream->capture) {

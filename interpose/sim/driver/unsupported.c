@@ -1,9 +1,10 @@
 /*
- * Calls that the simulator does not have. Invariant: they are there to be looked up, like in a
- * real driver, and each says by name that it is missing when it is made.
+ * Calls that the simulator does not have.
+ *
+ * Invariant: lookups find them, as in NVIDIA's driver, and a call reports its name and fails.
  */
 
-/* These are declared without parameters, which the API's own header would contradict. */
+/* These are declared without parameters, which would contradict the API's header. */
 unsigned sim_refuse(const char *call);
 
 #define UNSUPPORTED(name) \
@@ -178,7 +179,7 @@ UNSUPPORTED(cuTexRefSetMipmappedArray)
 UNSUPPORTED(cuWaitExternalSemaphoresAsync)
 UNSUPPORTED(cuWaitExternalSemaphoresAsync_ptsz)
 
-/* Forms from before 64-bit addresses: these addresses do not fit into them. */
+/* Forms from before 64-bit addresses, which cannot hold these addresses. */
 
 UNSUPPORTED(cuArray3DCreate)
 UNSUPPORTED(cuArray3DGetDescriptor)

@@ -1,8 +1,8 @@
 /*
- * User objects: things of the program that live as long as graphs refer to them.
+ * User objects: objects of the program that live as long as graphs refer to them.
  *
- * Invariant: the destructor runs once, on the thread of host functions, after the last
- * reference is gone.
+ * Invariant: the destructor runs once, on the thread of host functions, after the last reference is
+ * released.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,4 @@
-/*
- * Entry points that differ from another only in age, or in the default stream they mean.
- */
+/* Entry points that are older versions of another, or use another default stream. */
 #include "sim/driver/driver.h"
 
 /* ---- older forms with the same parameters ---- */
@@ -66,7 +64,7 @@ CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *failed
 	return cuGraphInstantiate_v2(out, graph, failed, log, log_size);
 }
 
-/* The first version of stream memory operations is off unless a driver is told otherwise. */
+/* The first version of stream memory operations is disabled by default. */
 
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *ops,
 	unsigned int flags)

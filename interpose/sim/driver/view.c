@@ -1,6 +1,6 @@
 /*
- * Texture and surface objects: handles for views of memory. Programs may create them and pass them
- * on, but no kernel here can read through them.
+ * Texture and surface objects: handles for views of memory. Programs may create and pass them, but kernels
+ * here cannot read through them.
  *
  * Invariant: a handle is not 0, and belongs to one object at a time.
  */

@@ -1,9 +1,9 @@
 /*
- * Address ranges, physical memory and the mappings between them.
+ * Address ranges, physical memory and mappings.
  *
- * Invariant: a reservation holds two ranges of the process, one at the address the program was
- * given, never accessible, and one where the simulator sees what is mapped; adjoining mappings
- * of a reservation therefore adjoin for the simulator as well.
+ * Invariant: a reservation has two ranges of the process: one at the program's address, never accessible,
+ * and one through which the simulator accesses mapped memory. So adjacent mappings of a reservation are
+ * adjacent for the simulator, too.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -273,7 +273,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 	if (offset || size > p->size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	unsigned char *memory = r->memory + (address - r->base);
-	/* From no bytes of a shared mapping, a second view of it. */
+	/* A second view of a shared mapping, without bytes of its own. */
 	if (mremap(p->memory, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == MAP_FAILED)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	struct region *mapping = region_at(address, size, REGION_VMM, p->device, memory, NULL);
@@ -282,7 +282,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Whether the span is mapped whole, and by whole mappings. */
+/* Whether the span is mapped completely, and by complete mappings. */
 static bool mapped(CUdeviceptr address, size_t size)
 {
 	uint64_t end = address + size;
@@ -400,7 +400,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* A descriptor that cuMemExportToShareableHandle gave, here or in another process. */
+/* A descriptor from cuMemExportToShareableHandle, of this or another process. */
 static bool is_ours(int file, size_t *size)
 {
 	char path[64], target[128];

@@ -1,9 +1,8 @@
 /*
- * One item of work: what a stream operation and a graph node have in common.
+ * Work items: what stream operations and graph nodes have in common.
  *
- * Invariant: a work item never changes once it is shared, so a stream, a graph and any number
- * of instantiated graphs may hold the same one; a change of a node's parameters puts a
- * new item in its place.
+ * Invariant: a shared work item never changes, so a stream, a graph and any number of instantiated graphs
+ * may share it. A change of a node's parameters creates a new item.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * atom and red: one thread after the other, each a true atomic operation of the host, since
- * another launch, or the host program itself, may work on the same memory meanwhile.
+ * atom and red: one thread after another, each with an atomic operation of the host, because another
+ * launch or the host program may use the same memory meanwhile.
  */
 #include "sim/ptx/internal.h"
 

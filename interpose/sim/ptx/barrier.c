@@ -1,9 +1,9 @@
 /*
- * What threads do together: barriers of a CTA, and exchanges among the threads of a warp.
+ * Barriers of a CTA, and exchanges among the threads of a warp.
  *
- * Invariant: a group waits in state PTX_AT_BARRIER or PTX_AT_COLLECTIVE with its pc still on
- * the instruction; whoever completes the set writes the results of all and moves them on.
- * A barrier does not wait for ended threads.
+ * Invariant: a group waits in state PTX_AT_BARRIER or PTX_AT_COLLECTIVE with its pc on the instruction.
+ * The group that completes the set writes the results of all and advances them. A barrier does not wait
+ * for exited threads.
  */
 #include "sim/ptx/internal.h"
 
@@ -14,7 +14,7 @@ static unsigned count_of(uint32_t mask)
 	return (unsigned)__builtin_popcount(mask);
 }
 
-/* The value of row that all threads of mask agree on. */
+/* The value of row, which must be equal in all threads of mask. */
 static bool uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint32_t row, uint32_t *value)
 {
 	const lane_u32 *lanes = ptx_row(w, row);
@@ -30,7 +30,7 @@ static bool uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, 
 
 /* --- barriers --- */
 
-/* Barriers with a count are for whole warps: one whose live threads have all come counts 32. */
+/* Barriers with a count apply to whole warps: a warp whose live threads have all arrived counts 32. */
 static unsigned threads_at(const struct ptx_cta *cta, unsigned id)
 {
 	unsigned sum = cta->barriers[id].arrived;
@@ -296,7 +296,7 @@ static void compute(struct exchange *x)
 	}
 }
 
-/* All of members are in g, or in groups that wait for just them. */
+/* All threads of members are in g, or in groups that wait for the same members. */
 static bool same_exchange(const struct ptx_warp *w, const struct ptx_group *g, const struct ptx_group *h)
 {
 	const struct ptx_op *a = &w->cta->run->code[g->pc], *b = &w->cta->run->code[h->pc];
@@ -347,7 +347,7 @@ static void finish_waiting(struct ptx_warp *w)
 	ptx_enter_frame(w, current);
 }
 
-/* Threads of mask all name members, and no others are to come. */
+/* Threads of mask all name members, and no further ones are awaited. */
 static void exchange_now(struct ptx_warp *w, const struct ptx_group *g, uint32_t mask)
 {
 	struct exchange x;

@@ -1,8 +1,8 @@
 /*
  * Moves, logic, shifts and bit fields of PTX.
  *
- * Invariant: shift counts, positions and lengths beyond the width behave as PTX says
- * (clamped, or cut to 8 bits for fields), never as the host's shifts do.
+ * Invariant: shift counts, positions and lengths beyond the width follow PTX (clamped, or cut to 8 bits
+ * for fields), never the host's shifts.
  */
 #include "sim/ptx/lanes.h"
 
@@ -87,7 +87,7 @@ static uint32_t room_above(uint32_t position, uint32_t width)
 FIND(32, lane_u32, uint32_t, 32)
 FIND(64, lane_u64, uint64_t, 64)
 
-/* Bits position…position+length-1 of a, widened by the highest of them or of the word. */
+/* Bits position…position+length-1 of a, extended by the highest of them or of the word. */
 static uint64_t extract(uint64_t a, uint32_t position, uint32_t length, uint32_t width, bool is_signed)
 {
 	position &= 255;
@@ -171,7 +171,7 @@ static uint32_t permute(uint32_t a, uint32_t b, uint32_t selector)
 	return r;
 }
 
-/* The modes of prmt are the default one under selectors that come from 2 bits of c. */
+/* The modes of prmt are its default mode with selectors computed from 2 bits of c. */
 static const uint16_t selectors[6][4] = {
 	{0x3210, 0x4321, 0x5432, 0x6543}, /* f4e */
 	{0x5670, 0x6701, 0x7012, 0x0123}, /* b4e */
@@ -210,7 +210,7 @@ static uint32_t extend_from(uint32_t a, uint32_t bits, bool clamp, bool is_signe
 	return is_signed && a >> (bits - 1) & 1 ? a | above : a & ~above;
 }
 
-/* The place of the offset-th set bit, up or down from base; an offset of 0 asks for base itself. */
+/* The position of the offset-th set bit, up or down from base. Offset 0 asks for base itself. */
 static uint32_t nth_set(uint32_t mask, uint32_t base, int32_t offset)
 {
 	int64_t left = offset < 0 ? -(int64_t)offset : offset;

@@ -1,9 +1,8 @@
 /*
  * Bodies of PTX functions: scopes, registers, labels, statements and operands.
  *
- * Invariant: after ptx_parse_body every register and function-local variable is resolved;
- * labels, functions, module variables and special registers stay names until the whole
- * module is known.
+ * Invariant: after ptx_parse_body every register and local variable is resolved. Labels, functions, module
+ * variables and special registers stay names until the whole module is known.
  */
 #include "sim/ptx/parse.h"
 
@@ -15,7 +14,7 @@
 struct symbol {
 	const char *name;
 	size_t length;
-	unsigned count; /* of registers name0, name1, …; 0: one register of that very name */
+	unsigned count; /* of registers name0, name1, …; 0: a single register with this name */
 	uint32_t reg;
 	const struct ptx_variable *variable;
 };
@@ -25,7 +24,7 @@ struct body {
 	struct ptx_function *function;
 	struct symbol *symbols;
 	size_t symbol_count, symbol_capacity, register_capacity, statement_capacity, scope_capacity, shared_capacity;
-	size_t frame; /* bytes in use in the scope at hand */
+	size_t frame; /* bytes in use in the current scope */
 	unsigned scope, depth;
 };
 

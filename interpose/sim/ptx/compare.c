@@ -1,8 +1,8 @@
 /*
  * Comparisons and tests of PTX: from rows to one bit for each lane.
  *
- * Invariant: ordered comparisons are false and unordered ones true where an operand is no
- * number; with .ftz subnormal operands count as zeros.
+ * Invariant: with a NaN operand, ordered comparisons are false and unordered ones true. With .ftz
+ * subnormal operands count as zeros.
  */
 #include "sim/ptx/lanes.h"
 
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One bit from each of 32 bytes that are 0 or 1. */
+/* One bit of each of 32 bytes that are 0 or 1. */
 static inline uint32_t gather(const uint8_t *truth)
 {
 	uint32_t mask = 0;

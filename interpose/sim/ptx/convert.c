@@ -1,9 +1,9 @@
 /*
  * Conversions of PTX (cvt) between integers and floating point of all widths.
  *
- * Invariant: integers are cut or, with .sat, clamped; floats become integers by the rounding
- * named, clamped to the range of the result, NaN giving 0 (from f64 or to 64 bits: the top
- * bit alone); floats are rounded once, in the direction named.
+ * Invariant: integers are truncated or, with .sat, clamped. Floats become integers by the given rounding,
+ * clamped to the range of the result; NaN gives 0 (from f64 or to 64 bits: only the top bit). Floats are
+ * rounded once, in the given direction.
  */
 #include "sim/ptx/lanes.h"
 
@@ -14,7 +14,7 @@
 
 /* --- from integers: a table by both types --- */
 
-/* Results of 8 bits are extended to 32: they lie in registers of more than 8. */
+/* Results of 8 bits are extended to 32: their registers are wider than 8 bits. */
 #define INTEGERS(from, LF, TF)                                                                                \
 	LANES1(from##_u8, lane_u32, LF, TF, uint32_t, (uint8_t)a)                                             \
 	LANES1(from##_s8, lane_u32, LF, TF, uint32_t, (int8_t)a)                                              \
@@ -38,7 +38,7 @@ static const ptx_alu from_integer[8][10] = {
 	INTEGER_ROW(u32), INTEGER_ROW(s32), INTEGER_ROW(u64), INTEGER_ROW(s64),
 };
 
-/* Index into the table; -1 for other types. */
+/* Index into the table; -1: other types. */
 static int integer_index(enum ptx_type t)
 {
 	switch (t) {
@@ -227,7 +227,7 @@ static void integer_to_float(const struct ptx_op *op, void *dst, const void *con
 			volatile float f = is_signed(from) ? (float)x : (float)(uint64_t)x;
 			((lane_f32 *)dst)[i] = f;
 		} else {
-			/* Beyond 2^53, where f64 rounds, every half is infinite or the largest. */
+			/* From 2^53 on, where f64 rounds, every half is infinite or the largest. */
 			double f = is_signed(from) ? (double)x : (double)(uint64_t)x;
 			((lane_u32 *)dst)[i] = ptx_half_from(f, op->flags & PTX_ROUNDING);
 		}

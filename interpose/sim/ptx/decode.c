@@ -1,8 +1,8 @@
 /*
- * The decoder's core: operands, constants, labels, and the walk over all functions.
+ * Core of the decoder: operands, constants, labels, and the traversal of all functions.
  *
- * Invariant: in decoded code every operand lies inside its file for the function it belongs
- * to, and every branch target is the first operation of a statement of the same function.
+ * Invariant: in decoded code every operand lies inside its file for the function that owns it, and every
+ * branch target is the first operation of a statement of the same function.
  */
 #include "sim/ptx/decode.h"
 
@@ -147,7 +147,7 @@ uint32_t ptx_constant_row(struct ptx_decoder *d, uint64_t value, bool wide)
 	return PTX_ROW(PTX_FILE_CONSTANT, at);
 }
 
-/* Scratch rows live for one statement. */
+/* Scratch rows are valid for one statement. */
 uint32_t ptx_scratch_row(struct ptx_decoder *d, bool wide)
 {
 	unsigned i = d->scratch_used[wide]++;
@@ -241,7 +241,7 @@ static uint32_t widened(struct ptx_decoder *d, uint32_t row, enum ptx_type type)
 	return scratch;
 }
 
-/* An address that only the frame or the launch knows, into a row. */
+/* An address that only the frame or the launch knows, as a row. */
 static bool address_row(struct ptx_decoder *d, const struct ptx_variable *v, uint64_t offset, enum ptx_type type,
 			uint32_t *row)
 {
@@ -358,7 +358,7 @@ bool ptx_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t 
 	return d->function->registers[o->reg].type == PTX_PRED;
 }
 
-/* Splits "a|p": a is left as an operand of its own; *predicate is 0 without p. */
+/* Splits "a|p": a becomes an operand of its own; *predicate is 0 without p. */
 bool ptx_split_pair(struct ptx_decoder *d, const struct ptx_operand *o, struct ptx_operand *a, uint32_t *predicate)
 {
 	*a = *o;
@@ -421,7 +421,7 @@ static bool is_known(struct ptx_decoder *d, const char *name)
 	return false;
 }
 
-/* A name among the operands that means nothing, if that is what is wrong. */
+/* An unknown name among the operands, if that is the error. */
 static const char *unknown_name(struct ptx_decoder *d, const struct ptx_operand *o, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {

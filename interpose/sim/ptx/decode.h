@@ -1,10 +1,9 @@
 /*
- * What the parts of the decoder share: the core (ptx_decode.c), instructions that compute
- * (ptx_decode_value.c), that touch memory (ptx_decode_memory.c) and that steer
- * (ptx_decode_control.c).
+ * What the parts of the decoder share: core (decode.c), computation (decode_value.c), memory
+ * (decode_memory.c) and control flow (decode_control.c).
  *
- * Invariant: a decoder function that returns false may have emitted operations, which the
- * core takes back; the instruction then becomes one that fails when it is launched.
+ * Invariant: a decoder function that returns false may have emitted operations. The core removes them, and
+ * the instruction becomes one that fails at launch.
  */
 #ifndef TT_SIM_PTX_DECODE_H
 #define TT_SIM_PTX_DECODE_H
@@ -28,11 +27,11 @@ struct ptx_decoder {
 	const struct ptx_statement *statement;
 	unsigned line;
 	uint32_t guard;
-	char opcode[64]; /* words is what follows its first word */
+	char opcode[64]; /* words: those after the first word of the opcode */
 	const char *words[PTX_WORDS];
 	unsigned word_count, used; /* used: a bit for each word */
-	const char *why;	   /* the reason of a failure, if there is more to say than the opcode */
-	bool tolerated;		   /* it fails when it is reached, not already at launch */
+	const char *why;	   /* reason of a failure, if it says more than the opcode */
+	bool tolerated;		   /* it fails when it is executed, not at launch */
 	uint32_t scratch[2][PTX_SCRATCH];
 	unsigned scratch_count[2], scratch_used[2];
 	struct ptx_map constants;
@@ -43,20 +42,20 @@ struct ptx_decoder {
 
 struct ptx_op *ptx_emit(struct ptx_decoder *d, enum ptx_code code);
 bool ptx_is(const struct ptx_decoder *d, const char *opcode);
-/* Whether word follows the opcode, unused so far; it counts as used then. */
+/* Whether the opcode has this word, unused so far; marks it as used. */
 bool ptx_word(struct ptx_decoder *d, const char *word);
 /* The first or last unused word that is a type, PTX_NONE without one. */
 enum ptx_type ptx_type_word(struct ptx_decoder *d, bool first);
 bool ptx_all_words_used(const struct ptx_decoder *d);
 const struct ptx_operand *ptx_operand(const struct ptx_decoder *d, unsigned index);
 
-/* Rows to read an operand from, or write it to, as a value of type; false if it is none. */
+/* Rows to read or write an operand as a value of type. False: it is none. */
 bool ptx_source_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_type type, uint32_t *row);
 bool ptx_result_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_type type, uint32_t *row);
 bool ptx_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t *predicate);
 bool ptx_result_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t *predicate);
 bool ptx_split_pair(struct ptx_decoder *d, const struct ptx_operand *o, struct ptx_operand *a, uint32_t *predicate);
-/* Bytes of the register that o names, 0 if it names none. */
+/* Bytes of the register that o names; 0: none. */
 size_t ptx_register_size(const struct ptx_decoder *d, const struct ptx_operand *o);
 uint32_t ptx_constant_row(struct ptx_decoder *d, uint64_t value, bool wide);
 uint32_t ptx_scratch_row(struct ptx_decoder *d, bool wide);

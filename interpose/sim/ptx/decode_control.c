@@ -1,7 +1,4 @@
-/*
- * Decoding of PTX instructions that steer threads: branches, calls, barriers, and what the
- * threads of a warp do together.
- */
+/* Decoding of PTX control flow: branches, calls, barriers, and collective operations of a warp. */
 #include "sim/ptx/decode.h"
 
 #include <stdio.h>
@@ -43,7 +40,7 @@ static bool decode_table_branch(struct ptx_decoder *d)
 	return true;
 }
 
-/* A place on the stack for a value that a call passes in a register. */
+/* A slot on the stack for a value that a call passes in a register. */
 static struct ptx_variable *hidden_variable(struct ptx_decoder *d, enum ptx_type type)
 {
 	struct ptx_variable *v = ptx_arena_take(d->source, sizeof(*v));
@@ -58,7 +55,7 @@ static struct ptx_variable *hidden_variable(struct ptx_decoder *d, enum ptx_type
 	return v;
 }
 
-/* Arguments as variables on the stack: those that are registers or numbers are put there. */
+/* Arguments as variables on the stack; registers and constants are copied there. */
 static bool call_arguments(struct ptx_decoder *d, const struct ptx_operand *o, struct ptx_call *call,
 			   const struct ptx_variable *const *formal, size_t formal_count)
 {
@@ -127,7 +124,7 @@ static bool decode_call_of(struct ptx_decoder *d, const struct ptx_function *f, 
 	    !call_results(d, results, call, returns, f->return_count))
 		return false;
 	if (!f->defined) {
-		/* The driver's own functions; what fails is a program that comes by here. */
+		/* Functions of the driver; assertions fail a kernel that reaches them. */
 		bool asserts = !strcmp(f->name, "__assertfail") && call->argument_count == 5;
 		bool sets = !strcmp(f->name, "cudaGraphSetConditional") && call->argument_count == 2;
 		if (!asserts && !sets) {

@@ -1,8 +1,8 @@
 /*
- * Decoding of PTX instructions that touch memory: ld, st, atom, red, prefetch.
+ * Decoding of PTX memory instructions: ld, st, atom, red, prefetch.
  *
- * Invariant: an address names its space once and for all here; only generic ones are told
- * apart when they run.
+ * Invariant: the state space of an address is fixed here; only generic addresses are resolved when they
+ * are used.
  */
 #include "sim/ptx/decode.h"
 
@@ -24,7 +24,7 @@ static enum ptx_space space_word(struct ptx_decoder *d)
 	return PTX_SPACE_GENERIC;
 }
 
-/* Cache hints change nothing that a program could see. */
+/* Cache hints have no visible effect. */
 static void skip_hints(struct ptx_decoder *d)
 {
 	static const char *const hints[] = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"};
@@ -130,7 +130,7 @@ static enum ptx_element element_kind(size_t size)
 	return size == 8 ? PTX_ELEMENT_64 : size == 2 ? PTX_ELEMENT_16 : PTX_ELEMENT_32;
 }
 
-/* The registers of a load or store; all must be equally wide, and not narrower than type. */
+/* The registers of a load or store. All must have one width, at least that of type. */
 static bool decode_elements(struct ptx_decoder *d, const struct ptx_operand *o, struct ptx_op *op, bool store)
 {
 	enum ptx_type type = op->type;
@@ -225,7 +225,7 @@ static bool atomic_allowed(enum ptx_atomic_kind kind, enum ptx_type type)
 	case PTX_ATOM_INC:
 	case PTX_ATOM_DEC:
 		return type == PTX_U32;
-	default: /* bits: any type of 32 or 64 bits will do */
+	default: /* bits: any type of 32 or 64 bits is allowed */
 		return ptx_type_size(type) >= 4;
 	}
 }
@@ -273,7 +273,7 @@ bool ptx_decode_memory(struct ptx_decoder *d)
 	if (ptx_is(d, "atom") || ptx_is(d, "red"))
 		return decode_atomic(d);
 	if (ptx_is(d, "prefetch") || ptx_is(d, "prefetchu") || ptx_is(d, "discard") || ptx_is(d, "applypriority")) {
-		/* Hints, but for discard, which may also leave the bytes as they are. */
+		/* Hints, except discard, which may also leave the bytes as they are. */
 		ptx_emit(d, PTX_OP_NOTHING);
 		return true;
 	}

@@ -1,9 +1,9 @@
 /*
- * Decoding of PTX instructions that compute one value from others.
+ * Decoding of PTX instructions that compute a value.
  *
- * Most come from tables: an entry names the opcode with the words it must bear, the types it
- * is for, and the shape of its operands, result first: t as the type, w twice as wide, u 32
- * bits, f an f32, i a number kept in the operation.
+ * Most come from tables. An entry has the opcode and its required words, the allowed types, and the types
+ * of its operands, result first: t the type, w twice as wide, u 32 bits, f an f32, i a number stored in
+ * the operation.
  */
 #include "sim/ptx/decode.h"
 
@@ -54,7 +54,7 @@ static unsigned rounding_word(struct ptx_decoder *d, bool *rounded)
 	return PTX_RN;
 }
 
-/* Whether the words not yet used are just those that e asks for and allows. */
+/* Whether the unused words are exactly those that e requires and allows. */
 static bool entry_matches(struct ptx_decoder *d, const struct ptx_alu_entry *e, unsigned *flags)
 {
 	size_t n = strcspn(e->opcode, ".");
@@ -170,7 +170,7 @@ static enum ptx_type bits_type(size_t size)
 	return size == 8 ? PTX_B64 : size == 4 ? PTX_B32 : PTX_B16;
 }
 
-/* {a, b} or {a, b, c, d}, as one row: pairs are packed until one is left. */
+/* {a, b} or {a, b, c, d} as one row: pairs are packed until one is left. */
 static bool pack(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_type type, uint32_t dst)
 {
 	size_t size = ptx_type_size(type) / (o->count ? o->count : 1);
@@ -262,7 +262,7 @@ static bool decode_address_conversion(struct ptx_decoder *d)
 
 /* --- conversions --- */
 
-/* The row of a register brought to its width: results narrower than it are extended. */
+/* The row of a register with its full width: narrower results are extended. */
 static void extend_result(struct ptx_decoder *d, uint32_t dst, size_t size, uint32_t row, enum ptx_type type)
 {
 	bool is_signed = type == PTX_S8 || type == PTX_S16 || type == PTX_S32;

@@ -1,9 +1,9 @@
 /*
  * Floating-point arithmetic of PTX, f32 and f64.
  *
- * Invariant: what PTX defines exactly is exact: each operation rounds once, in the direction
- * its modifier names, fma is fused, f32 results that are no number are the canonical NaN, and
- * .ftz flushes operands and results. What PTX calls approximate is computed in f64 and rounded.
+ * Invariant: what PTX defines exactly is exact: each operation rounds once, in the given direction; fma is
+ * fused; NaN results of f32 are the canonical NaN; .ftz flushes operands and results. Approximate
+ * operations of PTX are computed in f64 and rounded.
  */
 #include "sim/ptx/lanes.h"
 
@@ -18,7 +18,7 @@
 
 static const int host_rounding[4] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
 
-/* The compiler knows nothing of rounding modes: the barrier keeps the arithmetic in between. */
+/* The compiler does not know rounding modes: the barrier keeps the arithmetic between both calls. */
 static void set_rounding(unsigned flags)
 {
 	fesetround(host_rounding[flags & PTX_ROUNDING]);
@@ -83,11 +83,11 @@ static inline float out(float f, unsigned flags)
 	if (flags & PTX_FTZ)
 		f = flushed(f);
 	if (flags & PTX_SAT)
-		return f > 0 ? (f < 1 ? f : 1) : 0; /* not a number gives 0 */
+		return f > 0 ? (f < 1 ? f : 1) : 0; /* NaN gives 0 */
 	return canonical(f);
 }
 
-/* Every operation has a plain form, which vectorises, and a general one, which heeds flags. */
+/* Each operation has a plain form, which vectorises, and a general form with flags. */
 #define F32_OP(name, operands, expression)                                                                    \
 	static void name##_f32(const struct ptx_op *op, void *dst, const void *const *src)                    \
 	{                                                                                                     \
@@ -138,7 +138,7 @@ static inline float out(float f, unsigned flags)
 		reset_rounding();                                                                             \
 	}
 
-/* The lesser zero is the negative one; a NaN yields to a number. */
+/* -0 is less than +0; a number wins over a NaN. */
 static inline float least_f32(float a, float b)
 {
 	if (a == b)
@@ -195,7 +195,7 @@ F64_OP(rcp, 1, 1 / a)
 F64_PLAIN(min, 2, least_f64(a, b))
 F64_PLAIN(max, 2, greatest_f64(a, b))
 
-/* The gross approximations in f64 see and give only the upper halves. */
+/* Approximations in f64 read and write only the upper halves. */
 static double upper_half(double f)
 {
 	return as_f64(bits_of64(f) >> 32 << 32);

@@ -1,9 +1,9 @@
 /*
  * Frames of the functions that a warp's threads are in.
  *
- * Threads that called together share a frame until the last of them has returned. Frames at
- * one depth may overlap in memory: each thread touches only its own lane of the rows, its own
- * bit of the predicates and its own stack, so that threads in different functions never meet.
+ * Threads that made one call share a frame until the last of them has returned. Frames of one depth may
+ * overlap in memory: each thread accesses only its own lane of rows, its own bit of predicates and its own
+ * stack, so threads in different functions never interfere.
  */
 #include "sim/ptx/internal.h"
 
@@ -63,7 +63,7 @@ static bool grow_predicates(struct ptx_warp *w, size_t wanted)
 	return true;
 }
 
-/* Stacks lie one after another, so that each moves when they grow. */
+/* Stacks are contiguous, so growth moves each of them. */
 static bool grow_local(struct ptx_warp *w, size_t wanted)
 {
 	if (wanted <= w->local_bytes)
@@ -117,7 +117,7 @@ void ptx_frame_drop(struct ptx_warp *w, struct ptx_frame *f)
 	}
 }
 
-/* The kernel's own frame: everything in it is zero, so that runs do not depend on the past. */
+/* The kernel's own frame is all zero, so that runs do not depend on earlier ones. */
 bool ptx_frames_begin(struct ptx_warp *w)
 {
 	const struct ptx_function *kernel = w->cta->run->kernel;

@@ -1,8 +1,8 @@
 /*
  * Half precision: conversion of single values, and arithmetic on f16 and f16x2.
  *
- * Invariant: every result is the exact one rounded to 11 bits. Sums and products of halves are
- * exact in f64, or so far from the middle of two halves that f64's own rounding is harmless.
+ * Invariant: every result is the exact one rounded to 11 bits. Sums and products of halves are exact in
+ * f64, or so far from the middle of two halves that the rounding of f64 does not matter.
  */
 #include "sim/ptx/lanes.h"
 
@@ -47,13 +47,13 @@ uint16_t ptx_half_from(double value, unsigned rounding)
 		return sign | (nearest || away ? INFINITE : LARGEST);
 	if (exponent < -25) /* below half of the least subnormal */
 		return sign | (away && value != 0);
-	/* The 53-bit significand is cut so that what remains counts in units of the last place. */
+	/* The 53-bit significand is cut to units of the last place. */
 	fraction |= 1ull << 52;
 	int cut = exponent < -14 ? 42 + (-14 - exponent) : 42;
 	uint64_t kept = fraction >> cut, rest = fraction & ((1ull << cut) - 1), half = 1ull << (cut - 1);
 	if (nearest ? rest > half || (rest == half && kept & 1) : away && rest)
 		kept++;
-	/* The implied bit, if it is there, counts one exponent up; so does a carry out of it. */
+	/* The implied bit increments the exponent; so does a carry. */
 	return (uint16_t)(sign | (exponent < -14 ? kept : kept + ((uint64_t)(exponent + 14) << 10)));
 }
 

@@ -1,8 +1,8 @@
 /*
- * The instructions of PTX by name, those that this interpreter lacks included: a module that
- * has any other word in their place is no PTX, and does not load.
+ * Names of all PTX instructions, including those that this interpreter does not implement. A module with
+ * another word in their place is no PTX and does not load.
  *
- * Invariant: the table is sorted as strcmp sorts.
+ * Invariant: the table is sorted as by strcmp.
  */
 #include "sim/ptx/parse.h"
 

@@ -1,9 +1,8 @@
 /*
- * Integer arithmetic of PTX: add, sub, mul, mad, div, rem, min, max and kin, and the forms
- * that carry.
+ * Integer arithmetic of PTX: add, sub, mul, mad, div, rem, min, max and similar, and the forms with carry.
  *
- * Invariant: results are those of two's complement; division by zero, which PTX leaves to
- * the machine, gives all ones (remainder: the dividend) and never traps.
+ * Invariant: results are two's complement. Division by zero, which PTX leaves undefined, gives all ones
+ * (remainder: the dividend) and never traps.
  */
 #include "sim/ptx/lanes.h"
 
@@ -14,7 +13,7 @@ __extension__ typedef unsigned __int128 u128;
 #define U(n) (PTX_IS(PTX_U##n) | PTX_IS(PTX_B##n))
 #define S(n) PTX_IS(PTX_S##n)
 
-/* Expressions see a, b (and c): unsigned, at least 32 bits wide where sign plays no part. */
+/* Expressions use a, b (and c): unsigned and at least 32 bits wide where the sign does not matter. */
 #define PLAIN2(name, expression)                                                                              \
 	LANES2(name##_16, lane_u32, lane_u32, lane_u32, uint32_t, uint32_t, uint16_t, expression)             \
 	LANES2(name##_32, lane_u32, lane_u32, lane_u32, uint32_t, uint32_t, uint32_t, expression)             \
@@ -179,7 +178,7 @@ const struct ptx_alu_entry ptx_integer_table[] = {
 	{0},
 };
 
-/* The addend of an operation with carry: b, or the wanted half of a * b. */
+/* The addend of an operation with carry: b, or the selected half of a * b. */
 static uint64_t addend(const struct ptx_op *op, uint64_t a, uint64_t b)
 {
 	bool high = op->flags & PTX_HIGH;

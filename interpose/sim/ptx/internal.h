@@ -1,9 +1,9 @@
 /*
- * What the files of the PTX interpreter share: the parsed form, the decoded form and the
- * state of a running grid.
+ * Data structures that the files of the PTX interpreter share: parsed form, decoded form, state of a
+ * running grid.
  *
- * Invariant: a loaded module is never written again, so that any number of launches may run
- * from it at once; everything a launch changes hangs off its struct ptx_run.
+ * Invariant: a loaded module is read-only, so any number of launches may run from it at once. Everything a
+ * launch changes belongs to its struct ptx_run.
  */
 #ifndef TT_SIM_PTX_INTERNAL_H
 #define TT_SIM_PTX_INTERNAL_H
@@ -16,9 +16,9 @@
 #define PTX_EVERYONE 0xffffffffu
 #define PTX_BARRIERS 16
 #define PTX_MAX_VECTOR 4
-#define PTX_NESTING 32 /* deepest braces and operand lists; also bounds the parser's recursion */
+#define PTX_NESTING 32 /* maximum depth of braces and operand lists; also limits the parser's recursion */
 
-/* Generic addresses of the spaces that are no device memory; each window is 4 GiB. */
+/* Generic addresses of the spaces that are not device memory; each window is 4 GiB. */
 #define PTX_WINDOW 0x100000000ull
 #define PTX_SHARED_WINDOW 0x4000000000000000ull
 #define PTX_LOCAL_WINDOW 0x5000000000000000ull
@@ -86,11 +86,11 @@ struct ptx_token {
 	uint64_t bits; /* of a number; a decimal fraction is a FLOAT64 */
 };
 
-/* Where text is read from, and how loading is given up: ptx_reject jumps to escape. */
+/* Position in the text, and the exit of the loader: ptx_reject jumps to escape. */
 struct ptx_source {
 	const char *at;
 	unsigned line;
-	struct ptx_token token; /* the one to be looked at next */
+	struct ptx_token token; /* the next token */
 	struct ptx_arena *arena;
 	jmp_buf escape;
 	char *error;
@@ -126,14 +126,14 @@ struct ptx_variable {
 		size_t offset, width;
 		const char *name;
 		int64_t addend;
-		uint64_t mask; /* 0: the whole address, else the byte of it that is meant */
+		uint64_t mask; /* 0: the whole address, else which byte of it */
 		unsigned line;
 	} *relocations;
 };
 
 struct ptx_register {
 	uint8_t type;
-	uint32_t row; /* where the decoded form finds it: see ptx_op */
+	uint32_t row; /* its operand in the decoded form: see ptx_op */
 };
 
 enum ptx_operand_kind {
@@ -153,8 +153,8 @@ struct ptx_operand {
 	uint8_t kind;
 	bool negated, paired;
 	unsigned count;
-	uint32_t reg, pair; /* registers of the function; pair is the one behind '|' */
-	uint64_t bits;      /* a number's, or what is added to a name */
+	uint32_t reg, pair; /* registers of the function; pair is the register after '|' */
+	uint64_t bits;      /* a constant's value, or the offset added to a name */
 	const char *name;
 	const struct ptx_variable *variable;
 	struct ptx_operand *elements;
@@ -201,7 +201,7 @@ struct ptx_function {
 	size_t frame_bytes; /* of the thread's stack: local variables, parameters, those of its calls */
 
 	uint32_t index, first, rows32, rows64, predicates;
-	size_t unsupported; /* 1 + index of the first such operation; of a kernel: that it may reach */
+	size_t unsupported; /* 1 + index of the first such operation; of a kernel: reachable from it */
 	const struct ptx_function **callees;
 	size_t callee_count;
 	size_t callee_capacity;
@@ -276,7 +276,7 @@ enum ptx_special {
 	PTX_S_DYNAMIC_SHARED_SIZE,
 	PTX_S_TOTAL_SHARED_SIZE,
 	PTX_S_DYNAMIC_SHARED_BASE,
-	PTX_S_WORKSPACE_HIGH, /* the address of a cooperative grid's workspace */
+	PTX_S_WORKSPACE_HIGH, /* address of a cooperative grid's workspace */
 	PTX_S_WORKSPACE_LOW,
 	PTX_S_COUNT,
 };
@@ -362,17 +362,17 @@ enum ptx_collective_kind {
 #define PTX_ROUNDING 3
 #define PTX_FTZ 4
 #define PTX_SAT 8
-#define PTX_TO_INTEGER 16  /* cvt.rni and kin: the float is rounded to a whole number */
+#define PTX_TO_INTEGER 16  /* cvt.rni and similar: the float is rounded to a whole number */
 #define PTX_ACQUIRE 32
 #define PTX_RELEASE 64
-#define PTX_STRONG 16384 /* others may access the same place meanwhile */
+#define PTX_STRONG 16384 /* others may access the same memory meanwhile */
 #define PTX_SETS_CARRY 128
 #define PTX_USES_CARRY 256
 #define PTX_HIGH 512
 #define PTX_FRAME_RELATIVE 1024 /* the address counts from the frame */
 #define PTX_NEGATE_RIGHT 2048   /* sub among the operations with carry */
 #define PTX_NARROW_ADDRESS 8192 /* the address row is one of uint32_t */
-#define PTX_ROUNDS_NEAREST 4096 /* in a table: the only rounding that may be named is .rn */
+#define PTX_ROUNDS_NEAREST 4096 /* in a table: only .rn is allowed */
 
 struct ptx_op;
 typedef void (*ptx_alu)(const struct ptx_op *op, void *dst, const void *const *src);
@@ -417,7 +417,7 @@ struct ptx_alu_entry {
 	const char *opcode;
 	uint32_t types;
 	const char *shape;
-	uint16_t flags; /* modifiers it may bear: PTX_ROUNDING, PTX_FTZ, PTX_SAT */
+	uint16_t flags; /* allowed modifiers: PTX_ROUNDING, PTX_FTZ, PTX_SAT */
 	ptx_alu plain, general; /* general: with any of the flags */
 };
 
@@ -445,18 +445,18 @@ struct ptx_frame {
 	const struct ptx_function *function;
 	const struct ptx_op *call;
 	uint32_t return_pc, references, depth;
-	size_t row32, row64, predicate, local; /* where its registers and stack begin */
+	size_t row32, row64, predicate, local; /* offsets of its registers and stack */
 };
 
 enum ptx_group_state { PTX_RUNS, PTX_AT_BARRIER, PTX_AT_COLLECTIVE };
 
-/* Threads of a warp that are at one instruction of one frame. */
+/* Threads of a warp at one instruction of one frame. */
 struct ptx_group {
 	uint32_t mask, pc;
 	struct ptx_frame *frame;
 	uint8_t state, barrier;
 	uint32_t members;
-	uint64_t stamp; /* of the warp's clock, when it ran last */
+	uint64_t stamp; /* value of the warp's clock when it ran last */
 };
 
 struct ptx_warp {
@@ -469,11 +469,11 @@ struct ptx_warp {
 	unsigned group_count;
 	struct ptx_group groups[PTX_WARP + 1];
 	uint64_t clock;
-	struct ptx_frame *frame; /* the one that file and predicate are set for */
+	struct ptx_frame *frame; /* the frame that file and predicate belong to */
 	uint8_t *file[4];	 /* by enum ptx_file */
 	uint32_t *predicate;
 	struct ptx_frame *spare;
-	/* What frames lie in: 32 lanes in each row, and the threads' stacks one after another. */
+	/* Storage of frames: 32 lanes in each row, and the threads' stacks in turn. */
 	uint8_t *rows32, *rows64, *special, *local;
 	uint32_t *predicates;
 	size_t rows32_bytes, rows64_bytes, predicate_count, local_bytes;
@@ -517,11 +517,11 @@ struct ptx_run {
 	struct ptx_page pages[2][PTX_PAGES]; /* readable, writable */
 	_Alignas(64) uint8_t workspace[PTX_WORKSPACE_BYTES]; /* where cooperative grids meet */
 	uint64_t blocks, started, end; /* end: the number of started blocks at the end of this launch */
-	struct ptx_cta **slots; /* CTAs that are resident, or have been and can be again */
+	struct ptx_cta **slots; /* CTAs that are resident, and finished ones for reuse */
 	size_t slot_count, slot_limit;
 };
 
-/* ptx_warp.c */
+/* warp.c */
 void ptx_warp_run(struct ptx_warp *w, uint32_t slice);
 bool ptx_warp_begin(struct ptx_warp *w, uint32_t threads);
 void ptx_warp_release(struct ptx_warp *w);
@@ -536,21 +536,21 @@ void ptx_return(struct ptx_warp *w, struct ptx_group *g);
 void ptx_frame_drop(struct ptx_warp *w, struct ptx_frame *f);
 const struct ptx_function *ptx_function_of(const ptx_module *m, uint64_t address);
 
-/* ptx_memory.c, ptx_atomic.c; these return false when the launch failed */
+/* memory.c, atomic.c; these return false when the launch failed */
 bool ptx_load_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_load_uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_store_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host);
-/* Text at a generic address of global memory; what cannot be read ends it. */
+/* Text at a generic address of global memory, up to the first unreadable byte. */
 void ptx_read_string(struct ptx_warp *w, uint64_t address, char *text, size_t size);
 
-/* ptx_together.c: g->mask are threads that arrive at op; g may be left waiting */
+/* barrier.c: threads g->mask arrive at op; g may then wait */
 bool ptx_barrier_arrive(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 bool ptx_collective_arrive(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 void ptx_threads_left(struct ptx_warp *w, uint32_t mask);
 
-/* ptx_launch.c: ends the launch */
+/* launch.c: ends the launch */
 void ptx_fault(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, ptx_status status, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 

@@ -1,9 +1,9 @@
 /*
- * How arithmetic over the 32 lanes of a warp is written: one loop for each operation and
- * type, over rows that are equal or apart, which is what ivdep promises the compiler.
+ * Arithmetic over the 32 lanes of a warp: one loop for each operation and type, over rows that are
+ * identical or do not overlap, which ivdep promises to the compiler.
  *
- * S is the lane of the row, T what an operand is computed as, U the unsigned type that the
- * result is cut to. Lanes that take no part are computed as well: no expression may trap.
+ * S is the type of a lane in its row, T the type of the computation, U the unsigned type that the result
+ * is cut to. Inactive lanes are computed as well: no expression may trap.
  */
 #ifndef TT_SIM_PTX_LANES_H
 #define TT_SIM_PTX_LANES_H

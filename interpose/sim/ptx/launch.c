@@ -1,13 +1,12 @@
 /*
- * Runs a grid: which CTAs are resident, and whose turn it is.
+ * Runs a grid: which CTAs are resident, and which of them runs next.
  *
- * Without a seed one CTA runs after the other and its warps in turn; a CTA that takes long is
- * joined by the next, since it may be waiting for it. With a seed, CTAs begin in random order,
- * a few at once, and warps change places after random numbers of instructions. Cooperative
- * grids are resident as a whole.
+ * Without a seed one CTA runs after another, and its warps in turn. A long-running CTA is joined by the
+ * next, because it may wait for it. With a seed, CTAs begin in random order, a few at once, and warps
+ * switch after random numbers of instructions. Cooperative grids are fully resident.
  *
- * Invariant: without a seed, and without clocks, a launch does the same every time; the host's
- * floating-point state is what it was when a launch ends.
+ * Invariant: without a seed and without clocks, a launch always does the same. A launch leaves the host's
+ * floating-point state unchanged.
  */
 #include "sim/ptx/internal.h"
 
@@ -18,10 +17,10 @@
 #include <string.h>
 
 #define BUDGET ((uint64_t)8 << 30)
-#define SLICE 65536       /* instructions that a warp runs before the next has its turn */
-#define LONG (1u << 22)   /* instructions after which a CTA that runs alone gets company */
-#define LONGER (1u << 17) /* instructions after which the company grows */
-#define CROWD 64          /* CTAs resident at most, unless the grid is cooperative */
+#define SLICE 65536       /* instructions of a warp before the next one runs */
+#define LONG (1u << 22)   /* instructions after which a CTA that runs alone is joined by another */
+#define LONGER (1u << 17) /* instructions after which further CTAs join */
+#define CROWD 64          /* most resident CTAs, unless the grid is cooperative */
 #define SEEDED_CROWD 4
 #define SEEDED_SLICE 32
 #define MOST_THREADS 1024
@@ -229,7 +228,7 @@ static bool widen(struct ptx_run *run)
 
 /* --- turns --- */
 
-/* A block that has ended makes room for the next one. */
+/* A finished block makes room for the next one. */
 static void finish_block(struct ptx_run *run, struct ptx_cta *cta)
 {
 	if (cta->live || !cta->resident)
@@ -252,7 +251,7 @@ static bool run_in_order(struct ptx_run *run)
 			}
 		finish_block(run, cta);
 	}
-	/* Those that run on without an end may be waiting for a block that has not begun. */
+	/* Endless blocks may be waiting for a block that has not begun. */
 	bool all_long = true;
 	for (size_t s = 0; s < run->slot_count; s++)
 		all_long &= run->slots[s]->clock >= (run->slot_count == 1 ? LONG : LONGER);

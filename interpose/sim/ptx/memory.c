@@ -1,11 +1,10 @@
 /*
- * Memory of the running grid: where an address leads, loads and stores.
+ * Memory of the running grid: translation of addresses, loads and stores.
  *
- * Invariant: no byte is touched that translate (device memory) or the bounds of the space
- * (shared, stack, parameters) do not grant, and no access is misaligned. A store of several
- * threads to one place leaves the value of the highest of them.
- * Strong accesses (volatile, relaxed, acquire, release) are atomic ones of the host, which may use
- * the same place meanwhile.
+ * Invariant: only bytes are accessed that translate (device memory) or the bounds of the space (shared,
+ * stack, parameters) allow, and no access is misaligned. If several threads store to one address, the
+ * value of the highest one stays. Strong accesses (volatile, relaxed, acquire, release) are atomic on the
+ * host, which may use the same memory meanwhile.
  */
 #include "sim/ptx/internal.h"
 
@@ -26,7 +25,7 @@ static bool deny(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uin
 	return false;
 }
 
-/* Addresses change from run to run; the launcher may describe the allocation better. */
+/* Addresses differ from run to run; the launcher may describe the allocation instead. */
 static const char *place_name(const struct ptx_run *run, uint64_t address, char *text, size_t size)
 {
 	if (run->config->describe)
@@ -38,7 +37,7 @@ static const char *place_name(const struct ptx_run *run, uint64_t address, char 
 
 /* --- device memory --- */
 
-/* Whole pages are asked for once in a launch; what lies in a page's accessible part each time. */
+/* Whole pages are looked up once in a launch; partly accessible pages at each access. */
 static uint8_t *translate(struct ptx_run *run, uint64_t address, size_t size, bool write)
 {
 	const ptx_launch_config *c = run->config;
@@ -303,7 +302,7 @@ bool ptx_load_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
 	return true;
 }
 
-/* Kernel parameters at a fixed offset are the same for all: fetched once. */
+/* Kernel parameters at a fixed offset are equal for all threads: read once. */
 bool ptx_load_uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
 {
 	const struct ptx_run *run = w->cta->run;

@@ -1,8 +1,8 @@
 /*
- * Loaded modules: from text to variables placed in device memory and code fit to run.
+ * Loaded modules: from text to variables in device memory and executable code.
  *
- * Invariant: a module either loads whole or leaves nothing but the variables its loader
- * placed; afterwards it is read-only.
+ * Invariant: a module loads completely, or leaves only the variables that its loader placed. Then it is
+ * read-only.
  */
 #include "sim/ptx/internal.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEEPEST 100 /* chain of variables that hold each other's addresses */
+#define DEEPEST 100 /* chain of variables with addresses of each other */
 
 /* --- who uses what --- */
 
@@ -50,7 +50,7 @@ static void note_uses(struct ptx_source *s, const ptx_module *m, struct ptx_func
 	f->uses_common_shared |= f->calls_by_address || (!f->entry && f->shared_count);
 }
 
-/* f and all that it calls, into list, which has room for every function. */
+/* Adds f and all functions that it calls to list, which has room for every function. */
 static size_t reachable(const ptx_module *m, struct ptx_function *f, struct ptx_function **list)
 {
 	size_t count = 1;
@@ -78,7 +78,7 @@ static void place_shared(struct ptx_source *s, struct ptx_variable *v, size_t *a
 		ptx_reject(s, v->line, "%s is too large", v->name);
 }
 
-/* What several kernels may use comes first, at fixed offsets; each kernel's own follows. */
+/* Variables that several kernels may use come first, at fixed offsets; each kernel's own follow. */
 static void layout_shared(struct ptx_source *s, ptx_module *m, struct ptx_function **list)
 {
 	m->dynamic_align = 16;
@@ -143,7 +143,7 @@ static void relocate(struct ptx_source *s, ptx_module *m, struct ptx_variable *v
 	}
 }
 
-/* Variables whose addresses an initial value holds are placed before it is handed over. */
+/* Variables whose addresses an initial value contains are placed before it is used. */
 static void place(struct ptx_source *s, ptx_module *m, struct ptx_variable *v, const ptx_loader *loader,
 		  unsigned depth)
 {

@@ -1,6 +1,4 @@
-/*
- * PTX structure: modules, their variables, and what stands around the bodies of functions.
- */
+/* Structure of PTX: modules, their variables, and headers of functions. */
 #include "sim/ptx/parse.h"
 
 #include <string.h>
@@ -117,7 +115,7 @@ struct ptx_table *ptx_parse_prototype(struct ptx_source *s)
 			t->parameters[i] = *list[i];
 	}
 	while (!ptx_at(s, ';') && s->token.kind == PTX_WORD)
-		ptx_advance(s); /* .noreturn and kin */
+		ptx_advance(s); /* .noreturn and similar */
 	ptx_expect(s, ';');
 	return t;
 }
@@ -280,7 +278,7 @@ static void parse_module_variable(struct ptx_parser *p, enum ptx_space space, bo
 	ptx_expect(s, ';');
 }
 
-/* Debug sections: nothing in them bears on what a kernel does. */
+/* Debug sections do not affect what a kernel does. */
 static void skip_section(struct ptx_source *s)
 {
 	unsigned depth = 0;

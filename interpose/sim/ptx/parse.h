@@ -1,7 +1,7 @@
 /*
- * What the parts of the PTX parser share: modules (ptx_parse.c), bodies of functions
- * (ptx_body.c), names of instructions (ptx_instructions.c) and declarations of variables
- * (ptx_variable.c).
+ * What the parts of the PTX parser share: modules (parse.c), bodies of functions
+ * (body.c), names of instructions (instructions.c) and declarations of variables
+ * (variable.c).
  */
 #ifndef TT_SIM_PTX_PARSE_H
 #define TT_SIM_PTX_PARSE_H
@@ -40,7 +40,7 @@ bool ptx_space_word(struct ptx_source *s, enum ptx_space *space);
 void ptx_add_variable(struct ptx_parser *p, struct ptx_variable *v);
 struct ptx_table *ptx_parse_prototype(struct ptx_source *s);
 struct ptx_table *ptx_parse_targets(struct ptx_source *s);
-bool ptx_is_instruction(const char *opcode); /* the name in front of its first point, that is */
+bool ptx_is_instruction(const char *opcode); /* tests the part of the name before its first dot */
 void ptx_parse_body(struct ptx_parser *p, struct ptx_function *f);
 
 #endif

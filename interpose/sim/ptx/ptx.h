@@ -1,8 +1,8 @@
 /*
  * PTX interpreter of the simulator: loads PTX text and runs kernels on the CPU.
  *
- * Invariant: a kernel either runs exactly as PTX defines it or the launch fails with a
- * message naming what is missing; nothing is approximated silently.
+ * Invariant: a kernel runs exactly as PTX defines it, or the launch fails with a message that names what
+ * is missing.
  */
 #ifndef TT_SIM_PTX_PTX_H
 #define TT_SIM_PTX_PTX_H
@@ -51,12 +51,12 @@ typedef struct {
 	const void *params; /* param_bytes bytes, laid out as ptx_function_info says */
 	bool cooperative;
 	uint64_t schedule_seed; /* 0: CTAs and warps in order; else a random order from this seed */
-	uint64_t first, count;  /* which blocks, counted in that order; count 0: all from first on */
+	uint64_t first, count;  /* which blocks, counted in this order; count 0: all from first on */
 	/* host pointer for [address, address+size) if the device may access it, else NULL */
 	void *(*translate)(void *user, uint64_t address, size_t size, bool write);
-	/* what text is to call an address in messages; NULL: by its number */
+	/* describes an address for messages; NULL: by its number */
 	void (*describe)(void *user, uint64_t address, char *text, size_t size);
-	/* what cudaGraphSetConditional does; NULL: nothing. False: there is no such handle */
+	/* cudaGraphSetConditional; NULL: ignored. False: the handle does not exist */
 	bool (*set_condition)(uint64_t handle, uint32_t value);
 	void *user;
 	uint64_t budget; /* warp instructions until PTX_TIMEOUT; 0: 8 Gi */
@@ -64,7 +64,7 @@ typedef struct {
 
 typedef enum { PTX_OK, PTX_BAD_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_ASSERT, PTX_UNSUPPORTED, PTX_TIMEOUT } ptx_status;
 
-/* Runs the grid, or the part asked for, before it returns; error gets kernel, PTX line, thread and address. */
+/* Runs the grid, or the requested part. error gets kernel, PTX line, thread and address. */
 ptx_status ptx_launch(const ptx_function *f, const ptx_launch_config *config, char *error, size_t error_size);
 
 #endif

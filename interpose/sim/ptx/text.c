@@ -1,9 +1,8 @@
 /*
- * PTX text to tokens, and the memory that a module is made of.
+ * PTX tokens, and the memory of a module.
  *
- * Invariant: everything a module holds comes from its arena, so that giving up anywhere in
- * the middle (ptx_reject) leaves nothing behind once the arena is released. No token reaches
- * past the terminating NUL.
+ * Invariant: everything of a module is in its arena, so a rejected module (ptx_reject) leaves nothing
+ * behind once the arena is freed. No token extends past the terminating NUL.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strtod_l */
@@ -235,7 +234,7 @@ void ptx_advance(struct ptx_source *s)
 	if (!*s->at) {
 		t.kind = PTX_END;
 	} else if (begins_word(*s->at)) {
-		/* A directive ends at the next dot, an opcode or special register does not. */
+		/* A directive ends at the next dot; an opcode or special register does not. */
 		bool directive = *s->at == '.';
 		t.kind = PTX_WORD;
 		s->at++;

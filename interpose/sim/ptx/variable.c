@@ -1,8 +1,7 @@
 /*
  * Declarations of PTX variables: type, alignment, dimensions, initial value.
  *
- * Invariant: init, where there is one, has exactly size bytes and every relocation lies
- * within it.
+ * Invariant: init, if there is one, has exactly size bytes, and every relocation lies within it.
  */
 #include "sim/ptx/parse.h"
 
@@ -52,7 +51,7 @@ enum ptx_type ptx_type_named(const char *name, size_t length)
 struct ptx_declaration ptx_parse_declaration(struct ptx_source *s)
 {
 	struct ptx_declaration d = {.vector = 1};
-	bool pointer = false; /* what follows .ptr describes what the pointer points to */
+	bool pointer = false; /* attributes after .ptr describe the target of the pointer */
 
 	for (;;) {
 		if (ptx_take_word(s, ".align")) {
@@ -182,7 +181,7 @@ static void scalar(struct ptx_source *s, struct initial *i)
 	i->at += i->element;
 }
 
-/* A list at a depth covers one row of that dimension, however few values it has. */
+/* A list at a depth covers one row of that dimension, whatever its number of values. */
 static void list(struct ptx_source *s, struct initial *i, unsigned depth)
 {
 	size_t start = i->at, row = i->element;
@@ -243,7 +242,7 @@ struct ptx_variable *ptx_parse_variable(struct ptx_source *s, const struct ptx_d
 		v->size *= n;
 		ptx_expect(s, ']');
 	}
-	/* Dimensions are written before the vector's own. */
+	/* Dimensions are written before the size of the vector. */
 	if (outer && i.dimensions > 1) {
 		memmove(i.dimension, i.dimension + 1, (i.dimensions - 1) * sizeof(i.dimension[0]));
 		i.dimension[i.dimensions - 1] = d->vector;

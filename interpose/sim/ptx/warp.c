@@ -1,20 +1,19 @@
 /*
- * Runs one warp: its threads in groups, each group in step.
+ * Runs one warp: its threads in groups that execute together.
  *
- * Threads that are at the same instruction of the same frame form one group. Of the groups
- * that can run, the one deepest in calls, then the one furthest back in the code, goes first,
- * until it has caught up with the next: that is where diverged threads meet again. A group
- * that has waited long is let run all the same, since others may be waiting for it.
+ * Threads at the same instruction of the same frame form one group. The runnable group that is deepest in
+ * calls, then furthest back in the code, runs first until it reaches the next group: there diverged
+ * threads reconverge. A group that has waited long runs anyway, because others may be waiting for it.
  *
- * Invariant: the groups' masks are disjoint and together are the warp's live threads.
+ * Invariant: the masks of the groups are disjoint and together are the warp's live threads.
  */
 #include "sim/ptx/internal.h"
 
 #include <stdatomic.h>
 #include <time.h>
 
-#define PATIENCE 4096 /* instructions of other groups that one lets pass */
-#define TURN 256      /* instructions it then has for itself */
+#define PATIENCE 4096 /* instructions of other groups after which a waiting group runs */
+#define TURN 256      /* instructions that it then may execute */
 
 const uint32_t ptx_lane_bit[PTX_WARP] = {
 #define BITS(n) 1u << (n), 2u << (n), 4u << (n), 8u << (n)
@@ -86,7 +85,7 @@ static void tidy(struct ptx_warp *w)
 	w->regroup = false;
 }
 
-/* Whose turn it is; it may run up to *limit in the code, for *turn instructions. */
+/* Chooses the next group: it may run up to *limit in the code, for *turn instructions. */
 static struct ptx_group *choose(struct ptx_warp *w, uint32_t *limit, uint32_t *turn)
 {
 	struct ptx_group *best = NULL, *oldest = NULL;
@@ -263,7 +262,7 @@ static bool call_by_row(struct ptx_warp *w, struct ptx_group *g, const struct pt
 	return ptx_call(w, g, op, f);
 }
 
-/* What a lane gives to one of the driver's functions. */
+/* An argument that a lane passes to a function of the driver. */
 static void take_arguments(const struct ptx_warp *w, const struct ptx_group *g, const struct ptx_op *op, unsigned lane,
 			   uint64_t *word)
 {
@@ -312,7 +311,7 @@ static void leave(struct ptx_warp *w, struct ptx_group *g)
 	ptx_threads_left(w, mask);
 }
 
-/* An instruction that may move threads apart or make them wait; g->pc is its own. */
+/* An instruction that may split the group or make it wait; g->pc is its position. */
 static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op, uint32_t mask)
 {
 	if (mask != g->mask) {
@@ -363,7 +362,7 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 	}
 }
 
-/* Runs g until it reaches limit, has used its turn, or steering left it to be chosen anew. */
+/* Runs g until it reaches limit, has used its turn, or another group must be chosen. */
 static uint32_t execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn)
 {
 	const struct ptx_op *code = w->cta->run->code;
@@ -381,7 +380,7 @@ static uint32_t execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit,
 				continue;
 			}
 		}
-		/* Lanes of threads that are gone may be overwritten, those of other groups may not. */
+		/* Lanes of exited threads may be overwritten, those of other groups may not. */
 		bool whole = mask == w->live;
 		void *dst = aside;
 		switch (op->code) {
