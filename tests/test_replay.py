@@ -464,7 +464,7 @@ process = open_run(sys.argv[1]).process(0)
 for number in choice(process)[0][:2]:
     rows = plan(process, number).rows
     replay_context = ReplayContext(process, Device.default(), rows, alone=False)
-    replay = Replay(process, number, scene=replay_context)
+    replay = Replay(process, number, replay_context=replay_context)
     for _ in range(2):
         replay.restore()
         replay.submit()

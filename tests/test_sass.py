@@ -35,8 +35,8 @@ from ttanalyze.disassembly.registers import registers
 from ttanalyze.errors import Error
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.verbs import sass
-from ttanalyze.verbs.reduce import Point, places
-from ttanalyze.verbs.reduce.report import places_text
+from ttanalyze.verbs.reduce import Point, name_delays
+from ttanalyze.verbs.reduce.report import delayed_text
 
 DATA = support.ROOT / "tests" / "data" / "sass"
 KERNELS = {
@@ -363,16 +363,16 @@ def test_delays_are_named_by_instruction_and_line(recorded: Path, tools: Path) -
     kernel = {"kernel_name": "exchange", "kernel_checksum": table.code_checksum}
     kernels = {"key": kernel | {"instrumentation_points": {str(pc): point}}}
     config = Config({"version": "1.0", "delay_ns": 2000, "kernels": kernels})
-    (place,) = places(config, [Point("key", str(pc))], tt.open(recorded))
+    (place,) = name_delays(config, [Point("key", str(pc))], tt.open(recorded))
     assert place.to_object()["sass"].startswith("BAR.SYNC")
     assert place.to_object()["line"] == barrier["line"]
-    assert places_text([place]) == [
+    assert delayed_text([place]) == [
         "  2 µs before BAR.SYNC.DEFER_BLOCKING 0x0",
         f"    at {pc:#x} of exchange, kernels.cu:{barrier['line']}",
     ]
     (tools / "nvdisasm").unlink()
-    (alone,) = places(config, [Point("key", str(pc))])
-    assert places_text([alone]) == ["  2 µs before BAR", f"    at {pc:#x} of exchange"]
+    (alone,) = name_delays(config, [Point("key", str(pc))])
+    assert delayed_text([alone]) == ["  2 µs before BAR", f"    at {pc:#x} of exchange"]
 
 
 def test_read_only_run(cli: Cli, recorded: Path) -> None:

@@ -184,7 +184,7 @@ class _Work:
         """Repeats one launch and fills in its verdict. tell: called with the number of
         finished runs.
         """
-        replay = Replay(of.process, of.seq, scene=self.replay_context, known=of)
+        replay = Replay(of.process, of.seq, replay_context=self.replay_context, known=of)
         out.notes = replay.notes
         addresses, rows = self.replay_context.addresses, replay.rows
         replay.restore()

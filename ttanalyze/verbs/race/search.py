@@ -28,7 +28,7 @@ from ttanalyze.verbs.race import pairs
 from ttanalyze.verbs.race.instructions import late
 from ttanalyze.verbs.race.report import Finding, RaceReport
 from ttanalyze.verbs.record.series import Recording, Series
-from ttanalyze.verbs.reduce import places, reduce
+from ttanalyze.verbs.reduce import name_delays, reduce
 from ttanalyze.verbs.reduce.search import NothingError
 
 STATE = "race.json"
@@ -348,7 +348,7 @@ class Race:
             found.delays = str(self.out / f"{fewest}.json")
             self._explain(found)
         run = open_run(Path(found.run))
-        found.late = late(places(reduction.minimal, reduction.points, run), run)
+        found.late = late(name_delays(reduction.minimal, reduction.points, run), run)
         if all(one.instruction is not None for one in found.late):
             found.pairs = []  # it is within a kernel
 

@@ -1,10 +1,10 @@
 """Finds the fewest delays with which a program still fails.
 
-`reduce` asks a function, and `reduce_test` runs a command. `places` names the instruction and the
-source line of each delay.
+`reduce` asks a function, and `reduce_test` runs a command. `name_delays` names the instruction and
+the source line of each delay.
 """
 
-from ttanalyze.verbs.reduce.delayed_instructions import DelayedInstruction, places
+from ttanalyze.verbs.reduce.delayed_instructions import DelayedInstruction, name_delays
 from ttanalyze.verbs.reduce.program import Settings, reduce_test
 from ttanalyze.verbs.reduce.report import ReduceReport, reduce_text
 from ttanalyze.verbs.reduce.search import STRATEGIES, Point, Reduction, reduce
@@ -16,7 +16,7 @@ __all__ = [
     "ReduceReport",
     "Reduction",
     "Settings",
-    "places",
+    "name_delays",
     "reduce",
     "reduce_test",
     "reduce_text",

@@ -49,10 +49,10 @@ class DelayedInstruction:
         return made
 
 
-def places(
+def name_delays(
     config: delays.Config, points: Iterable[Point], run: Run | None = None
 ) -> list[DelayedInstruction]:
-    """Returns the place of each delay.
+    """Returns the instruction or call of each delay.
 
     Args:
         config: The configuration.

@@ -25,7 +25,7 @@ from ttanalyze.format.files import read_json
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import replacing
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.reduce.delayed_instructions import places
+from ttanalyze.verbs.reduce.delayed_instructions import name_delays
 from ttanalyze.verbs.reduce.report import ReduceReport
 from ttanalyze.verbs.reduce.search import Answers, NothingError, points_of, reduce
 
@@ -119,7 +119,7 @@ def reduce_test(
             known.save()
     if found.status != "stopped":
         known.forget()
-    named = places(config, found.points, run)
+    named = name_delays(config, found.points, run)
     return ReduceReport(
         str(settings.config),
         settings.command(),

@@ -24,7 +24,7 @@ class ReduceReport:
         strategy: "bisect" or "linear".
         confidence: The maximal number of runs of each set of delays.
         found: The reduction.
-        places: The instruction or call of each delay that is left.
+        delayed: The instruction or call of each delay that is left.
     """
 
     config: str
@@ -32,7 +32,7 @@ class ReduceReport:
     strategy: str
     confidence: int
     found: Reduction
-    places: list[DelayedInstruction]
+    delayed: list[DelayedInstruction]
 
     def to_object(self) -> dict[str, Any]:
         """Returns the report as in schemas/reduce_report.json."""
@@ -45,7 +45,7 @@ class ReduceReport:
             "confidence": self.confidence,
             "status": found.status,
             "points": found.total,
-            "essential": [delayed.to_object() for delayed in self.places],
+            "essential": [delayed.to_object() for delayed in self.delayed],
             "tests": found.tests,
             "runs": found.runs,
             "failures": {"failed": found.failures.failed, "runs": found.failures.runs},
@@ -69,13 +69,13 @@ def reduce_text(report: ReduceReport, colours: bool = False) -> str:
         f"{found.failures.failed} of {found.failures.runs} times",
         "stopped": f"limit of tests reached; left so far: {head} ({runs})",
     }[found.status]
-    return "\n".join([text.coloured(said, "bold", colours), *places_text(report.places)])
+    return "\n".join([text.coloured(said, "bold", colours), *delayed_text(report.delayed)])
 
 
-def places_text(places: Sequence[DelayedInstruction]) -> list[str]:
+def delayed_text(delayed_instructions: Sequence[DelayedInstruction]) -> list[str]:
     """Returns one or two lines per delay."""
     lines = []
-    for delayed in places:
+    for delayed in delayed_instructions:
         member = delayed.member
         late = f"{text.duration(member['delay'])} before"
         if delayed.point.kernel is None:

@@ -32,7 +32,7 @@ class Replay:
         process: The process.
         seq: The sequence number of the launch.
         device: The device. Default: the first one.
-        scene: Memory and code that several replays share; only one of them is used at a time.
+        replay_context: Memory and code that several replays share. One replay at a time uses it.
         known: The plan of the launch, if it is known.
 
     Attributes:
@@ -48,12 +48,12 @@ class Replay:
         process: Process,
         seq: int,
         device: Device | None = None,
-        scene: ReplayContext | None = None,
+        replay_context: ReplayContext | None = None,
         known: Plan | None = None,
     ) -> None:
         self.process = process
         self.plan: Plan = known or plan(process, seq)
-        self.replay_context = scene or ReplayContext(
+        self.replay_context = replay_context or ReplayContext(
             process, device or Device.default(), self.plan.rows
         )
         self.device = self.replay_context.device

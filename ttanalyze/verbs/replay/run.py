@@ -158,7 +158,7 @@ def _replay(
     tell: Callable[[int], None],
 ) -> None:
     try:
-        replay = Replay(of.process, of.seq, scene=replay_context, known=of)
+        replay = Replay(of.process, of.seq, replay_context=replay_context, known=of)
     except Error as e:
         out.status, out.reason = status_of(e), str(e)
         return

@@ -98,7 +98,9 @@ class Trier:
         self._module = Module(path.read_bytes(), self._device, path.name, options)
         function = _find(self._module, self._replay.kernel)
         self._replay_context.replace(self._replay.launch.function, function, self._module)
-        self._replay = Replay(self._replay.process, self._replay.seq, scene=self._replay_context)
+        self._replay = Replay(
+            self._replay.process, self._replay.seq, replay_context=self._replay_context
+        )
         self._loaded = wanted
 
 
