@@ -23,6 +23,8 @@ ENUMERATIONS = {
     "graphs.bin": ("kind", layout.names("node_kind", "TT_NODE_")),
     "modules.bin": ("missing", layout.MISSING),
     "launches.bin": ("what", layout.SETTING_KINDS),
+    "traced.bin": ("refused", layout.REFUSED_TRACES),
+    "trace.bin": ("kind", layout.TRACE_KINDS),
 }
 
 

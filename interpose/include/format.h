@@ -43,7 +43,9 @@ enum tt_file_kind {
 	TT_FILE_LABELS = 13,   /* labels.bin     tt_label records, names of parts of regions */
 	TT_FILE_GRAPHS = 14,   /* graphs.bin     tt_graph_record records, executable graphs and their nodes */
 	TT_FILE_GRAPH_DATA = 15, /* graphdata.bin  parameters and edges of these graphs */
-	TT_FILE_LAUNCHES = 16  /* launches.bin   tt_launch records, launches that can be replayed */
+	TT_FILE_LAUNCHES = 16, /* launches.bin   tt_launch records, launches that can be replayed */
+	TT_FILE_TRACE = 17,    /* trace.bin      chunks of tt_trace_record records, what instructions of traced launches did */
+	TT_FILE_TRACED = 18    /* traced.bin     tt_traced records, launches that were to be traced */
 };
 
 /* tt_file_header.encoding: how a data file stores the contents of a block */
@@ -546,6 +548,72 @@ struct tt_launch {
 	uint32_t reserved0;
 	uint8_t reserved[8];
 	uint64_t check;    /* XXH3-64 of the preceding 56 bytes */
+};
+
+/* ---- traces of instructions ---- */
+
+/* tt_trace_record.tag, bits 0 to 7; tt_traced.kinds has a bit 1 << kind for each kind that was asked for */
+enum tt_trace_kind {
+	TT_TRACE_OPCODE = 1,    /* no payload */
+	TT_TRACE_REGISTERS = 2, /* u32[32] for each general register among the operands, then u32 for each uniform one */
+	TT_TRACE_ADDRESSES = 3, /* u64: the address of lane 0, if TT_TRACEF_STRIDED; else u64[32] */
+	TT_TRACE_VALUES = 4,    /* addresses, then u32[32] for each word of what is read or written */
+	TT_TRACE_TMA = 5,       /* u64 descriptor, u64 barrier, u32[5] coordinates, u32 mask of blocks */
+	TT_TRACE_COUNT = 6,     /* u64 executions by warps, u64 by threads; written when the launch has ended */
+	TT_TRACE_END = 7        /* the launch has ended; u64 number of its records, u64 number of lost ones */
+};
+
+/* tt_trace_record.tag, bits 8 to 15 */
+#define TT_TRACEF_STRIDED 1 /* the address of each lane is base + lane * stride */
+
+/* Sizes of a record in units of 8 bytes are in bits 16 to 31 of the tag. */
+#define TT_TRACE_TAG(kind, flags, bytes) ((uint32_t)(kind) | (uint32_t)(flags) << 8 | (uint32_t)((bytes) / 8) << 16)
+
+#define TT_TRACE_MAGIC 0x4b484354 /* "TCHK" */
+#define TT_TRACE_CHUNK_MAX 4194304 /* bytes of records in a chunk */
+
+struct tt_trace_chunk {
+	uint32_t magic;    /* TT_TRACE_MAGIC */
+	uint32_t bytes;    /* of the records behind this header */
+	uint64_t records;  /* their number */
+	uint64_t check;    /* XXH3-64 of the records */
+	uint64_t head_check; /* XXH3-64 of the preceding members */
+};
+
+/* One execution of an instruction by a warp; its payload follows. */
+struct tt_trace_record {
+	uint32_t tag;         /* TT_TRACE_TAG; in the ring 0 until the record is complete */
+	uint32_t launch;      /* index of its tt_traced */
+	uint32_t instruction; /* offset in the kernel's machine code / 16, or line of the PTX text */
+	uint32_t mask;        /* lanes that execute it */
+	uint32_t block_x;
+	uint16_t block_y;
+	uint16_t block_z;
+	uint16_t warp;        /* in the block */
+	int16_t stride;       /* of TT_TRACEF_STRIDED */
+	uint32_t clock;       /* low half of the multiprocessor's clock; 0: unknown */
+};
+
+/* tt_traced.refused */
+enum tt_trace_refused {
+	TT_REFUSED_NONE = 0,        /* it was traced */
+	TT_REFUSED_CODE = 1,        /* its code cannot be instrumented: text says why */
+	TT_REFUSED_REGISTERS = 2,   /* the block has too many threads for the registers of the traced kernel */
+	TT_REFUSED_PARAMETERS = 3,  /* no room for one more parameter */
+	TT_REFUSED_MEMORY = 4,      /* no device memory for the ring or the counters */
+	TT_REFUSED_CALL = 5         /* launched in a way that is not traced, such as inside a graph */
+};
+
+struct tt_traced {
+	uint64_t seq;          /* tt_event.seq of the launch */
+	uint32_t function;     /* tt_function.id */
+	uint32_t kinds;        /* bits 1 << tt_trace_kind */
+	uint32_t refused;      /* enum tt_trace_refused */
+	uint32_t text;         /* offset in strings.bin, or TT_NO_ID */
+	uint32_t grid[3];
+	uint32_t block[3];
+	uint64_t reserved;
+	uint64_t check;        /* XXH3-64 of the preceding 56 bytes */
 };
 
 /* ---- ring ---- */

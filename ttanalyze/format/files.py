@@ -38,6 +38,8 @@ KINDS = {
     "graphdata.bin": (layout.enum("file_kind")["TT_FILE_GRAPH_DATA"], np.dtype("u1")),
     "params.bin": (layout.enum("file_kind")["TT_FILE_PARAMS"], np.dtype("u1")),
     "launches.bin": (layout.enum("file_kind")["TT_FILE_LAUNCHES"], layout.LAUNCH),
+    "trace.bin": (layout.enum("file_kind")["TT_FILE_TRACE"], np.dtype("u1")),
+    "traced.bin": (layout.enum("file_kind")["TT_FILE_TRACED"], layout.TRACED),
     "timeline.bin": (layout.enum("file_kind")["TT_FILE_TIMELINE"], layout.ACTIVITY),
 }
 PIECE = 1 << 16  # records read at a time

@@ -60,7 +60,7 @@ def dtype(struct: str, ffi: Any = ffi) -> np.dtype[Any]:
 def _field(ctype: Any) -> Any:
     if ctype.kind == "array":
         return (_field(ctype.item), (ctype.length,))
-    return f"<u{ffi.sizeof(ctype)}"
+    return f"<{'u' if ctype.cname.startswith('u') else 'i'}{ffi.sizeof(ctype)}"
 
 
 VERSION = constant("TT_FORMAT_VERSION")
@@ -90,6 +90,9 @@ SETTING = dtype("setting")
 LAUNCH_ATTRIBUTE = dtype("launch_attribute")
 VIEW = dtype("view")
 GRAPH_EDGE = dtype("graph_edge")
+TRACED = dtype("traced")
+TRACE_CHUNK = dtype("trace_chunk")
+TRACE_RECORD = dtype("trace_record")
 
 EVENT_KINDS = names("event_kind", "TT_EVENT_")
 REGION_KINDS = names("region_kind", "TT_REGION_")
@@ -98,6 +101,8 @@ MODULE_KINDS = names("module_kind", "TT_MODULE_")
 MISSING = names("missing", "TT_MISSING_")
 SETTING_KINDS = names("setting_kind", "TT_SETTING_")
 VIEW_KINDS = names("view_kind", "TT_VIEW_")
+TRACE_KINDS = names("trace_kind", "TT_TRACE_")
+REFUSED_TRACES = names("trace_refused", "TT_REFUSED_")
 FRAME_KINDS = names("frame_kind", "TT_FRAME_")
 EPOCH_FLAGS = {
     name: constant(f"TT_EPOCHF_{name.upper()}")

@@ -74,6 +74,7 @@ class Process(Events, Spans):
         for name in (
             *("frames.bin", "functions.bin", "modules.bin", "timeline.bin"),
             *("graphs.bin", "graphdata.bin", "launches.bin"),
+            *("traced.bin", "trace.bin"),
         ):
             self._folder.open(name)
         self.strings = Strings(self._folder)

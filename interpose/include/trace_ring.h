@@ -1,0 +1,44 @@
+/*
+ * What traced kernels and the recorder share in device memory. Records are those of format.h.
+ *
+ * A warp that has a record of `size` bytes: one lane adds size to head, and so gets its position. It waits while
+ * position + size - tail > bytes, but not for ever: then it sets `discard`. If discard is set, it counts the record
+ * in `lost`. Else it writes the record at base + position % bytes, and after a fence of device scope its tag. The
+ * host takes records up to the first without a tag, zeroes their memory, and raises tail.
+ */
+#ifndef TT_TRACE_RING_H
+#define TT_TRACE_RING_H
+
+#include <stdint.h>
+
+/* In device memory: where records go. Positions only grow; the memory at base is mapped twice, one behind the other. */
+struct tt_trace_ring {
+	uint64_t head;    /* position behind the last reserved byte; warps raise it */
+	uint64_t tail;    /* position up to which the host has stored records and zeroed the ring */
+	uint64_t lost;    /* records that found no room */
+	uint64_t discard; /* not 0: no more records are written */
+	uint64_t reserved[4];
+};
+
+/* What a traced kernel gets: one more parameter, by value, behind its own. */
+struct tt_trace_param {
+	uint64_t ring;      /* address of struct tt_trace_ring */
+	uint64_t base;      /* address of the ring's memory */
+	uint64_t bytes;     /* of the ring, a power of two */
+	uint64_t counts;    /* address of two u64 for each instruction: executions by warps and by threads; 0: none */
+	uint64_t heartbeat; /* address of a struct tt_heartbeat for each warp of the launch; 0: none */
+	uint32_t launch;    /* index of its tt_traced */
+	uint32_t reserved;
+	uint64_t first_block, last_block; /* linear numbers of the blocks that are traced */
+};
+
+/* tt_heartbeat.state */
+enum tt_heartbeat_state { TT_WARP_NOT_STARTED = 0, TT_WARP_RUNS = 1, TT_WARP_EXITED = 2, TT_WARP_AT_BARRIER = 3 };
+
+struct tt_heartbeat {
+	uint32_t instruction; /* the last one with a heartbeat, as in tt_trace_record */
+	uint32_t state;       /* enum tt_heartbeat_state */
+	uint64_t count;       /* heartbeats so far */
+};
+
+#endif
