@@ -83,7 +83,7 @@ def test_examples_replay_from_epoch_to_epoch(name: str, tmp_path: Path) -> None:
     found = stretches(tmp_path / "run")
     words = {one["status"] for one in found}
     assert words == ({"same", "refused"} if name == "managed" else {"same"}), found
-    assert all("the host may have written" in one["reason"] for one in found if one["reason"])
+    assert all("the host may have changed" in one["reason"] for one in found if one["reason"])
 
 
 TOOLS = {
