@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ typedef struct {
 	uint64_t schedule_seed, first, count;
 	void *translate, *describe, *set_condition, *user;
 	uint64_t budget;
+	const void *trace;
+	void *pause;
 } ptx_launch_config;
 ptx_module *ptx_load(const char *text, const ptx_loader *loader, char *error, size_t size);
 void ptx_unload(ptx_module *m);
@@ -86,8 +88,14 @@ def sanitizers() -> list[str]:
 def library() -> tuple[Any, Any]:
     """The interpreter as (ffi, library), compiled where no process has done that."""
     sources = [*sorted((SIM / "ptx").glob("*.c")), ROOT / "tests" / "ptx_harness.c"]
-    command = ["gcc", "-std=gnu11", *sanitizers(), *WARNINGS, "-fPIC", "-shared", f"-I{SIM.parent}"]
-    command += [*map(str, sources), "-lm", "-lpthread"]
+    command = ["gcc", "-std=gnu11", *sanitizers(), *WARNINGS, "-fPIC", "-shared"]
+    command += [
+        f"-I{SIM.parent}",
+        f"-I{SIM.parent / 'include'}",
+        *map(str, sources),
+        "-lm",
+        "-lpthread",
+    ]
     of = hashlib.sha256(" ".join(command).encode())
     for path in [*sources, *sorted((SIM / "ptx").glob("*.h"))]:
         of.update(path.read_bytes())
@@ -181,9 +189,12 @@ class Module:
         cooperative: bool = False,
         budget: int = 0,
         twice: bool = False,
+        trace: bytes = b"",
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         """Runs a kernel; an int argument is 8 bytes unless the parameter is of 4, arrays and
-        numpy scalars go as their bytes. Raises PtxError."""
+        numpy scalars go as their bytes. trace is a struct tt_sim_trace; pause is called where
+        the host may look at the records. Raises PtxError."""
         ffi, lib = self.machine.ffi, self.machine.lib
         f = self.function(name)
         info = lib.ptx_info(f)
@@ -206,6 +217,9 @@ class Module:
         config.translate = ffi.cast("void *", ffi.addressof(lib, "harness_translate"))
         config.user = self.machine.memory
         config.budget = budget
+        paused = ffi.callback("void(bool)", lambda wait: pause())
+        config.pause = ffi.cast("void *", paused)
+        config.trace = ffi.from_buffer(trace) if trace else ffi.NULL
         if twice:
             status = lib.harness_launch_twice(f, config)
         else:

@@ -292,3 +292,21 @@ def test_unreadable_images_are_refused(built: Path) -> None:
 
 def test_calls_after_process_exit(built: Path) -> None:
     assert lines("after_exit", built) == ["before 3", "init 0", "count 0", "late 4"]
+
+
+# ---- traces ----
+
+
+def test_traces_are_read_while_the_kernel_runs(built: Path) -> None:
+    printed = lines("trace", built)
+    assert results(printed) == ["INVALID_VALUE"]
+    assert [line for line in printed if "->" not in line] == [
+        "the next launch: 22 records, 0 lost",
+        "the one after it: 0 records, 0 lost",
+        "after a launch that failed: 0 records, 0 lost",
+        "after a captured launch: 22 records, 0 lost",
+        "a full ring: 79998 records, 0 lost",
+        "more than it holds: 1, taken: 80042, broken: 0",
+        "while it runs: states 1 and 1",
+        "at its end: states 2 and 2",
+    ]

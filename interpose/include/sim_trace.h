@@ -9,11 +9,14 @@
 
 struct tt_sim_trace {
 	struct tt_trace_param param;
-	const uint8_t *lines; /* by line of the PTX text, from 1: bits 1 << enum tt_trace_kind of what is recorded there */
-	uint32_t line_count;
+	const uint8_t *lines; /* lines[i]: bits 1 << enum tt_trace_kind of what is recorded at line i of the PTX text, from 1 */
+	uint32_t line_count;  /* elements of lines, and pairs of param.counts */
 };
 
-/* The next kernel launch of this thread is traced. Everything is copied. */
+/*
+ * The next kernel launch of this thread is traced, unless it fails; captured launches do not count. Everything is
+ * copied. Blocks outside of first_block to last_block have heartbeats only.
+ */
 typedef void tt_sim_trace_next(const struct tt_sim_trace *trace);
 
 #endif

@@ -320,6 +320,7 @@ struct sim_work {
 			bool cooperative;
 			unsigned char *params;
 			void **pointers; /* pointers to the parameters */
+			struct tt_sim_trace *trace; /* of this one launch; NULL: it is not traced */
 		} kernel;
 		struct {
 			struct copy copy;
@@ -409,6 +410,8 @@ void op_wait(struct sim_op *op); /* Runs the engine. The lock is released meanwh
 bool op_step(void); /* runs one item if any can run */
 void op_look(struct sim_op *op); /* has another thread run one item because a call asks whether op is complete */
 void engine_quiesce(void); /* waits until nothing runs */
+/* Called by a running kernel, without the lock: copies may run; wait: for some time. */
+void engine_pause(bool wait);
 void engine_call_host(struct sim_work *work); /* WORK_HOST, at once, on the thread of host functions */
 void engine_relieve(void); /* runs work if the queue is too long */
 void engine_wait(bool (*finished)(void *), void *argument);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sim/driver/driver.h"
+#include "sim_trace.h"
 
 #define MAX_THREADS 1024u
 #define MAX_CLUSTER 8u
@@ -182,6 +183,31 @@ CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction han
 	return result;
 }
 
+/* ---- tracing ---- */
+
+static __thread struct tt_sim_trace *next_trace;
+
+__attribute__((visibility("default"))) void ttSimTraceNext(const struct tt_sim_trace *trace)
+{
+	struct tt_sim_trace *copy = sim_alloc(sizeof *copy + trace->line_count);
+	uint8_t *lines = (uint8_t *)(copy + 1);
+
+	*copy = *trace;
+	if (trace->line_count)
+		memcpy(lines, trace->lines, trace->line_count);
+	copy->lines = lines;
+	free(next_trace);
+	next_trace = copy;
+}
+
+static struct tt_sim_trace *take_trace(void)
+{
+	struct tt_sim_trace *trace = next_trace;
+
+	next_trace = NULL;
+	return trace;
+}
+
 /* ---- launching ---- */
 
 /* Events that a launch attribute records. */
@@ -205,7 +231,7 @@ static CUresult record_events(const CUlaunchConfig *config, struct sim_op *op)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+static CUresult submit(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -225,8 +251,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
 		if (result == CUDA_ERROR_INVALID_VALUE && stream->capture)
 			capture_invalidate(stream->capture);
 	}
-	if (!result && !stream->capture)
+	if (!result && !stream->capture) {
 		function_load(work->kernel.function);
+		work->kernel.trace = take_trace();
+	}
 	if (!result)
 		result = stream_submit(stream, work, &op);
 	if (!result)
@@ -236,6 +264,15 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
 		result = stream->ctx->fault;
 	}
 	return sim_leave(result);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+	CUresult result = submit(config, f, params, extra);
+
+	if (result)
+		free(take_trace());
+	return result;
 }
 
 static CUresult launch(CUfunction f, const unsigned grid[3], const unsigned block[3], unsigned shared, CUstream stream,

@@ -23,12 +23,15 @@
 #define LOOK_NS 2000000      /* time that a query may take: it does not wait for longer work */
 
 static bool busy; /* an operation runs */
+static bool paused; /* a kernel that has begun lets others run */
 static struct op_list ready = TAILQ_HEAD_INITIALIZER(ready); /* by seq */
 static struct op_list host_queue = TAILQ_HEAD_INITIALIZER(host_queue);
 static unsigned unfinished; /* operations */
+static unsigned traced;     /* of these, traced kernels: they begin at once */
 static uint64_t last_seq, submitted_ns, launches, random_state;
 static uint64_t looks, looked; /* operations that the worker ran because a call asked for them */
 static bool threads_started;
+static __thread bool is_worker;
 static pthread_cond_t change, worker_wake, host_wake;
 
 static uint64_t now_ns(void)
@@ -99,8 +102,15 @@ static void make_ready(struct sim_op *op)
 		TAILQ_INSERT_HEAD(&ready, op, ready);
 }
 
+/* A traced kernel may wait for a thread to read its records: no thread runs it that waits for something itself. */
+static bool needs_worker(const struct sim_op *op)
+{
+	return op->work->type == WORK_KERNEL && op->work->kernel.trace;
+}
+
 static void finish(struct sim_op *op)
 {
+	traced -= needs_worker(op);
 	op->done = true;
 	op->finished_ns = now_ns();
 	TAILQ_REMOVE(&op->ctx->pending, op, pending);
@@ -119,8 +129,17 @@ static void finish(struct sim_op *op)
 
 /* ---- running ---- */
 
+/* What copies memory, and the order of that. */
+static bool runs_beside_kernels(enum work_type type)
+{
+	return type == WORK_COPY || type == WORK_FILL || type == WORK_MEMOPS || type == WORK_RECORD ||
+	       type == WORK_WAIT_EVENT || type == WORK_NOTHING;
+}
+
 static bool can_run(struct sim_op *op)
 {
+	if ((paused && !runs_beside_kernels(op->work->type)) || (needs_worker(op) && !is_worker))
+		return false;
 	return op->ctx->fault || op->work->type != WORK_MEMOPS || !memops_blocked(op->work, op->step);
 }
 
@@ -225,7 +244,8 @@ bool op_step(void)
 {
 	if (busy)
 		return false;
-	pool_bury();
+	if (!paused)
+		pool_bury();
 	struct sim_op *op = choose();
 	if (!op)
 		return false;
@@ -317,8 +337,25 @@ void op_look(struct sim_op *op)
 
 void engine_quiesce(void)
 {
+	while (busy || paused)
+		pthread_cond_wait(&change, &sim_mutex);
+}
+
+void engine_pause(bool wait)
+{
+	pthread_mutex_lock(&sim_mutex);
+	busy = false;
+	paused = true;
+	pthread_cond_broadcast(&change);
+	while (op_step())
+		;
+	if (wait)
+		wait_until(&change, now_ns() + POLL_NS);
 	while (busy)
 		pthread_cond_wait(&change, &sim_mutex);
+	busy = true;
+	paused = false;
+	pthread_mutex_unlock(&sim_mutex);
 }
 
 void engine_relieve(void)
@@ -332,6 +369,7 @@ void engine_relieve(void)
 static void *worker(void *unused)
 {
 	(void)unused;
+	is_worker = true;
 	pthread_mutex_lock(&sim_mutex);
 	while (sim_life() == CUDA_SUCCESS) {
 		uint64_t due = submitted_ns + SILENCE_NS;
@@ -341,7 +379,7 @@ static void *worker(void *unused)
 			pthread_cond_broadcast(&change);
 		} else if (!unfinished)
 			pthread_cond_wait(&worker_wake, &sim_mutex);
-		else if (now_ns() < due)
+		else if (now_ns() < due && !traced)
 			wait_until(&worker_wake, due);
 		else if (!op_step())
 			wait_until(&worker_wake, now_ns() + POLL_NS * 5);
@@ -433,7 +471,8 @@ void op_submit(struct sim_op *op)
 	op->ctx->pending_count++;
 	op_ref(op);
 	submitted_ns = now_ns();
-	if (!unfinished++)
+	traced += needs_worker(op);
+	if (!unfinished++ || needs_worker(op))
 		pthread_cond_signal(&worker_wake);
 	if (!op->blockers)
 		make_ready(op);

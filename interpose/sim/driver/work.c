@@ -34,6 +34,7 @@ void work_unref(struct sim_work *w)
 	case WORK_KERNEL:
 		free(w->kernel.params);
 		free(w->kernel.pointers);
+		free(w->kernel.trace);
 		break;
 	case WORK_COPY:
 		array_unref(w->copy.copy.src.array);
@@ -112,6 +113,8 @@ static CUresult kernel_run(struct sim_work *w, const struct work_part *part, cha
 		.describe = describe,
 		.set_condition = conditional_set,
 		.user = &access,
+		.trace = w->kernel.trace,
+		.pause = engine_pause,
 	};
 
 	memcpy(config.grid, w->kernel.grid, sizeof config.grid);

@@ -491,6 +491,7 @@ static void decode_function(struct ptx_decoder *d, struct ptx_function *f)
 		d->first_of[i] = (uint32_t)d->module->code_count;
 		d->statement = &f->statements[i];
 		decode_statement(d);
+		ptx_list_registers(d, d->first_of[i]);
 	}
 	/* Control that reaches the end of a body returns. */
 	d->first_of[f->statement_count] = (uint32_t)d->module->code_count;

@@ -37,7 +37,7 @@ struct ptx_decoder {
 	struct ptx_map constants;
 	struct ptx_fixup *fixups;
 	uint32_t *first_of; /* the operation at which a statement begins */
-	size_t code_capacity, constant_capacity, fixup_count, fixup_capacity;
+	size_t code_capacity, constant_capacity, operand_count, operand_capacity, fixup_count, fixup_capacity;
 };
 
 struct ptx_op *ptx_emit(struct ptx_decoder *d, enum ptx_code code);
@@ -67,6 +67,8 @@ void ptx_convert_row(struct ptx_decoder *d, uint32_t dst, enum ptx_type to, uint
 void ptx_add_constant(struct ptx_decoder *d, uint32_t dst, uint32_t src, uint64_t addend, bool wide);
 void ptx_frame_access(struct ptx_decoder *d, bool store, size_t address, enum ptx_type type, uint32_t row);
 
+/* Lists the registers of the statement, which was decoded into the operations from first on. */
+void ptx_list_registers(struct ptx_decoder *d, size_t first);
 bool ptx_decode_value(struct ptx_decoder *d);
 bool ptx_decode_memory(struct ptx_decoder *d);
 bool ptx_decode_control(struct ptx_decoder *d);

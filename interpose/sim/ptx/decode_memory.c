@@ -184,7 +184,7 @@ static bool decode_access(struct ptx_decoder *d, bool store)
 	e->type = op.type;
 	e->kind = op.kind;
 	e->memory = op.memory;
-	put_address(e, &a, flags);
+	put_address(e, &a, flags | PTX_ACCESS);
 	if (a.space == PTX_SPACE_PARAM && a.row == ptx_constant_row(d, 0, true))
 		e->code = PTX_OP_LOAD_UNIFORM;
 	return true;
@@ -252,7 +252,7 @@ static bool decode_atomic(struct ptx_decoder *d)
 	    (kind == PTX_ATOM_CAS && !ptx_source_row(d, ptx_operand(d, result + 2u), type, &c)))
 		return false;
 	struct ptx_op *op = ptx_emit(d, PTX_OP_ATOMIC);
-	put_address(op, &a, flags);
+	put_address(op, &a, flags | PTX_ACCESS);
 	op->kind = (uint8_t)kind;
 	op->type = (uint8_t)type;
 	op->count = 1;

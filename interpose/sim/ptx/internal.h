@@ -222,6 +222,7 @@ struct ptx_module {
 	size_t code_count;
 	uint8_t *constants;
 	size_t constant_bytes;
+	uint32_t *operands; /* for each statement the number of its registers, then their rows */
 };
 
 struct ptx_name {
@@ -373,6 +374,7 @@ enum ptx_collective_kind {
 #define PTX_NEGATE_RIGHT 2048   /* sub among the operations with carry */
 #define PTX_NARROW_ADDRESS 8192 /* the address row is one of uint32_t */
 #define PTX_ROUNDS_NEAREST 4096 /* in a table: only .rn is allowed */
+#define PTX_ACCESS 32768        /* the access to memory that its statement asks for */
 
 struct ptx_op;
 typedef void (*ptx_alu)(const struct ptx_op *op, void *dst, const void *const *src);
@@ -399,6 +401,7 @@ struct ptx_op {
 			uint32_t address, element[PTX_MAX_VECTOR];
 		} memory;
 	};
+	uint32_t operands; /* of the first operation of a statement: where its rows are in the module's; else 0 */
 	union {
 		int64_t imm;
 		uint64_t target;
@@ -487,6 +490,9 @@ struct ptx_barrier {
 struct ptx_cta {
 	struct ptx_run *run;
 	bool resident;
+	bool traced;   /* its instructions are looked at: recorded, or for heartbeats */
+	bool recorded;
+	uint64_t block; /* number in the grid */
 	size_t slot;
 	unsigned live, warp_count;
 	uint32_t id[3];
@@ -517,6 +523,7 @@ struct ptx_run {
 	struct ptx_page pages[2][PTX_PAGES]; /* readable, writable */
 	_Alignas(64) uint8_t workspace[PTX_WORKSPACE_BYTES]; /* where cooperative grids meet */
 	uint64_t blocks, started, end; /* end: the number of started blocks at the end of this launch */
+	struct ptx_trace *trace; /* NULL: it is not traced */
 	struct ptx_cta **slots; /* CTAs that are resident, and finished ones for reuse */
 	size_t slot_count, slot_limit;
 };
@@ -525,6 +532,10 @@ struct ptx_run {
 void ptx_warp_run(struct ptx_warp *w, uint32_t slice);
 bool ptx_warp_begin(struct ptx_warp *w, uint32_t threads);
 void ptx_warp_release(struct ptx_warp *w);
+/* Runs g until it reaches limit, has used its turn, or another group must be chosen; returns the instructions. */
+uint32_t ptx_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn);
+/* Of the threads of mask, which call the same function as the first. */
+uint32_t ptx_same_target(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 struct ptx_group *ptx_split(struct ptx_warp *w, const struct ptx_group *g, uint32_t mask, uint32_t pc);
 
 /* ptx_frame.c */
@@ -542,6 +553,8 @@ bool ptx_load_uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask
 bool ptx_store_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host);
+/* The addresses that op computes, as its space counts them. */
+void ptx_addresses(const struct ptx_warp *w, const struct ptx_op *op, uint64_t *at);
 /* Text at a generic address of global memory, up to the first unreadable byte. */
 void ptx_read_string(struct ptx_warp *w, uint64_t address, char *text, size_t size);
 
@@ -550,7 +563,19 @@ bool ptx_barrier_arrive(struct ptx_warp *w, struct ptx_group *g, const struct pt
 bool ptx_collective_arrive(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 void ptx_threads_left(struct ptx_warp *w, uint32_t mask);
 
-/* launch.c: ends the launch */
+/* builtin.c: functions of the driver */
+void ptx_set_condition(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
+void ptx_fail_assertion(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
+
+/* trace.c */
+ptx_status ptx_trace_begin(struct ptx_run *run);
+void ptx_trace_block(struct ptx_cta *cta); /* it begins */
+uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn); /* as ptx_execute */
+void ptx_trace_state(const struct ptx_warp *w); /* into its heartbeat */
+
+/* launch.c: these end the launch */
+ptx_status ptx_refuse(struct ptx_run *run, ptx_status status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 void ptx_fault(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, ptx_status status, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 

@@ -184,6 +184,9 @@ static bool begin_block(struct ptx_run *run, struct ptx_cta *cta)
 	cta->id[1] = (uint32_t)(block / grid[0] % grid[1]);
 	cta->id[2] = (uint32_t)(block / grid[0] / grid[1]);
 	cta->clock = 0;
+	cta->block = block;
+	if (run->trace)
+		ptx_trace_block(cta);
 	cta->live = run->threads;
 	cta->resident = true;
 	memset(cta->barriers, 0, sizeof(cta->barriers));
@@ -198,10 +201,7 @@ static bool begin_block(struct ptx_run *run, struct ptx_cta *cta)
 	return true;
 }
 
-static ptx_status refuse(struct ptx_run *run, ptx_status status, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static ptx_status refuse(struct ptx_run *run, ptx_status status, const char *format, ...)
+ptx_status ptx_refuse(struct ptx_run *run, ptx_status status, const char *format, ...)
 {
 	int n = snprintf(run->error, run->error_size, "kernel %s: ", run->kernel->name);
 	va_list args;
@@ -222,7 +222,7 @@ static bool widen(struct ptx_run *run)
 		return true;
 	}
 	release_cta(cta);
-	refuse(run, PTX_UNSUPPORTED, "out of memory for %zu resident blocks", run->slot_count + 1);
+	ptx_refuse(run, PTX_UNSUPPORTED, "out of memory for %zu resident blocks", run->slot_count + 1);
 	return false;
 }
 
@@ -235,7 +235,7 @@ static void finish_block(struct ptx_run *run, struct ptx_cta *cta)
 		return;
 	cta->resident = false;
 	if (run->started < run->end && !begin_block(run, cta))
-		refuse(run, PTX_UNSUPPORTED, "out of memory");
+		ptx_refuse(run, PTX_UNSUPPORTED, "out of memory");
 }
 
 static bool run_in_order(struct ptx_run *run)
@@ -293,7 +293,7 @@ static void report_deadlock(struct ptx_run *run)
 				return;
 			}
 		}
-	refuse(run, PTX_TIMEOUT, "deadlock");
+	ptx_refuse(run, PTX_TIMEOUT, "deadlock");
 }
 
 static bool anything_resident(const struct ptx_run *run)
@@ -332,15 +332,15 @@ static ptx_status check(struct ptx_run *run)
 	}
 	for (int i = 0; i < 3; i++)
 		if (!c->grid[i] || !c->block[i] || c->block[i] > MOST_THREADS)
-			return refuse(run, PTX_UNSUPPORTED, "grid (%u,%u,%u) of blocks (%u,%u,%u)", c->grid[0],
+			return ptx_refuse(run, PTX_UNSUPPORTED, "grid (%u,%u,%u) of blocks (%u,%u,%u)", c->grid[0],
 				      c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2]);
 	if (threads * c->block[2] > MOST_THREADS)
-		return refuse(run, PTX_UNSUPPORTED, "blocks of %llu threads",
+		return ptx_refuse(run, PTX_UNSUPPORTED, "blocks of %llu threads",
 			      (unsigned long long)threads * c->block[2]);
 	if (blocks > UINT64_MAX / 2 / c->grid[2])
-		return refuse(run, PTX_UNSUPPORTED, "a grid of more than 2^63 blocks");
+		return ptx_refuse(run, PTX_UNSUPPORTED, "a grid of more than 2^63 blocks");
 	if (run->parameter_bytes && !c->params)
-		return refuse(run, PTX_UNSUPPORTED, "launched without its %zu bytes of parameters",
+		return ptx_refuse(run, PTX_UNSUPPORTED, "launched without its %zu bytes of parameters",
 			      run->parameter_bytes);
 	run->threads = (unsigned)(threads * c->block[2]);
 	run->warps = (run->threads + PTX_WARP - 1) / PTX_WARP;
@@ -349,7 +349,7 @@ static ptx_status check(struct ptx_run *run)
 	run->end = c->count && c->count < run->blocks - c->first ? c->first + c->count : run->blocks;
 	run->slot_limit = run->blocks < CROWD ? (size_t)run->blocks : CROWD;
 	if (c->cooperative && run->blocks > MOST_COOPERATIVE)
-		return refuse(run, PTX_UNSUPPORTED, "cooperative grid of %llu blocks",
+		return ptx_refuse(run, PTX_UNSUPPORTED, "cooperative grid of %llu blocks",
 			      (unsigned long long)run->blocks);
 	if (c->cooperative)
 		run->slot_limit = (size_t)run->blocks;
@@ -358,7 +358,9 @@ static ptx_status check(struct ptx_run *run)
 	if (c->dynamic_shared)
 		run->shared_bytes = run->static_shared + c->dynamic_shared;
 	run->slots = calloc(run->slot_limit, sizeof(struct ptx_cta *));
-	return run->slots ? PTX_OK : refuse(run, PTX_UNSUPPORTED, "out of memory");
+	if (!run->slots)
+		return ptx_refuse(run, PTX_UNSUPPORTED, "out of memory");
+	return c->trace ? ptx_trace_begin(run) : PTX_OK;
 }
 
 ptx_status ptx_launch(const ptx_function *f, const ptx_launch_config *config, char *error, size_t error_size)
@@ -389,6 +391,7 @@ ptx_status ptx_launch(const ptx_function *f, const ptx_launch_config *config, ch
 	for (size_t s = 0; s < run->slot_count; s++)
 		release_cta(run->slots[s]);
 	free(run->slots);
+	free(run->trace);
 	ptx_status status = run->status;
 	free(run);
 	return status;

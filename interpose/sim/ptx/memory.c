@@ -157,7 +157,7 @@ static bool resolve_generic(struct ptx_warp *w, const struct ptx_op *op, uint32_
 	       (!global || resolve_global(w, op, global, at, size, write, host));
 }
 
-static void addresses(struct ptx_warp *w, const struct ptx_op *op, uint64_t *at)
+static inline void addresses(const struct ptx_warp *w, const struct ptx_op *op, uint64_t *at)
 {
 	uint64_t offset = (uint64_t)op->imm;
 
@@ -172,6 +172,11 @@ static void addresses(struct ptx_warp *w, const struct ptx_op *op, uint64_t *at)
 		for (int i = 0; i < PTX_WARP; i++)
 			at[i] = row[i] + offset;
 	}
+}
+
+void ptx_addresses(const struct ptx_warp *w, const struct ptx_op *op, uint64_t *at)
+{
+	addresses(w, op, at);
 }
 
 static bool misaligned(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, const uint64_t *at, size_t size,

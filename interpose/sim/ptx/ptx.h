@@ -13,6 +13,7 @@
 
 typedef struct ptx_module ptx_module;
 typedef struct ptx_function ptx_function;
+struct tt_sim_trace;
 
 typedef struct {
 	const char *name;
@@ -60,6 +61,9 @@ typedef struct {
 	bool (*set_condition)(uint64_t handle, uint32_t value);
 	void *user;
 	uint64_t budget; /* warp instructions until PTX_TIMEOUT; 0: 8 Gi */
+	const struct tt_sim_trace *trace; /* what is recorded; NULL: nothing */
+	/* The host may access memory before this returns; wait: give it some time. Needed with trace. */
+	void (*pause)(bool wait);
 } ptx_launch_config;
 
 typedef enum { PTX_OK, PTX_BAD_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_ASSERT, PTX_UNSUPPORTED, PTX_TIMEOUT } ptx_status;

@@ -241,65 +241,34 @@ static bool branch_by_table(struct ptx_warp *w, struct ptx_group *g, const struc
 	return true;
 }
 
+uint32_t ptx_same_target(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
+{
+	const lane_u64 *address = ptx_row(w, op->src[0]);
+	uint64_t first = address[__builtin_ctz(mask)];
+	uint32_t same = 0;
+
+	for (uint32_t m = mask; m; m &= m - 1)
+		if (address[__builtin_ctz(m)] == first)
+			same |= m & -m;
+	return same;
+}
+
 static bool call_by_row(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
 {
 	const lane_u64 *address = ptx_row(w, op->src[0]);
 	unsigned first = (unsigned)__builtin_ctz(g->mask);
 	const struct ptx_function *f = ptx_function_of(w->cta->run->kernel->module, address[first]);
-	uint32_t same = 0;
 
 	if (!f) {
 		ptx_fault(w, op, ptx_lane_bit[first], PTX_BAD_ADDRESS, "call of %#llx, which is no function",
 			  (unsigned long long)address[first]);
 		return false;
 	}
-	for (uint32_t m = g->mask; m; m &= m - 1)
-		if (address[__builtin_ctz(m)] == address[first])
-			same |= m & -m;
+	uint32_t same = ptx_same_target(w, op, g->mask);
 	if (same != g->mask)
 		ptx_split(w, g, g->mask & ~same, g->pc);
 	g->mask = same;
 	return ptx_call(w, g, op, f);
-}
-
-/* An argument that a lane passes to a function of the driver. */
-static void take_arguments(const struct ptx_warp *w, const struct ptx_group *g, const struct ptx_op *op, unsigned lane,
-			   uint64_t *word)
-{
-	for (size_t i = 0; i < op->call->argument_count; i++) {
-		const struct ptx_variable *v = op->call->arguments[i];
-		word[i] = 0;
-		__builtin_memcpy(&word[i], w->local + lane * w->local_bytes + g->frame->local + v->address,
-				 v->size < 8 ? v->size : 8);
-	}
-}
-
-static void set_condition(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op, uint32_t mask)
-{
-	const ptx_launch_config *config = w->cta->run->config;
-	uint64_t word[2];
-
-	for (; mask; mask &= mask - 1) {
-		unsigned lane = (unsigned)__builtin_ctz(mask);
-		take_arguments(w, g, op, lane, word);
-		if (config->set_condition && !config->set_condition(word[0], (uint32_t)word[1]))
-			ptx_fault(w, op, ptx_lane_bit[lane], PTX_TRAP, "cudaGraphSetConditional of an unknown handle");
-	}
-	g->pc++;
-}
-
-static void fail_assertion(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
-{
-	unsigned lane = (unsigned)__builtin_ctz(g->mask);
-	char text[3][128];
-	uint64_t word[5];
-
-	take_arguments(w, g, op, lane, word);
-	ptx_read_string(w, word[0], text[0], sizeof(text[0]));
-	ptx_read_string(w, word[1], text[1], sizeof(text[1]));
-	ptx_read_string(w, word[3], text[2], sizeof(text[2]));
-	ptx_fault(w, op, ptx_lane_bit[lane], PTX_ASSERT, "assertion failed: %s:%u: %s: %s", text[1], (unsigned)word[2],
-		  text[2], text[0]);
 }
 
 static void leave(struct ptx_warp *w, struct ptx_group *g)
@@ -348,10 +317,10 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 		g->pc++;
 		break;
 	case PTX_OP_ASSERT:
-		fail_assertion(w, g, op);
+		ptx_fail_assertion(w, g, op);
 		break;
 	case PTX_OP_SET_CONDITION:
-		set_condition(w, g, op, g->mask);
+		ptx_set_condition(w, g, op);
 		break;
 	case PTX_OP_TRAP:
 		ptx_fault(w, op, g->mask, PTX_TRAP, "trap");
@@ -362,8 +331,7 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 	}
 }
 
-/* Runs g until it reaches limit, has used its turn, or another group must be chosen. */
-static uint32_t execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn)
+uint32_t ptx_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn)
 {
 	const struct ptx_op *code = w->cta->run->code;
 	_Alignas(64) uint64_t aside[PTX_WARP];
@@ -481,10 +449,13 @@ void ptx_warp_run(struct ptx_warp *w, uint32_t slice)
 		struct ptx_group *g = choose(w, &limit, &turn);
 		if (!g) {
 			w->runnable = false;
+			if (w->cta->traced)
+				ptx_trace_state(w);
 			return;
 		}
 		ptx_enter_frame(w, g->frame);
-		uint32_t n = execute(w, g, limit, turn < slice ? turn : slice);
+		turn = turn < slice ? turn : slice;
+		uint32_t n = w->cta->traced ? ptx_trace_execute(w, g, limit, turn) : ptx_execute(w, g, limit, turn);
 		w->clock += n;
 		w->cta->clock += n;
 		g->stamp = w->clock;
