@@ -5,6 +5,7 @@
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"
 #include "hooks/op.h"
+#include "track/copy_sources.h"
 
 EXPORT CUresult CUDAAPI cuInit(unsigned flags)
 {
@@ -47,6 +48,7 @@ static struct context *ending(struct op *op, struct context *c)
 		return NULL;
 	inflight_handle_ends();
 	delays_context_ends(c);
+	copy_sources_context_ends(c);
 	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);
 	instrumentation_context_ends(c);
@@ -136,6 +138,8 @@ static void waited(struct op *op, CUresult r, uint64_t before)
 			atomic_store(&s->settled, atomic_load(&s->submitted));
 	if (op->on && r == CUDA_SUCCESS)
 		inflight_completed(op->context, op->seq + 1);
+	if (op->on && r == CUDA_SUCCESS)
+		copy_sources_complete(op->context, NULL, op->seq);
 	if (r == CUDA_SUCCESS && options.epoch.sync)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
@@ -160,7 +164,7 @@ static void begin_wait(struct op *op, CUcontext c)
 #define SYNCHRONIZES(symbol, context, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		HOOK(op, symbol, begin_wait(&op, context)); \
+		HOOK(op, symbol, copy_sources_look(), begin_wait(&op, context)); \
 		uint64_t before = total(&op), mark = arena_mark(); \
 		op_waits(&op); \
 		CUresult r = real.symbol args; \

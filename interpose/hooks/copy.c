@@ -5,6 +5,7 @@
 
 #include "arena/arena.h"
 #include "hooks/op.h"
+#include "track/copy_sources.h"
 
 struct span {
 	CUdeviceptr dst, src;
@@ -13,6 +14,15 @@ struct span {
 	uint32_t value; /* of sets, which have no src */
 	uint32_t shared, grid[3], block[3], cluster[3]; /* as in tt_event */
 };
+
+/* Memory with rows is not watched. */
+static void watch(const struct op *op, struct span s, bool waits)
+{
+	if (waits)
+		copy_sources_complete(op->context, op->stream, op->seq);
+	else if (!s.grid[0] && !(s.flags & TT_EVENTF_HOST_DST))
+		copy_sources_watch(op->stream, op->seq, s.dst, s.src, s.bytes);
+}
 
 static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bool waits)
 {
@@ -36,6 +46,8 @@ static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bo
 	op_end(op, r);
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
+	if (unlikely(options.host_writes) && op->on && kind == TT_EVENT_COPY)
+		watch(op, s, waits);
 	if (options.epoch.copy && kind == TT_EVENT_COPY)
 		op_epoch(op, TT_TRIGGER_COPY, TT_NO_ID);
 	else if (options.epoch.sync && waits && (s.flags & TT_EVENTF_HOST_DST))
@@ -197,7 +209,8 @@ static void order(struct op *op, struct span s)
 #define SUBMITS(symbol, per_thread, stream_, waits, kind, span, params, before, call, after) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, writes(span), DELAYS_OF(waits, kind))); \
+		HOOK(op, symbol, if (waits) copy_sources_look(); \
+		     op_begin_work(&op, stream_, per_thread, writes(span), DELAYS_OF(waits, kind))); \
 		before; \
 		order(&op, span); \
 		if (waits) \

@@ -5,6 +5,7 @@
 
 #include "arena/arena.h"
 #include "hooks/multicast.h"
+#include "track/copy_sources.h"
 
 static void zones_born(struct context *c, uint64_t base, uint64_t size, const struct region_origin *origin)
 {
@@ -58,6 +59,7 @@ static struct region *die(struct op *op, uint64_t base, uint64_t size, bool (*wh
 	}
 	gate_leave(op->t);
 	op_settle(op->t, contexts);
+	copy_sources_ended();
 	return ended;
 }
 

@@ -5,6 +5,7 @@
 #include "arena/arena.h"
 #include "arena/fill.h"
 #include "hooks/memory.h"
+#include "track/copy_sources.h"
 
 /* event: NULL for a wait for a stream. */
 static void end_wait(struct op *op, CUresult r, CUevent event)
@@ -23,6 +24,8 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 	{ \
 		HOOK(op, symbol); \
 		CUresult r = real.symbol args; \
+		if (r == CUDA_SUCCESS) \
+			copy_sources_look(); \
 		if (r == CUDA_SUCCESS && options.events && begins) \
 			RECORD(&op, r, TT_EVENT_QUERY, e->src = (uintptr_t)(asked)); \
 		return r; \
@@ -207,12 +210,14 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 #define STREAMS(S, PT) \
 	EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 	{ \
-		HOOK(op, cuStreamSynchronize##S, op_begin_stream(&op, stream, PT, false)); \
+		HOOK(op, cuStreamSynchronize##S, copy_sources_look(), op_begin_stream(&op, stream, PT, false)); \
 		uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
 		op_waits(&op); \
 		CUresult r = real.cuStreamSynchronize##S(stream); \
 		if (r == CUDA_SUCCESS) \
 			op_settled(&op, submitted); \
+		if (r == CUDA_SUCCESS && op.on) \
+			copy_sources_complete(op.context, op.stream, op.seq); \
 		if (unlikely(mark)) \
 			freed_is_free(&op, r, stream, PT, mark); \
 		end_wait(&op, r, NULL); \
@@ -266,7 +271,7 @@ STREAMS(_ptsz, true)
 
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 {
-	HOOK(op, cuEventSynchronize, op_begin(&op));
+	HOOK(op, cuEventSynchronize, copy_sources_look(), op_begin(&op));
 	op_waits(&op);
 	CUresult r = real.cuEventSynchronize(event);
 	end_wait(&op, r, event);

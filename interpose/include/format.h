@@ -129,7 +129,10 @@ enum tt_kind_property {
 	X(GRAPH_UPDATE, 27, TT_KIND_GRAPH | TT_KIND_NAMED) /* bytes = changed nodes */ \
 	X(GRAPH_DESTROY, 28, TT_KIND_GRAPH | TT_KIND_NAMED) \
 	X(CONTROL, 29, TT_KIND_NAMED) /* id = string offset of the settings of tt_control, as in tt_epoch.controls */ \
-	X(QUERY, 30, 0) /* the program asked whether a stream or an event is complete, and it was */
+	X(QUERY, 30, 0) /* the program asked whether a stream or an event is complete, and it was */ \
+	/* The page-locked bytes at dst, which the copy with seq src reads, differ from those at its call: XXH3-64 of \
+	   those = grid[0..1], of these = block[0..1], low half first. */ \
+	X(SOURCE_CHANGE, 31, 0)
 
 #define TT_EVENT_NUMBER(name, number, properties) TT_EVENT_##name = number,
 #define TT_EVENT_PROPERTIES(name, number, properties) TT_PROPERTIES_##name = properties,

@@ -29,6 +29,7 @@
 #include "arena/arena.h"
 #include "inspect/contexts.h"
 #include "inspect/graphs.h"
+#include "track/copy_sources.h"
 #include "track/modules.h"
 #include "track/regions.h"
 #include "session/session.h"
@@ -248,6 +249,7 @@ void recorder_forget(void)
 	params_forget();
 	timeline_forget();
 	delays_forget();
+	copy_sources_forget();
 	instrumentation_forget();
 	memory_forget();
 	stacks_forget();

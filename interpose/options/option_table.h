@@ -90,6 +90,9 @@ OPTION(KERNEL_EVENTS, kernel_events, CHOICE, "dedup|full|nostack|off", "dedup", 
        "(full), without stacks (nostack), or not at all (off; launches of graphs are recorded). "
        "dedup or full implies --cpu-callstack auto.")
 OPTION(PARAMS, params, SWITCH, "", "0", "", "Record the parameters of launches. They tell which launches may have written to memory.")
+OPTION(HOST_WRITES, host_writes, SWITCH, "", "0", "",
+       "Record when page-locked memory that an asynchronous copy to a device reads has other bytes than at the call, before "
+       "the program waited for the copy. Looks at up to 16 blocks of 64 KiB of each of the last 64 copies.")
 OPTION(REPLAYABLE, replayable, SWITCH, "", "0", "",
        "Record launches so that each can be run again alone: memory before and after it, its code and its settings. "
        "Implies --deterministic, --params and --epoch none.")
@@ -170,6 +173,7 @@ NEEDS(GRAPH_STAMPS, "", TIMELINE, "!off", "stamps are part of the timeline")
 NEEDS(TIMELINE, "!off", EVENTS, "1", "times belong to recorded calls")
 NEEDS(KERNEL_EVENTS, "!off", EVENTS, "1", "launches are recorded as events")
 NEEDS(PARAMS, "1", KERNEL_EVENTS, "!off", "parameters belong to recorded launches")
+NEEDS(HOST_WRITES, "1", EVENTS, "1", "changes are recorded as events")
 NEEDS(PARAMS, "1", EVENTS, "1", "parameters belong to recorded launches")
 NEEDS(DETERMINISTIC, "1", OVERWRITE, "backpressure", "which epochs are lost depends on timing")
 NEEDS(DELAY_LOAD, "", DELAY, "0", "the file has all delays")

@@ -774,6 +774,29 @@ static void host_buffer_reused(void)
 	show(p, SIZE);
 }
 
+/* One staging buffer for all steps. */
+static void staging_reused(void)
+{
+	CUdeviceptr p = values(n), q = zeros(SIZE);
+	float *data;
+	CUevent copied;
+
+	CHECK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuMemAllocHost((void **)&data, SIZE));
+	WAIT();
+	for (int step = 0; step < STEPS; step++) {
+		if (fixed && step)
+			CHECK(cuEventSynchronize(copied));
+		for (int i = 0; i < n; i++)
+			data[i] = (float)step;
+		CHECK(cuMemcpyHtoDAsync(q, data, SIZE, first)); /* culprit of staging_reused */
+		CHECK(cuEventRecord(copied, first));
+		GO("add", first, n, &p, &q, &n);
+	}
+	WAIT();
+	show(p, SIZE);
+}
+
 /* ---- values ---- */
 
 static void zero_by_zero(void)
@@ -910,7 +933,7 @@ static const struct {
 	FAULT(download_before_write, order), FAULT(write_under_download, order),
 	FAULT(set_in_other_stream, order), FAULT(event_too_early, order), FAULT(wait_for_other_event, order),
 	FAULT(not_default_stream, order), FAULT(free_too_early, order), FAULT(graph_race, order),
-	FAULT(host_buffer_reused, order),
+	FAULT(host_buffer_reused, order), FAULT(staging_reused, order),
 	FAULT(zero_by_zero, values), FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(half_overflow, values),
 	FAULT(zero_by_unwritten, values), FAULT(nan_from_uninitialized, uninitialized),

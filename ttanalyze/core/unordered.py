@@ -13,7 +13,8 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ttanalyze.core.order import GRAPH_LAUNCH, MEM_OP, Call, Order, plain
+from ttanalyze.core.host_writes import SOURCE_CHANGE, HostWrites
+from ttanalyze.core.order import GRAPH_LAUNCH, MEM_OP, Call, Event, Order, plain
 from ttanalyze.core.reach import WRITES, Access, Reach, Uses, certain, conflict, uses_of
 from ttanalyze.core.unordered_nodes import unordered_nodes
 from ttanalyze.format.files import PIECE
@@ -72,6 +73,8 @@ def find_unordered(
             call = search.order.take(event)
             if call is not None:
                 search.take(call)
+            elif event.kind == SOURCE_CHANGE:
+                search.changed(event)
         advance(len(records))
     return search.result()
 
@@ -120,6 +123,7 @@ class _Search:
         self._process = process
         self._every = every
         self._reach = Reach(process, uses)
+        self._host_writes = HostWrites(process, self.order)
         self._regions: dict[int, _Pieces] = {}
         self._period = 0
         self._crowded = CROWDED
@@ -133,6 +137,7 @@ class _Search:
             self._regions.clear()
             self._period, self._count = self.order.period, 0
         accesses = self._reach.of(call.event)
+        self._host_writes.take(call, accesses)
         if call.event.kind == GRAPH_LAUNCH:
             self._inside(call, accesses)
         for access in dict.fromkeys(accesses):
@@ -141,6 +146,17 @@ class _Search:
             self._written(call)
         if self._count > self._crowded:
             self._forget()
+
+    def changed(self, event: Event) -> None:
+        """Takes a change of memory that a copy reads."""
+        found = self._host_writes.changed(event)
+        if found is None:
+            return
+        copy, read, write, written, sure = found
+        sure = sure and not self._waited(copy)
+        if sure or self._every:
+            sides = Side(copy, read), Side(write, written)
+            self._add(Unordered(*sides, read.row, read.low, read.high, sure))
 
     # ---- memory ----
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ttanalyze.core.order import ALLOC, CAPTURING, FREE, PER_THREAD
+from ttanalyze.core.host_writes import SOURCE_CHANGE
+from ttanalyze.core.order import ALLOC, CAPTURING, FREE, PER_THREAD, Event, plain
 from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses
 from ttanalyze.core.unordered import Side, Unordered, find_unordered
 from ttanalyze.disassembly.kernel_uses import kernel_uses
@@ -20,7 +22,7 @@ from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
-from ttanalyze.verbs.check import difference
+from ttanalyze.verbs.check import difference, host_writes
 from ttanalyze.verbs.check.difference import call_text
 from ttanalyze.verbs.check.findings import (
     CLEAN,
@@ -54,6 +56,7 @@ class Pair:
 
     process: Process
     calls: Unordered
+    uses: Uses
 
 
 def recordings(settings: Settings) -> Plan:
@@ -71,7 +74,7 @@ def examine(session: Session) -> Outcome:
     for process in run.processes:
         uses = kernel_uses(run, process, refused)
         found = find_unordered(process, every=session.settings.every, uses=uses)
-        pairs += [Pair(process, one) for one in found]
+        pairs += [Pair(process, one, uses) for one in found]
         counted = _coverage(process, uses)
         launches, known = launches + counted[0], known + counted[1]
         lanes = max(lanes, _lanes(process))
@@ -130,6 +133,10 @@ def _lanes(process: Process) -> int:
 def _finding(recording: Recording, pair: Pair) -> Finding:
     process, found = pair.process, pair.calls
     low, high = found.first.call.event.seq, found.second.call.event.seq
+    between = f"seq.between({low}, {high}) and process == {process.index}"
+    command = ["ttanalyze", "query", str(recording.run), "--filter", between]
+    if found.second.call.event.kind == SOURCE_CHANGE:
+        return host_writes.finding(NAME, process, found, pair.uses, command)
     one, other = (_named(process, side) for side in (found.first, found.second))
     if one.seq > other.seq:  # nodes of a graph, captured in the other order
         found = replace(found, first=found.second, second=found.first)
@@ -145,8 +152,6 @@ def _finding(recording: Recording, pair: Pair) -> Finding:
     )
     details: dict[str, Any] = {"other": asdict(one), "missing": missing, "times": found.times}
     details |= {"streams": [one.stream, other.stream], "sure": found.sure}
-    between = f"seq.between({low}, {high}) and process == {process.index}"
-    command = ["ttanalyze", "query", str(recording.run), "--filter", between]
     return Finding(
         NAME, kind, POSSIBLE, summary, other, memory, _step(process, found), command, details
     )
@@ -202,45 +207,56 @@ def _step(process: Process, found: Unordered) -> str | None:
 def _confirm(
     session: Session, recording: Recording, pairs: Sequence[Pair], outcome: Outcome
 ) -> None:
-    """Marks the findings whose first call, when it is late, changes what the program does."""
+    """Marks the findings of which a delay changes what the program does."""
     ran: dict[str, tuple[Path, Recording, bool]] = {}  # by delayed call
     for at, pair in enumerate(pairs[:LISTED]):
-        delays = _delays(pair)
-        if delays is None:
-            continue
-        (call,) = delays["launches"]
-        if call not in ran:
-            if len(ran) == TRIED:
-                break
-            if not ran and _differs(session, recording, session.plain("again")):
-                _add(outcome, "no delay was tried, as runs differ without any")
-                return
-            name = f"order-{len(ran) + 1}"
-            path = session.folder / f"{name}.json"
-            with replacing(path, private) as file:
-                file.write(orjson.dumps(delays, option=orjson.OPT_INDENT_2))
-            late = session.plain(name, delay_load=str(path))
-            ran[call] = path, late, _differs(session, recording, late)
-        path, late, differs = ran[call]
-        if differs:
-            seq = pair.calls.first.call.event.seq
+        for event, where in _delayable(pair):
             found = outcome.findings[at]
-            outcome.findings[at] = replace(
-                found,
-                certainty=CONFIRMED,
-                summary=f"{found.summary} A delay of call {seq} changes the result.",
-                command=["ttanalyze", "diff", str(recording.run), str(late.run)],
-                details={**found.details, "delays": str(path)},
-            )
+            if found.certainty == CONFIRMED:
+                break
+            delays = _delays(pair.process, event, where)
+            (call,) = delays["launches"]
+            if call not in ran:
+                if len(ran) == TRIED:
+                    return
+                if not ran and _differs(session, recording, session.plain("again")):
+                    _add(outcome, "no delay was tried, as runs differ without any")
+                    return
+                name = f"order-{len(ran) + 1}"
+                path = session.folder / f"{name}.json"
+                with replacing(path, private) as file:
+                    file.write(orjson.dumps(delays, option=orjson.OPT_INDENT_2))
+                late = session.plain(name, delay_load=str(path))
+                ran[call] = path, late, _differs(session, recording, late)
+            path, late, differs = ran[call]
+            if differs:
+                outcome.findings[at] = replace(
+                    found,
+                    certainty=CONFIRMED,
+                    summary=f"{found.summary} A delay of call {event.seq} changes the result.",
+                    command=["ttanalyze", "diff", str(recording.run), str(late.run)],
+                    details={**found.details, "delays": str(path)},
+                )
 
 
-def _delays(pair: Pair) -> dict[str, Any] | None:
-    """A delay of the first call; None if it is no call that can be delayed."""
-    found = pair.calls
-    event = found.first.call.event
-    if found.first.call is found.second.call or event.kind not in DELAYABLE:
-        return None
-    columns = pair.process.event_columns("seq", "kind", "stream", "context", "thread")
+def _delayable(pair: Pair) -> list[tuple[Event, str]]:
+    """The calls whose delay changes the order of a pair, and what to delay: the stream of the
+    first call. If the host is the second, also the host at its next call, after which it writes.
+    """
+    first, second = pair.calls.first.call.event, pair.calls.second.call.event
+    if first is second or first.kind not in DELAYABLE:
+        return []
+    found = [(first, "stream")]
+    if second.kind == SOURCE_CHANGE:
+        between = plain(pair.process.events_between(first.seq, second.seq))
+        called = (e for e in between if e.kind in DELAYABLE and e.thread == first.thread)
+        found += [(event, "host") for event in itertools.islice(called, 1)]
+    return found
+
+
+def _delays(process: Process, event: Event, where: str) -> dict[str, Any]:
+    """A delay of one call."""
+    columns = process.event_columns("seq", "kind", "stream", "context", "thread")
     earlier = (columns["seq"] < event.seq) & np.isin(columns["kind"], DELAYABLE)
     for name in ("stream", "context", *(("thread",) if event.stream == PER_THREAD else ())):
         earlier &= columns[name] == getattr(event, name)
@@ -250,7 +266,7 @@ def _delays(pair: Pair) -> dict[str, Any] | None:
         "version": "1.0",
         "delay_ns": DELAY_NS,
         "kernels": {},
-        "launches": {f"{event.stream}:{number}": {**call, "where": "stream"}},
+        "launches": {f"{event.stream}:{number}": {**call, "where": where}},
     }
 
 

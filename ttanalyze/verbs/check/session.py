@@ -40,6 +40,7 @@ PLAIN = {
     "deterministic": True,
     "fill": "zero",
     "params": True,
+    "host_writes": True,
     "cpu_callstack": "auto",
 }
 

@@ -1,0 +1,37 @@
+/*
+ * Page-locked memory that asynchronous copies to a device read: whether it has other bytes than at the copy's call.
+ * For --host-writes.
+ *
+ * Invariant: bytes are read only while their region is alive. A region of the driver's host memory ends under the
+ * lock that readers hold, and registered memory is read through the kernel, which survives an unmapped page.
+ */
+#ifndef TT_TRACK_COPY_SOURCES_H
+#define TT_TRACK_COPY_SOURCES_H
+
+#include <stdint.h>
+
+#include "options/options.h"
+#include "util/compiler.h"
+
+struct context;
+struct stream;
+
+/* After a copy was submitted. Does nothing unless src is in page-locked memory. */
+void copy_sources_watch(const struct stream *s, uint64_t seq, uint64_t dst, uint64_t src, uint64_t bytes);
+/* Writes an event for each watched copy whose source has changed. */
+void copy_sources_compare(void);
+/* Before a call that tells the host that work is complete gets its number. */
+static inline void copy_sources_look(void)
+{
+	if (unlikely(options.host_writes))
+		copy_sources_compare();
+}
+/* The host knows that copies of this stream, or of all of the context (NULL), before call seq are complete. */
+void copy_sources_complete(const struct context *c, const struct stream *s, uint64_t seq);
+/* Call after regions have ended, before their memory is freed. */
+void copy_sources_ended(void);
+/* Call before the context is destroyed. */
+void copy_sources_context_ends(const struct context *c);
+void copy_sources_forget(void); /* in a forked child */
+
+#endif
