@@ -41,6 +41,7 @@ typedef struct {
 	void *translate, *describe, *set_condition, *user;
 	uint64_t budget;
 	const void *trace;
+	bool deadlocks;
 	void *pause;
 } ptx_launch_config;
 ptx_module *ptx_load(const char *text, const ptx_loader *loader, char *error, size_t size);

@@ -310,3 +310,10 @@ def test_traces_are_read_while_the_kernel_runs(built: Path) -> None:
         "while it runs: states 1 and 1",
         "at its end: states 2 and 2",
     ]
+
+
+def test_a_deadlock_lasts_where_that_was_asked_for(built: Path) -> None:
+    printed = lines("trace", built, "deadlock", fault="deadlock:1")
+    assert printed == [
+        "deadlock: the third has state 2; cuStreamQuery(NULL) -> CUDA_ERROR_NOT_READY"
+    ]

@@ -1,6 +1,6 @@
 /*
  * Launches that the simulator traces: which one ttSimTraceNext means, a ring that is emptied while the kernel
- * runs, and heartbeats of a kernel that waits for the host.
+ * runs, and heartbeats of a kernel that waits for the host, or (with the argument "deadlock") for its own threads.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,6 +24,14 @@ static const char turns_ptx[] =
 	"ld.volatile.global.u32 %r2, [%rd1];\n"
 	"setp.lt.u32 %q, %r1, %r2;\n"
 	"@%q bra LOOP;\nret;\n}\n";
+
+/* The warps wait at different barriers; the third one exits. */
+static const char apart_ptx[] =
+	PTX_HEADER
+	".visible .entry apart()\n{\n"
+	".reg .pred %q; .reg .b32 %r<3>;\n"
+	"mov.u32 %r1, %tid.x;\nsetp.gt.u32 %q, %r1, 63;\n@%q exit;\nshr.u32 %r2, %r1, 5;\n"
+	"bar.sync %r2;\nret;\n}\n";
 
 static CUcontext context;
 static CUfunction turns;
@@ -174,30 +182,57 @@ static void show_full_ring(void)
 	       (unsigned long long)taken, (unsigned long long)broken);
 }
 
+static struct tt_heartbeat *beats_now(CUdeviceptr beats, CUstream stream)
+{
+	static struct tt_heartbeat seen[3];
+
+	OK(cuMemcpyDtoHAsync(seen, beats, sizeof seen, stream));
+	OK(cuStreamSynchronize(stream));
+	return seen;
+}
+
+static void show_deadlock(void)
+{
+	CUdeviceptr beats = allocate(3 * sizeof(struct tt_heartbeat));
+	const struct tt_heartbeat *seen;
+	CUstream stream;
+	CUmodule module;
+
+	OK(cuModuleLoadData(&module, apart_ptx));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemsetD8(beats, 0, 3 * sizeof *seen));
+	trace_launch(0, beats);
+	OK(cuLaunchKernel(get_kernel(module, "apart"), 1, 1, 1, 96, 1, 1, 0, NULL, NULL, NULL));
+	do
+		seen = beats_now(beats, stream);
+	while (seen[0].state != TT_WARP_AT_BARRIER || seen[1].state != TT_WARP_AT_BARRIER);
+	printf("deadlock: the third has state %u; ", seen[2].state);
+	SHOW(cuStreamQuery(NULL));
+}
+
 static void show_heartbeat(void)
 {
-	CUdeviceptr beats = allocate(THREADS / 32 * sizeof(struct tt_heartbeat));
-	struct tt_heartbeat seen[THREADS / 32];
+	CUdeviceptr beats = allocate(3 * sizeof(struct tt_heartbeat));
+	const struct tt_heartbeat *seen;
 	uint32_t never = UINT32_MAX, now = 1;
 	CUstream stream;
 
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	OK(cuMemsetD8(beats, 0, sizeof seen));
+	OK(cuMemsetD8(beats, 0, 3 * sizeof *seen));
 	OK(cuMemcpyHtoD(word, &never, sizeof never));
 	trace_launch(0, beats);
 	OK(cuLaunchKernel(turns, 1, 1, 1, THREADS, 1, 1, 0, NULL, PARAMS(&word), NULL));
-	do {
-		OK(cuMemcpyDtoHAsync(seen, beats, sizeof seen, stream));
-		OK(cuStreamSynchronize(stream));
-	} while (!seen[0].count || !seen[1].count);
+	do
+		seen = beats_now(beats, stream);
+	while (!seen[0].count || !seen[1].count);
 	printf("while it runs: states %u and %u\n", seen[0].state, seen[1].state);
 	OK(cuMemcpyHtoDAsync(word, &now, sizeof now, stream));
 	OK(cuCtxSynchronize());
-	OK(cuMemcpyDtoH(seen, beats, sizeof seen));
+	seen = beats_now(beats, stream);
 	printf("at its end: states %u and %u\n", seen[0].state, seen[1].state);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
 	CUmodule module;
 
@@ -210,6 +245,10 @@ int main(void)
 	control = allocate(sizeof(struct tt_trace_ring));
 	OK(cuMemsetD8(control, 0, sizeof(struct tt_trace_ring)));
 	base = map_twice(&ring_bytes);
+	if (count > 1 && !strcmp(arguments[1], "deadlock")) {
+		show_deadlock();
+		return 0;
+	}
 	show_which_launch();
 	show_full_ring();
 	show_heartbeat();

@@ -52,6 +52,7 @@ struct sim_settings {
 	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
 	bool apart;      /* no device can access another's memory */
+	bool deadlocks;  /* a kernel whose threads wait for each other never ends, as on a GPU */
 	bool blocking;   /* a launch returns when it is complete: CUDA_LAUNCH_BLOCKING, as on a GPU */
 	char *refused_name; /* modules that contain this text do not load */
 };

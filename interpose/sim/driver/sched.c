@@ -27,7 +27,7 @@ static bool paused; /* a kernel that has begun lets others run */
 static struct op_list ready = TAILQ_HEAD_INITIALIZER(ready); /* by seq */
 static struct op_list host_queue = TAILQ_HEAD_INITIALIZER(host_queue);
 static unsigned unfinished; /* operations */
-static unsigned traced;     /* of these, traced kernels: they begin at once */
+static unsigned for_worker; /* of these, kernels for the worker: they begin at once */
 static uint64_t last_seq, submitted_ns, launches, random_state;
 static uint64_t looks, looked; /* operations that the worker ran because a call asked for them */
 static bool threads_started;
@@ -102,15 +102,15 @@ static void make_ready(struct sim_op *op)
 		TAILQ_INSERT_HEAD(&ready, op, ready);
 }
 
-/* A traced kernel may wait for a thread to read its records: no thread runs it that waits for something itself. */
+/* Kernels that may wait for a thread to look at memory: no thread runs them that waits for something itself. */
 static bool needs_worker(const struct sim_op *op)
 {
-	return op->work->type == WORK_KERNEL && op->work->kernel.trace;
+	return op->work->type == WORK_KERNEL && (op->work->kernel.trace || sim_settings.deadlocks);
 }
 
 static void finish(struct sim_op *op)
 {
-	traced -= needs_worker(op);
+	for_worker -= needs_worker(op);
 	op->done = true;
 	op->finished_ns = now_ns();
 	TAILQ_REMOVE(&op->ctx->pending, op, pending);
@@ -379,7 +379,7 @@ static void *worker(void *unused)
 			pthread_cond_broadcast(&change);
 		} else if (!unfinished)
 			pthread_cond_wait(&worker_wake, &sim_mutex);
-		else if (now_ns() < due && !traced)
+		else if (now_ns() < due && !for_worker)
 			wait_until(&worker_wake, due);
 		else if (!op_step())
 			wait_until(&worker_wake, now_ns() + POLL_NS * 5);
@@ -471,7 +471,7 @@ void op_submit(struct sim_op *op)
 	op->ctx->pending_count++;
 	op_ref(op);
 	submitted_ns = now_ns();
-	traced += needs_worker(op);
+	for_worker += needs_worker(op);
 	if (!unfinished++ || needs_worker(op))
 		pthread_cond_signal(&worker_wake);
 	if (!op->blockers)

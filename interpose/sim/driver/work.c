@@ -115,6 +115,7 @@ static CUresult kernel_run(struct sim_work *w, const struct work_part *part, cha
 		.user = &access,
 		.trace = w->kernel.trace,
 		.pause = engine_pause,
+		.deadlocks = sim_settings.deadlocks,
 	};
 
 	memcpy(config.grid, w->kernel.grid, sizeof config.grid);

@@ -1,6 +1,8 @@
 /* Which registers a statement names: a trace has their values. */
 #include "sim/ptx/decode.h"
 
+#define MOST 4096 /* as many do not fit into a record */
+
 static void add_operand(struct ptx_decoder *d, uint32_t value)
 {
 	ptx_module *m = d->module;
@@ -13,6 +15,8 @@ static void list_register(struct ptx_decoder *d, size_t first, uint32_t reg)
 {
 	const struct ptx_register *r = &d->function->registers[reg];
 
+	if (d->operand_count - first == MOST)
+		return;
 	for (size_t i = first; i < d->operand_count; i++)
 		if (d->module->operands[i] == r->row)
 			return;

@@ -314,8 +314,11 @@ static void run_grid(struct ptx_run *run)
 			return;
 	while (run->status == PTX_OK && anything_resident(run)) {
 		bool ran = run->config->schedule_seed ? run_by_chance(run) : run_in_order(run);
-		if (!ran && run->status == PTX_OK && anything_resident(run))
-			report_deadlock(run);
+		if (ran || run->status != PTX_OK || !anything_resident(run))
+			continue;
+		while (run->config->deadlocks)
+			run->config->pause(true);
+		report_deadlock(run);
 	}
 }
 

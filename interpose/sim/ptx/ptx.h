@@ -62,7 +62,8 @@ typedef struct {
 	void *user;
 	uint64_t budget; /* warp instructions until PTX_TIMEOUT; 0: 8 Gi */
 	const struct tt_sim_trace *trace; /* what is recorded; NULL: nothing */
-	/* The host may access memory before this returns; wait: give it some time. Needed with trace. */
+	bool deadlocks; /* threads that wait for each other do so for ever; else the launch fails */
+	/* The host may access memory before this returns; wait: give it some time. Needed with trace and deadlocks. */
 	void (*pause)(bool wait);
 } ptx_launch_config;
 

@@ -190,7 +190,7 @@ static void find_stride(struct access *a)
 	for (int i = 0; i < PTX_WARP; i++)
 		if (!(a->mask & ptx_lane_bit[i]))
 			a->at[i] = 0;
-		else if (a->at[i] - a->at[first] != (uint64_t)(stride * (i - first)))
+		else if (a->at[i] - a->at[first] != (uint64_t)stride * (unsigned)(i - first))
 			a->strided = false;
 	a->strided &= stride == (int16_t)stride;
 	a->stride = a->strided ? (int16_t)stride : 0;
