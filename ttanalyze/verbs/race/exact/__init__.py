@@ -1,0 +1,1 @@
+"""Races within one launch, from a trace of its instructions."""
