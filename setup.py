@@ -89,6 +89,7 @@ LIBRARIES = {
             "interpose/timeline/*.c",
             "interpose/nvtx/*.c",
             "interpose/delay/*.c",
+            "interpose/instrument/*.c",
             "interpose/lifecycle/*.c",
             "interpose/hooks/*.c",
         ),

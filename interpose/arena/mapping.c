@@ -53,3 +53,22 @@ CUresult mapping_make(uint64_t base, uint64_t size, const CUmemAllocationProp *p
 
 	return r == CUDA_SUCCESS ? mapping_make_of(base, size, memory, properties->location.id, users) : r;
 }
+
+CUresult mapping_make_twice(uint64_t base, uint64_t size, const CUmemAllocationProp *properties)
+{
+	CUmemGenericAllocationHandle memory;
+	CUresult r = real.cuMemCreate(&memory, size, properties, 0), second;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = real.cuMemMap(base, size, 0, memory, 0);
+	second = r == CUDA_SUCCESS ? mapping_make_of(base + size, size, memory, properties->location.id, 0) : r;
+	if (r != CUDA_SUCCESS)
+		real.cuMemRelease(memory);
+	else if (second == CUDA_SUCCESS &&
+		 (second = mapping_set_access(base, size, properties->location.id, 0)) != CUDA_SUCCESS)
+		real.cuMemUnmap(base + size, size);
+	if (r == CUDA_SUCCESS && second != CUDA_SUCCESS)
+		real.cuMemUnmap(base, size);
+	return second;
+}

@@ -20,6 +20,8 @@ bool mapping_supported(const CUmemAllocationProp *properties, size_t *granule);
 CUresult mapping_make(uint64_t base, uint64_t size, const CUmemAllocationProp *properties, uint64_t users);
 /* Maps existing memory; always releases its handle. */
 CUresult mapping_make_of(uint64_t base, uint64_t size, CUmemGenericAllocationHandle memory, CUdevice device, uint64_t users);
+/* New memory, mapped twice, one behind the other. */
+CUresult mapping_make_twice(uint64_t base, uint64_t size, const CUmemAllocationProp *properties);
 CUresult mapping_set_access(uint64_t base, uint64_t size, CUdevice device, uint64_t users);
 
 #endif

@@ -28,6 +28,7 @@
 
 struct area {
 	uint64_t base, size;
+	bool twice; /* each half is the same memory */
 	CUdeviceptr allocation; /* of the driver's allocation that it is a part of; 0: mapped */
 };
 
@@ -109,7 +110,8 @@ static bool area_in_range(struct owner *o, struct area *a)
 
 	if (!free_ranges_take(&o->unmapped, a->size + PAGE, &a->base))
 		return false;
-	if ((r = mapping_make(a->base, a->size, &properties, 0)) == CUDA_SUCCESS)
+	r = a->twice ? mapping_make_twice(a->base, a->size / 2, &properties) : mapping_make(a->base, a->size, &properties, 0);
+	if (r == CUDA_SUCCESS)
 		return true;
 	free_ranges_add(&o->unmapped, a->base, a->size + PAGE);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
@@ -126,15 +128,23 @@ static bool area_of_driver(struct area *a)
 	return true;
 }
 
-static struct area *area_new(struct owner *o, uint64_t size)
+static struct area *area_new(struct owner *o, uint64_t size, bool twice)
 {
-	struct area a = {.size = (size + PAGE - 1) / PAGE * PAGE};
+	struct area a = {.size = (size + PAGE - 1) / PAGE * PAGE, .twice = twice};
 
 	if (!make_room(&o->areas, &o->room, o->count, 1, sizeof(*o->areas)) ||
-	    ((!o->maps || !area_in_range(o, &a)) && (o->maps || !area_of_driver(&a))))
+	    ((!o->maps || !area_in_range(o, &a)) && (o->maps || twice || !area_of_driver(&a))))
 		return NULL;
 	o->areas[o->count] = a;
 	return &o->areas[o->count++];
+}
+
+static void unmap(const struct area *a)
+{
+	uint64_t size = a->twice ? a->size / 2 : a->size;
+
+	for (uint64_t at = 0; at < a->size; at += size)
+		real.cuMemUnmap(a->base + at, size);
 }
 
 static void area_free(struct owner *o, struct area *a)
@@ -142,7 +152,7 @@ static void area_free(struct owner *o, struct area *a)
 	if (a->allocation) {
 		real.cuMemFree_v2(a->allocation);
 	} else {
-		real.cuMemUnmap(a->base, a->size);
+		unmap(a);
 		free_ranges_add(&o->unmapped, a->base, a->size + PAGE);
 	}
 	*a = o->areas[--o->count];
@@ -165,10 +175,10 @@ static uint64_t take(struct owner *o, uint64_t size)
 	uint64_t address;
 
 	if (size > LARGE)
-		return (a = area_new(o, size)) ? a->base : 0;
+		return (a = area_new(o, size, false)) ? a->base : 0;
 	size = (size + UNIT - 1) / UNIT * UNIT;
 	while (!free_ranges_take(&o->unused, size, &address))
-		if (!(a = area_new(o, PAGE)) || !free_ranges_add(&o->unused, a->base, a->size))
+		if (!(a = area_new(o, PAGE, false)) || !free_ranges_add(&o->unused, a->base, a->size))
 			return 0;
 	return address;
 }
@@ -193,6 +203,16 @@ bool memory_on_device(struct context *c, struct memory *m, uint64_t size)
 	pthread_mutex_unlock(&owners.lock);
 	*m = (struct memory){.device = address, .size = address ? size : 0};
 	return address;
+}
+
+bool memory_mirrored(struct context *c, struct memory *m, uint64_t size)
+{
+	pthread_mutex_lock(&owners.lock);
+	struct owner *o = owner_of(c, true);
+	struct area *a = o ? area_new(o, 2 * size, true) : NULL;
+	*m = a ? (struct memory){.device = a->base, .size = 2 * size} : (struct memory){0};
+	pthread_mutex_unlock(&owners.lock);
+	return m->device;
 }
 
 /*
@@ -274,7 +294,7 @@ void memory_context_gone(const struct context *c)
 		return;
 	for (size_t i = 0; i < o->count; i++)
 		if (!o->areas[i].allocation) /* the driver's own were freed with the context */
-			real.cuMemUnmap(o->areas[i].base, o->areas[i].size);
+			unmap(&o->areas[i]);
 	if (o->reserved)
 		real.cuMemAddressFree(o->reserved, o->reserved_size);
 	free_ranges_end(&o->unmapped);

@@ -26,6 +26,8 @@ struct memory {
 
 /* In the current context. False: no memory. */
 bool memory_on_device(struct context *c, struct memory *m, uint64_t size);
+/* The same memory twice, one behind the other: what is written past the end is at the beginning. size: pages of 2 MiB. */
+bool memory_mirrored(struct context *c, struct memory *m, uint64_t size);
 bool memory_on_host(struct memory *m, uint64_t size);
 /* On the device, or on the host if `host` is set or the device has no room. */
 bool memory_anywhere(struct context *c, struct memory *m, uint64_t size, bool host);

@@ -4,6 +4,7 @@
 #include "capture/graph_epochs.h"
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"
+#include "instrument/flights.h"
 #include "hooks/op.h"
 #include "track/copy_sources.h"
 
@@ -49,6 +50,7 @@ static struct context *ending(struct op *op, struct context *c)
 	inflight_handle_ends();
 	delays_context_ends(c);
 	copy_sources_context_ends(c);
+	flights_context_ends(c);
 	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);
 	instrumentation_context_ends(c);

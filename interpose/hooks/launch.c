@@ -7,6 +7,7 @@
 #include "store/params.h"
 #include "track/graphs.h"
 #include "hooks/launch.h"
+#include "instrument/instrument.h"
 
 /* Stores the parameters of a successful launch, whose pointers the driver has read. Returns the stored copy. */
 static const uint8_t *keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
@@ -87,7 +88,25 @@ static __attribute__((noinline)) void begin_chosen(struct op *op, struct functio
 	op_catch_up(op, 0);
 }
 
-HOT static struct function *begin_launch(struct op *op, const struct shape *s)
+static __attribute__((noinline)) void begin_traced(struct op *op, struct function *f, struct shape *s)
+{
+	CUstreamCaptureMode mode = recorder_work_begin(op->t);
+
+	if (!op->capturing && !(atomic_load(&f->known) & context_bit(op->context)))
+		function_describe(op->context, f, s->f);
+	s->flight = instrument_begin(op->context, f, s->grid, s->block, op->seq, op->capturing);
+	recorder_work_end(op->t, mode);
+}
+
+static __attribute__((noinline)) void end_traced(struct op *op, struct shape *s, CUresult r)
+{
+	CUstreamCaptureMode mode = recorder_work_begin(op->t);
+
+	flight_submitted(s->flight, op->stream->handle, r != CUDA_SUCCESS);
+	recorder_work_end(op->t, mode);
+}
+
+HOT static struct function *begin_launch(struct op *op, struct shape *s)
 {
 	struct function *f = op->on ? function_of(s->f) : NULL;
 
@@ -96,6 +115,8 @@ HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 	if (f && unlikely(f->chosen | atomic_load_explicit(&f->replayable, memory_order_relaxed)) && !op->capturing)
 		begin_chosen(op, f, s);
 	op_time(op);
+	if (f && unlikely(f->traced))
+		begin_traced(op, f, s);
 	return f;
 }
 
@@ -131,13 +152,15 @@ static inline void write_shape(struct tt_event *e, uint32_t id, const struct sha
 		e->flags |= s->flags;
 }
 
-HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
+HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct function *f)
 {
 	const uint8_t *params = NULL;
 	struct tt_event *e;
 
 	if (!op->on)
 		return;
+	if (unlikely(s->flight != NULL))
+		end_traced(op, s, r);
 	if (r == CUDA_SUCCESS && f &&
 	    unlikely(!(atomic_load_explicit(&f->known, memory_order_acquire) & context_bit(op->context)))) {
 		op->t->busy++;
@@ -180,7 +203,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		return r; \
 	}
 
-#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}, NULL, 0}
+#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}, NULL, 0, NULL}
 
 static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {

@@ -14,6 +14,7 @@ struct shape {
 	uint32_t cluster[3];
 	const CUlaunchAttribute *attributes;
 	unsigned attribute_count;
+	struct flight *flight; /* if its instructions are traced */
 };
 
 /*

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "delay/points.h"
+#include "instrument/instrument.h"
 #include "hooks/delayed_modules.h"
 #include "hooks/op.h"
 
@@ -25,6 +26,8 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 		struct thread *t = thread_current();
 		t->busy++;
 		id = module_loaded(context_current(t), handle, library, l, op->on ? op->seq : session_next_seq());
+		if (options.instrument && id != TT_NO_ID && l->image)
+			instrument_module(id, l->image);
 		t->busy--;
 	}
 	RECORD(op, r, TT_EVENT_MODULE_LOAD, e->id = id);

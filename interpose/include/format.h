@@ -604,7 +604,8 @@ enum tt_trace_refused {
 	TT_REFUSED_REGISTERS = 2,   /* the block has too many threads for the registers of the traced kernel */
 	TT_REFUSED_PARAMETERS = 3,  /* no room for one more parameter */
 	TT_REFUSED_MEMORY = 4,      /* no device memory for the ring or the counters */
-	TT_REFUSED_CALL = 5         /* launched in a way that is not traced, such as inside a graph */
+	TT_REFUSED_CALL = 5,        /* launched in a way that is not traced, such as inside a graph */
+	TT_REFUSED_LIMIT = 6        /* as many records as were asked for have been written, or the disk is full */
 };
 
 struct tt_traced {

@@ -12,6 +12,7 @@
 #include "capture/controls.h"
 #include "delay/calls.h"
 #include "delay/points.h"
+#include "instrument/instrument.h"
 #include "store/activities.h"
 #include "store/compress.h"
 #include "capture/drain.h"
@@ -207,6 +208,7 @@ void recorder_finish(const char *status, const char *reason)
 	}
 	t->busy++;
 	be_patient(reason != NULL);
+	flights_close();
 	delays_close();
 	delays_write(store_folder(run));
 	timeline_close();
@@ -251,6 +253,7 @@ void recorder_forget(void)
 	delays_forget();
 	copy_sources_forget();
 	instrumentation_forget();
+	instrument_forget();
 	memory_forget();
 	stacks_forget();
 	graphs_forget();

@@ -41,6 +41,27 @@ static inline bool choice_parse(const char *text, const char *choices, uint32_t 
 	return false;
 }
 
+/* Words separated by commas; *out has a bit for each. */
+static inline bool words_parse(const char *text, const char *choices, uint32_t *out)
+{
+	char word[32];
+	uint32_t number;
+
+	for (*out = 0;; text++) {
+		size_t n = strcspn(text, ",");
+		if (n >= sizeof(word))
+			return false;
+		memcpy(word, text, n);
+		word[n] = 0;
+		if (!choice_parse(word, choices, &number))
+			return false;
+		*out |= 1u << number;
+		text += n;
+		if (!*text)
+			return true;
+	}
+}
+
 /* "expected a, b or c" */
 static inline void choice_expect(const char *choices, char *why, size_t size)
 {

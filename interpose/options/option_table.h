@@ -10,6 +10,8 @@
  *	COUNT     a whole number of 32 bits, at most `limit`
  *	SEED      a whole number of 64 bits
  *	CHOICE    a word of `limit`; the enumerators in options.h have the same order
+ *	WORDS     words of `limit`, separated by commas: a bit for each, in this order
+ *	RANGE     N or A:B, both ends included
  *	SIZE      bytes such as 64M or 2GiB, at least `limit`
  *	DISK      auto, off, or as SIZE
  *	FILL      off, zero, ones or pattern:N, where N is as SEED
@@ -21,7 +23,8 @@
  *
  * IMPLIES(A, value, B, other): where A has this value, the default of B is `other`.
  * NEEDS(A, value, B, other, why): where A has this value, B has to have `other`.
- * TUNES(A, B, C): the option --a does nothing unless B or C is given. The recorder accepts it.
+ * TUNES(A, B, C, done): the option --a does nothing unless B or C is given: nothing would be `done`. The recorder
+ * accepts it.
  */
 /* clang-format off */
 #ifndef OPTION
@@ -131,12 +134,33 @@ OPTION(DELAY_PATTERNS, delay_patterns, PATTERNS, "", "", "NAMES",
 OPTION(DELAY_KERNEL, delay_kernel, REGEX, "", "", "REGEX", "Delay only inside kernels whose mangled name matches.")
 OPTION(DELAY_LOAD, delay_load, PATH, "", "", "FILE",
        "Use exactly the delays of this file, in kernels and of calls; --delay-dump writes such a file.")
+OPTION(INSTRUMENT, instrument, WORDS, "opcode|registers|addresses|values|tma|count", "", "KINDS",
+       "Trace what instructions of kernels do, for each warp: which were executed (opcode), their operands (registers), "
+       "addresses of memory accesses (addresses), with what is read or written (values), bulk tensor copies (tma), or only "
+       "how often each was executed (count). Commas separate kinds. Implies --epoch none.")
+OPTION(INSTRUMENT_KERNEL, instrument_kernel, REGEX, "", "", "REGEX",
+       "Trace only kernels whose mangled name matches (default: all).")
+OPTION(INSTRUMENT_LAUNCH, instrument_launch, COUNT, "4294967295", "0", "N",
+       "Trace only the Nth launch of these kernels, from 1 (default: all).")
+OPTION(INSTRUMENT_EVERY, instrument_every, COUNT, "4294967295", "0", "N", "Trace each Nth launch of these kernels (default: each).")
+OPTION(INSTRUMENT_INSTRUCTIONS, instrument_instructions, RANGE, "", "", "A:B",
+       "Trace only these instructions: offsets in the machine code divided by 16, or lines of PTX on the simulator.")
+OPTION(INSTRUMENT_CATEGORY, instrument_category, WORDS, "memory|sync|control|mma|tma|other", "", "CATEGORIES",
+       "Trace only instructions that access memory (memory), synchronise (sync), branch, call or end (control), multiply "
+       "matrices (mma), copy tensors (tma), or do none of that (other).")
+OPTION(INSTRUMENT_BLOCKS, instrument_blocks, RANGE, "", "", "A:B",
+       "Trace only these blocks of a grid, numbered with x first.")
+OPTION(INSTRUMENT_RECORDS, instrument_records, COUNT, "4294967295", "0", "N",
+       "Stop tracing after this many records (default: 100000000).")
+OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
+       "Device memory for records that are not on disk yet, rounded up to a power of two (default 64M).")
 OPTION(STALL_MS, stall_ms, COUNT, "4294967295", "10000", "MS", "Give up an epoch after this wait (default 10000).")
 OPTION(TIMEOUT, timeout_ms, SECONDS, "", "0", "SECONDS",
        "End a program that runs longer, with the processes that it started, by SIGTERM, and say what it waited for "
        "(default 0: no limit).")
 OPTION(VERBOSE, verbose, SWITCH, "", "0", "", "Print what the recorder does.")
 
+IMPLIES(INSTRUMENT, "", EPOCH, "none")
 IMPLIES(REPLAYABLE, "1", EPOCH, "none")
 IMPLIES(REPLAYABLE, "1", PARAMS, "1")
 IMPLIES(REPLAYABLE, "1", DETERMINISTIC, "1")
@@ -171,6 +195,8 @@ NEEDS(REPLAYABLE, "1", DEPS, "!off", "epochs would be torn")
 NEEDS(GRAPH_STAMPS, "", EVENTS, "1", "stamps belong to recorded calls")
 NEEDS(GRAPH_STAMPS, "", TIMELINE, "!off", "stamps are part of the timeline")
 NEEDS(TIMELINE, "!off", EVENTS, "1", "times belong to recorded calls")
+NEEDS(INSTRUMENT, "", EVENTS, "1", "traces belong to recorded launches")
+NEEDS(INSTRUMENT, "", KERNEL_EVENTS, "!off", "traces belong to recorded launches")
 NEEDS(KERNEL_EVENTS, "!off", EVENTS, "1", "launches are recorded as events")
 NEEDS(PARAMS, "1", KERNEL_EVENTS, "!off", "parameters belong to recorded launches")
 NEEDS(HOST_WRITES, "1", EVENTS, "1", "changes are recorded as events")
@@ -179,11 +205,19 @@ NEEDS(DETERMINISTIC, "1", OVERWRITE, "backpressure", "which epochs are lost depe
 NEEDS(DELAY_LOAD, "", DELAY, "0", "the file has all delays")
 NEEDS(DELAY_LOAD, "", LAUNCH_DELAY, "0", "the file has all delays")
 
-TUNES(LAUNCH_DELAY_MODE, LAUNCH_DELAY, LAUNCH_DELAY)
-TUNES(DELAY_SEED, DELAY, LAUNCH_DELAY)
-TUNES(DELAY_MODE, DELAY, DELAY)
-TUNES(DELAY_PATTERNS, DELAY, DELAY)
-TUNES(DELAY_KERNEL, DELAY, DELAY)
+TUNES(LAUNCH_DELAY_MODE, LAUNCH_DELAY, LAUNCH_DELAY, "delayed")
+TUNES(DELAY_SEED, DELAY, LAUNCH_DELAY, "delayed")
+TUNES(DELAY_MODE, DELAY, DELAY, "delayed")
+TUNES(DELAY_PATTERNS, DELAY, DELAY, "delayed")
+TUNES(DELAY_KERNEL, DELAY, DELAY, "delayed")
+TUNES(INSTRUMENT_KERNEL, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_LAUNCH, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_EVERY, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_INSTRUCTIONS, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_CATEGORY, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_BLOCKS, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_RECORDS, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_RING, INSTRUMENT, INSTRUMENT, "traced")
 
 #undef OPTION
 #undef IMPLIES

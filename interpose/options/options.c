@@ -26,7 +26,24 @@ enum number {
 	OPTIONS
 };
 
-enum kind { SWITCH, COUNT, SEED, CHOICE, SIZE, DISK, FILL, SECONDS, REGEX, TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH };
+enum kind {
+	SWITCH,
+	COUNT,
+	SEED,
+	CHOICE,
+	WORDS,
+	RANGE,
+	SIZE,
+	DISK,
+	FILL,
+	SECONDS,
+	REGEX,
+	TRIGGERS,
+	CONTENTS,
+	CONTROL,
+	PATTERNS,
+	PATH
+};
 
 static const struct option {
 	const char *name;
@@ -58,8 +75,9 @@ static const struct rule needed[] = {
 
 static const struct {
 	enum number number, by, or_by;
+	const char *done;
 } tuning[] = {
-#define TUNES(a, b, c) {NUMBER_##a, NUMBER_##b, NUMBER_##c},
+#define TUNES(a, b, c, done) {NUMBER_##a, NUMBER_##b, NUMBER_##c, done},
 #include "options/option_table.h"
 };
 
@@ -139,6 +157,19 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *out)
 	if (errno || *end || n > max)
 		return false;
 	*out = n;
+	return true;
+}
+
+static bool parse_range(const char *text, struct number_range *out)
+{
+	const char *colon = strchr(text, ':');
+	char first[24];
+
+	snprintf(first, sizeof(first), "%.*s", colon ? (int)(colon - text) : 23, text);
+	if ((colon && colon - text >= 23) || !parse_number(first, UINT64_MAX - 1, &out->first) ||
+	    !parse_number(colon ? colon + 1 : first, UINT64_MAX - 1, &out->end) || out->first > out->end)
+		return false;
+	out->end++;
 	return true;
 }
 
@@ -251,6 +282,13 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 	case CHOICE:
 		choice_expect(o->limit, why, size);
 		return choice_parse(text, o->limit, o->field);
+	case WORDS:
+		snprintf(why, size, "words are separated by commas; ");
+		choice_expect(o->limit, why + strlen(why), size - strlen(why));
+		return words_parse(text, o->limit, o->field);
+	case RANGE:
+		snprintf(why, size, "expected a number, or a range such as 10:20");
+		return parse_range(text, o->field);
 	case DISK:
 		*(uint64_t *)o->field = *text == 'a' ? DISK_KEEP_FREE : 0;
 		if (!strcmp(text, "auto") || !strcmp(text, "off"))
@@ -344,9 +382,9 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 		unsigned by = tuning[i].by, or_by = tuning[i].or_by;
 		if (!as_option[tuning[i].number] || given[by] || given[or_by])
 			continue;
-		snprintf(error, size, "%s needs %s%s%s: nothing would be delayed",
-			 spelled(tuning[i].number, "", true, a, sizeof(a)), spelled(by, "", true, b, sizeof(b)),
-			 by == or_by ? "" : " or ", by == or_by ? "" : spelled(or_by, "", true, c, sizeof(c)));
+		snprintf(error, size, "%s needs %s%s%s: nothing would be %s", spelled(tuning[i].number, "", true, a, sizeof(a)),
+			 spelled(by, "", true, b, sizeof(b)), by == or_by ? "" : " or ",
+			 by == or_by ? "" : spelled(or_by, "", true, c, sizeof(c)), tuning[i].done);
 		return false;
 	}
 	if (options.delay_min_ns > options.delay_ns) {

@@ -35,11 +35,23 @@ static inline uint64_t guard_bytes(enum guard guard)
 	return guard ? 2u << guard : 0;
 }
 
+/* From `first` on, before `end`; end 0: all numbers. */
+struct number_range {
+	uint64_t first, end;
+};
+
+static inline bool in_range(struct number_range r, uint64_t number)
+{
+	return !r.end || (number >= r.first && number < r.end);
+}
+
 /* Types of fields, by the kind of option. */
 #define FIELD_SWITCH(field) bool field
 #define FIELD_COUNT(field) uint32_t field
 #define FIELD_SEED(field) uint64_t field
 #define FIELD_CHOICE(field) uint32_t field
+#define FIELD_WORDS(field) uint32_t field
+#define FIELD_RANGE(field) struct number_range field
 #define FIELD_SIZE(field) uint64_t field
 #define FIELD_DISK(field) uint64_t field /* as for disk_limit */
 #define FIELD_FILL(field) \

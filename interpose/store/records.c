@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "util/xxh3.h"
+#include "store/disk.h"
 #include "store/internal.h"
 
 static const struct {
@@ -21,6 +22,8 @@ static const struct {
 	[RECORDS_LABELS] = {"labels.bin", TT_FILE_LABELS, sizeof(struct tt_label), true},
 	[RECORDS_FRAMES] = {"frames.bin", TT_FILE_FRAMES, sizeof(struct tt_frame), false},
 	[RECORDS_LAUNCHES] = {"launches.bin", TT_FILE_LAUNCHES, sizeof(struct tt_launch), false},
+	[RECORDS_TRACED] = {"traced.bin", TT_FILE_TRACED, sizeof(struct tt_traced), false},
+	[RECORDS_TRACE] = {"trace.bin", TT_FILE_TRACE, 1, false},
 	[RECORDS_GRAPH_DATA] = {"graphdata.bin", TT_FILE_GRAPH_DATA, 1, false},
 	[RECORDS_GRAPHS] = {"graphs.bin", TT_FILE_GRAPHS, sizeof(struct tt_graph_record), false},
 	[RECORDS_FUNCTIONS] = {"functions.bin", TT_FILE_FUNCTIONS, sizeof(struct tt_function), false},
@@ -71,6 +74,7 @@ CHECK_IS_LAST(struct tt_region);
 CHECK_IS_LAST(struct tt_label);
 CHECK_IS_LAST(struct tt_frame);
 CHECK_IS_LAST(struct tt_launch);
+CHECK_IS_LAST(struct tt_traced);
 CHECK_IS_LAST(struct tt_graph_record);
 CHECK_IS_LAST(struct tt_function);
 CHECK_IS_LAST(struct tt_module);
@@ -144,6 +148,24 @@ bool store_frames(store *s, struct tt_frame *frames, size_t count)
 bool store_launch(store *s, struct tt_launch *l)
 {
 	return add(s, RECORDS_LAUNCHES, l, 1);
+}
+
+bool store_traced(store *s, struct tt_traced *t)
+{
+	return add(s, RECORDS_TRACED, t, 1);
+}
+
+bool store_trace(store *s, const void *records, uint32_t bytes, uint64_t count)
+{
+	struct tt_trace_chunk c = {.magic = TT_TRACE_MAGIC, .bytes = bytes, .records = count, .check = xxh3_64(records, bytes)};
+	struct visit v;
+
+	c.head_check = xxh3_64(&c, offsetof(struct tt_trace_chunk, head_check));
+	if (!disk_take(DISK_CONTENTS, sizeof(c) + bytes) || !store_enter(s, &s->records, &v))
+		return false;
+	bool good = append(s, RECORDS_TRACE, &c, sizeof(c)) && append(s, RECORDS_TRACE, records, bytes);
+	store_leave(&s->records, v);
+	return good;
 }
 
 bool store_function(store *s, struct tt_function *f)

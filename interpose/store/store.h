@@ -50,6 +50,9 @@ bool store_label(store *s, struct tt_label *l);    /* fills in check; written at
 bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole call stack; fills in check */
 bool store_function(store *s, struct tt_function *f);
 bool store_launch(store *s, struct tt_launch *l);  /* fills in check */
+bool store_traced(store *s, struct tt_traced *t);  /* fills in check */
+/* A chunk of trace records; false also if there is no room for contents. */
+bool store_trace(store *s, const void *records, uint32_t bytes, uint64_t count);
 /* Records with their data; their data offsets are relative to `data`. Fills in positions and checks. */
 bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size);
 /* saves image (may be NULL) under its hash; fills in m->image, m->size and check */

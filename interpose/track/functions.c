@@ -122,6 +122,8 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->module = module;
 	f->name_string = session_store() ? store_string(session_store(), name) : TT_NO_ID;
 	f->chosen = expressions_match(&options.epoch.kernel, name);
+	f->traced = options.instrument &&
+		    (!options.instrument_kernel.count || expressions_match(&options.instrument_kernel, name));
 	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
 	f->inside = expressions_match(&options.epoch.inside, name);
 	f->stamped = expressions_match(&options.stamps, name);

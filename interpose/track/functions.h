@@ -15,6 +15,7 @@ struct function {
 	const char *name;
 	uint32_t name_string;
 	bool chosen; /* by --epoch kernel:REGEX */
+	bool traced; /* by --instrument-kernel */
 	_Atomic bool replayable; /* its next launch is recorded for replay */
 	uint32_t replayables;    /* number of these launches; guarded by the capture lock */
 	_Atomic uint32_t cache;  /* CUfunc_cache */

@@ -23,6 +23,7 @@ from ttanalyze.output import text
 VERBS = (  # in the order of the help; each is a file of this folder
     *(
         "record",
+        "instrument",
         "shim",
         "doctor",
         "info",

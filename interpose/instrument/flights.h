@@ -1,0 +1,36 @@
+/*
+ * Traced launches that may still run, and the thread that stores their records.
+ *
+ * Invariant: the thread holds no lock while it waits for the device. A launch whose record in traced.bin exists gets
+ * its TT_TRACE_END unless the context is lost or the launch does not end.
+ */
+#ifndef TT_INSTRUMENT_FLIGHTS_H
+#define TT_INSTRUMENT_FLIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/memory.h"
+#include "format.h"
+#include "trace_ring.h"
+#include "track/streams.h"
+
+struct flight;
+
+/*
+ * A launch that is about to be submitted: its record, and what its kernel gets. slots: number of instructions that may
+ * be counted. NULL: t->refused says why. The caller has the context current.
+ */
+struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots, struct tt_trace_param *param);
+/* It was submitted to this stream, or failed. */
+void flight_submitted(struct flight *f, CUstream stream, bool failed);
+/* Writes the record of a launch that is not traced. */
+void flight_refused(struct tt_traced *t);
+
+/* Waits for the launches of a context, for a limited time, and frees its ring. */
+void flights_context_ends(struct context *c);
+/* The same for all, and ends the thread. */
+void flights_close(void);
+void flights_forget(void); /* in a forked child */
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * Traces what the instructions of chosen launches do.
+ *
+ * Invariant: a launch that is not traced runs the program's own code. A traced one computes the same. If tracing is not
+ * possible, the launch runs as it is, and its record says why.
+ */
+#ifndef TT_INSTRUMENT_INSTRUMENT_H
+#define TT_INSTRUMENT_INSTRUMENT_H
+
+#include "instrument/flights.h"
+#include "track/functions.h"
+
+/* A module was loaded: remembers what of its code is traced. */
+void instrument_module(uint32_t module, const void *image);
+
+/*
+ * Right before the driver's call for a launch of a function whose name was chosen. captured: it becomes a node of a
+ * graph. NULL: it is not traced.
+ */
+struct flight *instrument_begin(struct context *c, const struct function *f, const unsigned grid[3], const unsigned block[3],
+				uint64_t seq, bool captured);
+
+void instrument_forget(void); /* in a forked child */
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * Chooses instructions by their opcodes. See plan.h.
+ */
+#include "instrument/plan.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format.h"
+#include "options/options.h"
+
+/* In the order of the words of TT_INSTRUMENT_CATEGORY. */
+enum category { MEMORY, SYNC, CONTROL, MMA, TMA, OTHER, CATEGORIES };
+
+struct prefix {
+	const char *text;
+	enum category category;
+};
+
+/* The first prefix of an opcode counts. */
+static const struct prefix of_ptx[] = {
+	{"cp.async.bulk", TMA},
+	{"cp.reduce.async.bulk", TMA},
+	{"cp.async.mbarrier", SYNC},
+	{"cp.async.commit", SYNC},
+	{"cp.async.wait", SYNC},
+	{"cp.async", MEMORY},
+	{"ld", MEMORY},
+	{"st.", MEMORY},
+	{"stmatrix", MEMORY},
+	{"atom", MEMORY},
+	{"redux", OTHER},
+	{"red", MEMORY},
+	{"prefetch", MEMORY},
+	{"tex", MEMORY},
+	{"tld4", MEMORY},
+	{"suld", MEMORY},
+	{"sust", MEMORY},
+	{"sured", MEMORY},
+	{"multimem", MEMORY},
+	{"bar", SYNC},
+	{"membar", SYNC},
+	{"fence", SYNC},
+	{"mbarrier", SYNC},
+	{"griddepcontrol", SYNC},
+	{"wgmma.fence", SYNC},
+	{"wgmma.commit", SYNC},
+	{"wgmma.wait", SYNC},
+	{"mma", MMA},
+	{"wmma.load", MEMORY},
+	{"wmma.store", MEMORY},
+	{"wmma", MMA},
+	{"wgmma", MMA},
+	{"tcgen05.mma", MMA},
+	{"bra", CONTROL},
+	{"brx", CONTROL},
+	{"call", CONTROL},
+	{"ret", CONTROL},
+	{"exit", CONTROL},
+	{"trap", CONTROL},
+};
+
+static const struct prefix of_sass[] = {
+	{"UTMA", TMA},       {"UBLKCP", TMA},     {"UBLKRED", TMA},  {"UBLKPF", TMA},   {"LDGDEPBAR", SYNC}, {"LDC", OTHER},
+	{"LD", MEMORY},      {"STP", OTHER},      {"ST", MEMORY},    {"ATOM", MEMORY},  {"REDUX", OTHER},    {"RED", MEMORY},
+	{"TEX", MEMORY},     {"TLD", MEMORY},     {"SULD", MEMORY},  {"SUST", MEMORY},  {"SURED", MEMORY},   {"SUATOM", MEMORY},
+	{"BAR", SYNC},       {"MEMBAR", SYNC},    {"FENCE", SYNC},   {"SYNCS", SYNC},   {"WARPSYNC", SYNC},  {"DEPBAR", SYNC},
+	{"ERRBAR", SYNC},    {"CGAERRBAR", SYNC}, {"UCGABAR", SYNC}, {"ARRIVES", SYNC}, {"ACQBULK", SYNC},   {"CCTL", SYNC},
+	{"WARPGROUP", SYNC}, {"UTCBAR", SYNC},    {"HMMA", MMA},     {"HGMMA", MMA},    {"IMMA", MMA},       {"IGMMA", MMA},
+	{"QMMA", MMA},       {"QGMMA", MMA},      {"BMMA", MMA},     {"DMMA", MMA},     {"OMMA", MMA},       {"UTC", MMA},
+	{"BRA", CONTROL},    {"BRX", CONTROL},    {"JMP", CONTROL},  {"JMX", CONTROL},  {"CALL", CONTROL},   {"RET", CONTROL},
+	{"EXIT", CONTROL},   {"BREAK", CONTROL},
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
+static enum category category_of(enum language language, const char *opcode)
+{
+	const struct prefix *list = language == LANGUAGE_PTX ? of_ptx : of_sass;
+	size_t count = language == LANGUAGE_PTX ? LENGTH(of_ptx) : LENGTH(of_sass);
+
+	for (size_t i = 0; i < count; i++)
+		if (!strncmp(opcode, list[i].text, strlen(list[i].text)))
+			return list[i].category;
+	return OTHER;
+}
+
+/* Parameters and constants have no addresses that other instructions could name. */
+static bool has_addresses(enum language language, const char *opcode)
+{
+	return language != LANGUAGE_PTX || (!strstr(opcode, ".param") && !strstr(opcode, ".const"));
+}
+
+uint32_t plan_asked(void)
+{
+	return options.instrument << TT_TRACE_OPCODE;
+}
+
+uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number)
+{
+	enum category category = category_of(language, opcode);
+	uint32_t kinds = plan_asked();
+
+	if (!in_range(options.instrument_instructions, number) ||
+	    (options.instrument_category && !(options.instrument_category >> category & 1)))
+		return 0;
+	if (category != MEMORY || !has_addresses(language, opcode))
+		kinds &= ~(1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
+	if (category != TMA)
+		kinds &= ~(1u << TT_TRACE_TMA);
+	if (kinds & 1u << TT_TRACE_VALUES)
+		kinds &= ~(1u << TT_TRACE_ADDRESSES); /* they have the addresses */
+	return (uint8_t)kinds;
+}
+
+/* The opcode of a line's first statement; false: there is none. */
+static bool opcode_of(const char *line, size_t length, char *out, size_t size)
+{
+	size_t at = 0, n;
+
+	for (;;) {
+		while (at < length && strchr(" \t{};\r", line[at]))
+			at++;
+		for (n = 0; at + n < length && !strchr(" \t;\r:", line[at + n]); n++)
+			;
+		if (at + n < length && line[at + n] == ':')
+			at += n + 1; /* a label */
+		else if (n && line[at] == '@')
+			at += n; /* the guard */
+		else
+			break;
+	}
+	if (!n || n >= size || strchr("./$%_", line[at]))
+		return false;
+	memcpy(out, line + at, n);
+	out[n] = 0;
+	return true;
+}
+
+uint8_t *plan_lines(const char *text, size_t size, uint32_t *count)
+{
+	uint32_t lines = 2, number = 1;
+	char opcode[64];
+
+	for (size_t i = 0; i < size; i++)
+		lines += text[i] == '\n';
+	uint8_t *kinds = calloc(lines, 1);
+	for (size_t at = 0; kinds && at < size; number++) {
+		const char *end = memchr(text + at, '\n', size - at);
+		size_t length = end ? (size_t)(end - text) - at : size - at;
+		if (opcode_of(text + at, length, opcode, sizeof(opcode)))
+			kinds[number] = plan_kinds(LANGUAGE_PTX, opcode, number);
+		at += length + 1;
+	}
+	*count = lines;
+	return kinds;
+}

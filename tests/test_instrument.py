@@ -1,0 +1,180 @@
+"""Tracing what instructions of chosen launches do, while the program does what it does anyway."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from ttanalyze.format import layout
+from ttanalyze.format.layout import HEADER_SIZE
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+KIND = {name: kind for kind, name in enumerate(layout.TRACE_KINDS) if name}
+WARPS, STEPS = 2048, 8  # of vecadd: 65,536 threads, launched eight times
+
+
+@dataclass(frozen=True)
+class Seen:
+    kind: int
+    launch: int
+    line: int
+    lanes: int
+    block: int
+    payload: bytes
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        one, two = np.frombuffer(self.payload, "<u8", 2).tolist()
+        return one, two
+
+
+def records(run: Path) -> Iterator[Seen]:
+    contents = (run / "p0" / "trace.bin").read_bytes()
+    at = HEADER_SIZE
+    while at < len(contents):
+        chunk = np.frombuffer(contents, layout.TRACE_CHUNK, 1, at)[0]
+        at += layout.TRACE_CHUNK.itemsize
+        end = at + int(chunk["bytes"])
+        while at < end:
+            one = np.frombuffer(contents, layout.TRACE_RECORD, 1, at)[0]
+            size = (int(one["tag"]) >> 16) * 8
+            payload = contents[at + layout.TRACE_RECORD.itemsize : at + size]
+            lanes, block = int(one["mask"]).bit_count(), int(one["block_x"])
+            kind, line = int(one["tag"]) & 255, int(one["instruction"])
+            yield Seen(kind, int(one["launch"]), line, lanes, block, payload)
+            at += size
+
+
+def traced(run: Path) -> np.ndarray:
+    return np.fromfile(run / "p0" / "traced.bin", layout.TRACED, offset=HEADER_SIZE)
+
+
+@pytest.fixture(scope="module")
+def vecadd(built: Path) -> list[str]:
+    return [str(support.build_examples(built / "examples") / "vecadd")]
+
+
+def instrument(run: Path, command: list[str], *options: str) -> support.Outcome:
+    given: list[str | Path] = ["instrument", "--sim", *options, "-o", run, "--", *command]
+    return support.ttanalyze(*given, environment=SIM)
+
+
+def test_every_execution_of_every_launch_is_recorded(vecadd: list[str], tmp_path: Path) -> None:
+    bare = support.run(vecadd, SIM)
+    done = instrument(tmp_path / "run", vecadd, "--kind", "opcode,addresses,count")
+    assert (done.status, done.stdout) == (bare.status, bare.stdout)
+    seen = list(records(tmp_path / "run"))
+    executed = Counter((one.launch, one.line) for one in seen if one.kind == KIND["opcode"])
+    counted = {(one.launch, one.line): one.numbers[0] for one in seen if one.kind == KIND["count"]}
+    assert counted == dict(executed) and set(executed.values()) == {WARPS}
+    accesses = Counter(one.line for one in seen if one.kind == KIND["addresses"])
+    assert list(accesses.values()) == [WARPS * STEPS] * 3  # two loads and a store
+    ends = {one.launch: one.numbers for one in seen if one.kind == KIND["end"]}
+    each = Counter(one.launch for one in seen if one.kind != KIND["end"])
+    assert ends == {launch: (each[launch], 0) for launch in range(STEPS)}
+    launches = tt.open(tmp_path / "run").events.query("kind == 'launch'")["seq"].tolist()
+    assert traced(tmp_path / "run")["seq"].tolist() == launches
+
+
+@pytest.mark.parametrize(
+    ("options", "launches", "blocks", "lines"),
+    [
+        (("--launch", "3"), 1, 256, None),
+        (("--every", "3"), 2, 256, None),
+        (("--blocks", "2:4"), STEPS, 3, None),
+        (("--category", "memory"), STEPS, 256, r"\b(ld|st)\."),
+        (("--instructions", "37:38"), STEPS, 256, r"ld\.global"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_only_what_was_chosen_is_recorded(
+    vecadd: list[str],
+    tmp_path: Path,
+    options: tuple[str, ...],
+    launches: int,
+    blocks: int,
+    lines: str | None,
+) -> None:
+    instrument(tmp_path / "run", vecadd, *options)
+    assert len(traced(tmp_path / "run")) == launches
+    seen = [one for one in records(tmp_path / "run") if one.kind == KIND["opcode"]]
+    assert len({one.block for one in seen}) == blocks
+    text = (support.ROOT / "examples" / "vecadd.ptx").read_text().splitlines()
+    for line in {one.line for one in seen} if lines else ():
+        assert re.search(lines or "", text[line - 1])
+
+
+def test_small_ring_is_emptied_while_kernels_run(built: Path, tmp_path: Path) -> None:
+    training = [str(support.build_examples(built / "examples") / "training")]
+    done = instrument(tmp_path / "run", training, "--kind", "values", "--ring-bytes", "2M")
+    assert done.stdout == support.run(training, SIM).stdout
+    assert (tmp_path / "run" / "p0" / "trace.bin").stat().st_size > 8 << 20  # four times the ring
+    ends = [one.numbers for one in records(tmp_path / "run") if one.kind == KIND["end"]]
+    assert len(ends) == len(traced(tmp_path / "run")) and not any(lost for _, lost in ends)
+
+
+def test_tracing_stops_after_as_many_records_as_wanted(vecadd: list[str], tmp_path: Path) -> None:
+    done = instrument(tmp_path / "run", vecadd, "--max-records", "1000")
+    assert done.status == 0 and "not traced any more" in done.stderr
+    seen = list(records(tmp_path / "run"))
+    assert sum(one.kind == KIND["opcode"] for one in seen) == 1000
+    kept, lost = next(one.numbers for one in seen if one.kind == KIND["end"])
+    assert kept == 1000 and lost > 0
+    refused = traced(tmp_path / "run")["refused"].tolist()
+    assert refused[0] == 0 and refused[-1] == layout.REFUSED_TRACES.index("limit")
+
+
+def test_kernels_in_graphs_are_refused_with_the_reason(built: Path, tmp_path: Path) -> None:
+    graph = [str(support.build_examples(built / "examples") / "graph")]
+    done = instrument(tmp_path / "run", graph)
+    assert done.stdout == support.run(graph, SIM).stdout
+    refused = traced(tmp_path / "run")["refused"].tolist()
+    assert layout.REFUSED_TRACES.index("call") in refused
+    assert "are not traced: they are part of a graph" in done.stderr
+
+
+PROGRAMS = (
+    *("launch_3d", "launch_bad", "launch_ex", "launch_extra", "launch_shared"),
+    *("stream_per_thread", "recorder_pointer_in_memory"),
+    *("proc_address_run", "recorder_single_launches"),
+)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_traced_programs_do_the_same(name: str, built: Path, tmp_path: Path) -> None:
+    command = support.command(name, built)
+    bare = support.run(command, SIM)
+    done = instrument(tmp_path / "run", command, "--kind", "registers,values,count")
+    assert (done.status, done.stdout) == (bare.status, bare.stdout)
+    assert any(one.kind == KIND["end"] for one in records(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--kind", "address"), "--kind address: words are separated by commas; expected opcode"),
+        (("--blocks", "5:2"), "--blocks 5:2: expected a number, or a range such as 10:20"),
+        (("--kernel", "("), "--kernel (: "),
+        (("--ring-bytes", "1K"), "--ring-bytes 1K: expected a size of at least 2M"),
+        (("--category", "memory,"), "--category memory,: words are separated by commas"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_options_are_named(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    done = instrument(tmp_path / "run", ["true"], *options)
+    assert done.status == 2 and done.stderr.startswith(f"ttanalyze: {message}")
+    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
+
+
+def test_run_says_when_nothing_was_traced(vecadd: list[str], tmp_path: Path) -> None:
+    done = instrument(tmp_path / "run", vecadd, "--kernel", "no_such_kernel")
+    assert done.status == 0 and "no launch was traced: no launched kernel matches" in done.stderr
