@@ -281,6 +281,24 @@ def test_each_space_has_addresses_as_the_instruction_computes_them() -> None:
     ]
 
 
+def test_operations_on_an_mbarrier_have_its_address() -> None:
+    r = Run(
+        """	mbarrier.init.shared.b64 [s+8], 2;			// init
+	mbarrier.arrive.shared.b64 %l1, [s+8];			// arrive
+	mbarrier.test_wait.shared.b64 %p1, [s+8], %l1;		// wait
+""",
+        {"init": VALUES, "arrive": ADDRESSES | VALUES, "wait": OPCODE | ADDRESSES},
+        before=".shared .align 8 .b64 s[2];",
+        block=[1],
+    )
+    same = {"mask": 1, "strided": True, "addresses": (8,)}
+    assert r.records == [
+        r.record("addresses", "arrive", **same),
+        r.record("opcode", "wait", mask=1),
+        r.record("addresses", "wait", **same),
+    ]
+
+
 CALLEE = """.func (.param .u32 result) twice(.param .u32 x)
 {
 	.reg .b32 %r<3>;

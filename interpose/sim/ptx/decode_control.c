@@ -256,7 +256,9 @@ static bool decode_barrier(struct ptx_decoder *d)
 
 static bool decode_fence(struct ptx_decoder *d)
 {
-	static const char *const words[] = {"sc", "acq_rel", "cta", "cluster", "gpu", "gl", "sys"};
+	static const char *const words[] = {"sc",  "acq_rel", "acquire", "release",	    "cta",    "cluster",	"gpu",
+					    "gl",  "sys",     "proxy",	 "async",	    "global", "shared::cta", "shared::cluster",
+					    "mbarrier_init"};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		ptx_word(d, words[i]);

@@ -16,6 +16,7 @@ static enum ptx_space space_word(struct ptx_decoder *d)
 	} words[] = {
 		{"global", PTX_SPACE_GLOBAL}, {"const", PTX_SPACE_CONST},	  {"shared", PTX_SPACE_SHARED},
 		{"local", PTX_SPACE_LOCAL},   {"shared::cta", PTX_SPACE_SHARED}, {"param", PTX_SPACE_PARAM},
+		{"shared::cluster", PTX_SPACE_SHARED}, /* addresses of other CTAs cannot be made: mapa is not supported */
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
@@ -263,6 +264,78 @@ static bool decode_atomic(struct ptx_decoder *d)
 	return true;
 }
 
+static bool mbarrier_kind(struct ptx_decoder *d, enum ptx_mbarrier_kind *kind)
+{
+	static const char *const words[] = {"init", "inval", "expect_tx", "complete_tx", "arrive"};
+
+	if (ptx_word(d, "arrive_drop")) {
+		*kind = PTX_MBARRIER_DROP;
+	} else if (ptx_word(d, "arrive")) {
+		*kind = ptx_word(d, "expect_tx")    ? PTX_MBARRIER_ARRIVE_EXPECT
+			: ptx_word(d, "noComplete") ? PTX_MBARRIER_ARRIVE_PART
+						    : PTX_MBARRIER_ARRIVE;
+	} else if (ptx_word(d, "test_wait") || ptx_word(d, "try_wait")) {
+		*kind = !strcmp(d->words[0], "try_wait") ? PTX_MBARRIER_TRY : PTX_MBARRIER_TEST;
+	} else if (ptx_word(d, "pending_count")) {
+		*kind = PTX_MBARRIER_PENDING;
+	} else {
+		for (*kind = 0; *kind < PTX_MBARRIER_ARRIVE; ++*kind)
+			if (ptx_word(d, words[*kind]))
+				return true;
+		return false;
+	}
+	return true;
+}
+
+/* The operands: a result, the address, and a number, token or parity; not every instruction has each. */
+static bool mbarrier_operands(struct ptx_decoder *d, enum ptx_mbarrier_kind kind, bool tokens, struct address *a,
+			      uint32_t element[2])
+{
+	const struct ptx_operand *result = ptx_operand(d, 0);
+	unsigned i = kind >= PTX_MBARRIER_ARRIVE, count = d->statement->count;
+	bool waits = kind >= PTX_MBARRIER_TEST;
+
+	element[0] = PTX_NO_ROW;
+	element[1] = ptx_constant_row(d, 1, false);
+	if (kind == PTX_MBARRIER_PENDING)
+		return count == 2 && ptx_result_row(d, result, PTX_U32, &element[0]) &&
+		       ptx_source_row(d, ptx_operand(d, 1), PTX_B64, &element[1]);
+	if (waits ? !ptx_result_predicate(d, result, &element[0])
+		  : i && result && result->kind != PTX_OPERAND_SINK && !ptx_result_row(d, result, PTX_B64, &element[0]))
+		return false;
+	if (!decode_address(d, ptx_operand(d, i), a) ||
+	    (a->space != PTX_SPACE_GENERIC && a->space != PTX_SPACE_SHARED))
+		return false;
+	bool optional = kind == PTX_MBARRIER_INVALIDATE || kind == PTX_MBARRIER_ARRIVE || kind == PTX_MBARRIER_DROP;
+	if (++i == count)
+		return optional;
+	/* try_wait may have a hint of how long it waits */
+	return count <= i + 1 + (kind == PTX_MBARRIER_TRY) && kind != PTX_MBARRIER_INVALIDATE &&
+	       ptx_source_row(d, ptx_operand(d, i), waits && tokens ? PTX_B64 : PTX_U32, &element[1]);
+}
+
+static bool decode_mbarrier(struct ptx_decoder *d)
+{
+	enum ptx_mbarrier_kind kind;
+	struct address a = {.space = space_word(d)};
+	uint32_t element[2];
+
+	order_words(d);
+	if (!mbarrier_kind(d, &kind))
+		return false;
+	bool tokens = !ptx_word(d, "parity");
+	if (!ptx_word(d, "b64") || !ptx_all_words_used(d) || (!tokens && kind < PTX_MBARRIER_TEST) ||
+	    !mbarrier_operands(d, kind, tokens, &a, element))
+		return false;
+	struct ptx_op *op = ptx_emit(d, PTX_OP_MBARRIER);
+	if (kind != PTX_MBARRIER_PENDING)
+		put_address(op, &a, PTX_ACCESS);
+	op->kind = (uint8_t)kind;
+	op->wide = tokens;
+	memcpy(op->memory.element, element, sizeof(element));
+	return true;
+}
+
 bool ptx_decode_memory(struct ptx_decoder *d)
 {
 	d->used = 0;
@@ -272,6 +345,8 @@ bool ptx_decode_memory(struct ptx_decoder *d)
 		return decode_access(d, true);
 	if (ptx_is(d, "atom") || ptx_is(d, "red"))
 		return decode_atomic(d);
+	if (ptx_is(d, "mbarrier"))
+		return decode_mbarrier(d);
 	if (ptx_is(d, "prefetch") || ptx_is(d, "prefetchu") || ptx_is(d, "discard") || ptx_is(d, "applypriority")) {
 		/* Hints, except discard, which may also leave the bytes as they are. */
 		ptx_emit(d, PTX_OP_NOTHING);

@@ -306,6 +306,7 @@ enum ptx_code {
 	PTX_OP_ASSERT,
 	PTX_OP_SET_CONDITION,
 	PTX_OP_BARRIER,
+	PTX_OP_MBARRIER,
 	PTX_OP_COLLECTIVE,
 	PTX_OP_FENCE,
 	PTX_OP_PAUSE,
@@ -331,6 +332,20 @@ enum ptx_atomic_kind {
 	PTX_ATOM_DEC,
 	PTX_ATOM_EXCH,
 	PTX_ATOM_CAS,
+};
+
+enum ptx_mbarrier_kind {
+	PTX_MBARRIER_INIT,
+	PTX_MBARRIER_INVALIDATE,
+	PTX_MBARRIER_EXPECT,
+	PTX_MBARRIER_COMPLETE,
+	PTX_MBARRIER_ARRIVE,
+	PTX_MBARRIER_ARRIVE_PART, /* must not complete a phase */
+	PTX_MBARRIER_ARRIVE_EXPECT,
+	PTX_MBARRIER_DROP,
+	PTX_MBARRIER_PENDING,
+	PTX_MBARRIER_TEST,
+	PTX_MBARRIER_TRY, /* lets others run if the phase has not ended */
 };
 
 enum ptx_barrier_kind { PTX_BAR_SYNC, PTX_BAR_ARRIVE, PTX_BAR_POPC, PTX_BAR_AND, PTX_BAR_OR };
@@ -562,6 +577,11 @@ void ptx_read_string(struct ptx_warp *w, uint64_t address, char *text, size_t si
 bool ptx_barrier_arrive(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 bool ptx_collective_arrive(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 void ptx_threads_left(struct ptx_warp *w, uint32_t mask);
+
+/* mbarrier.c; these return false when the launch failed */
+bool ptx_mbarrier(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
+/* What a thread does to the object at host; n: threads or bytes. */
+bool ptx_mbarrier_apply(struct ptx_warp *w, const struct ptx_op *op, unsigned kind, int lane, uint8_t *host, uint32_t n);
 
 /* builtin.c: functions of the driver */
 void ptx_set_condition(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);

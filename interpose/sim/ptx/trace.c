@@ -17,6 +17,8 @@
 
 #define PATIENCE_NS 2000000000ull /* without room in the ring; then nothing more is recorded */
 #define PAUSE 65536               /* instructions after which the host may look at the ring */
+#define ADDRESSES (1u << TT_TRACE_ADDRESSES)
+#define VALUES (1u << TT_TRACE_VALUES)
 #define MOST_BYTES (UINT16_MAX * (size_t)8)
 
 struct ptx_trace {
@@ -352,7 +354,7 @@ uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 		if (mask && op->operands)
 			begin_statement(w, op, mask);
 		if (mask && op->flags & PTX_ACCESS)
-			a.kinds = kinds_at(w, op->line) & (1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
+			a.kinds = kinds_at(w, op->line) & (op->code == PTX_OP_MBARRIER ? ADDRESSES : ADDRESSES | VALUES);
 		if (a.kinds)
 			begin_access(w, op, mask, &a);
 		w->clock = clock + n;
