@@ -890,6 +890,54 @@ static void zero_by_unwritten(void)
 	show(to, SIZE);
 }
 
+/* The last divisor lies past the end, where a freed allocation had zeros. */
+static void divide_past_end(CUdeviceptr a, int zero)
+{
+	CUdeviceptr to = zeros(SIZE), b = zeros(SIZE);
+
+	CHECK(cuMemFree(b));
+	b = values(fixed ? n : n - 1);
+	if (zero >= 0 && !fixed)
+		CHECK(cuMemsetD32(b + zero * sizeof(float), 0, 1));
+	GO("divide", NULL, n, &to, &a, &b, &n); /* culprit of nan_past_end, infinity_past_end, nan_inside */
+	show(to, SIZE);
+}
+
+static void nan_past_end(void)
+{
+	CUdeviceptr a = values(n);
+
+	CHECK(cuMemsetD32(a + (n - 1) * sizeof(float), 0, 1));
+	divide_past_end(a, -1);
+}
+
+static void infinity_past_end(void)
+{
+	divide_past_end(values(n), -1);
+}
+
+/* The launch reads past the end, too, but makes no NaN of that. */
+static void nan_inside(void)
+{
+	CUdeviceptr a = values(n);
+
+	CHECK(cuMemsetD32(a + 40, 0, 1));
+	divide_past_end(a, 10);
+}
+
+static void nan_after_free(void)
+{
+	CUdeviceptr a = values(n), to = zeros(SIZE), b = zeros(SIZE);
+
+	CHECK(cuMemsetD32(a, 0, n));
+	if (fixed)
+		CHECK(cuMemsetD32(b, 0x3f800000, n));
+	else
+		CHECK(cuMemFree(b));
+	GO("divide", NULL, n, &to, &a, &b, &n); /* culprit of nan_after_free */
+	show(to, SIZE);
+}
+
 /* ---- devices ---- */
 
 static void one_of_two_devices(void)
@@ -937,6 +985,8 @@ static const struct {
 	FAULT(zero_by_zero, values), FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(half_overflow, values),
 	FAULT(zero_by_unwritten, values), FAULT(nan_from_uninitialized, uninitialized),
+	FAULT(nan_past_end, values), FAULT(infinity_past_end, values), FAULT(nan_inside, values),
+	FAULT(nan_after_free, values),
 };
 
 int main(int argc, char **argv)

@@ -12,10 +12,17 @@ CHECKS = ("bounds", "determinism", "guard", "order", "uninitialized", "values")
 MISSED = corpus.GPU_ONLY
 KINDS = {
     "zero_by_zero": "computed",
+    "infinite": "computed",
     "loaded_nan": "loaded",
     "zero_by_unwritten": "uninitialized",
+    "nan_inside": "computed",
+    "nan_past_end": "out of bounds",
+    "infinity_past_end": "out of bounds",
+    "nan_after_free": "out of bounds",
 }
 SHORT = {
+    "nan_past_end",
+    "nan_after_free",
     "zero_by_zero",
     "zero_by_unwritten",
     "end_4",

@@ -25,7 +25,7 @@ BEHIND = 2 << 20  # bytes past the end in which a pointer still counts as one of
 
 @dataclass(frozen=True)
 class Reached:
-    """An allocation with a guard that a launch has a pointer to.
+    """An allocation that a launch has a pointer to.
 
     Attributes:
         region: The id of its region.
@@ -51,8 +51,10 @@ def coverage(process: Process) -> tuple[int, int, int, int]:
     return zones.shares(process, process.regions.flags & layout.GUARDED != 0)
 
 
-def reached(process: Process, seq: int, uses: Uses = lambda function: None) -> list[Reached]:
-    """Returns the allocations that a launch, of a kernel or a graph, has pointers to.
+def reached(
+    process: Process, seq: int, uses: Uses = lambda function: None, every: bool = False
+) -> list[Reached]:
+    """Returns the allocations with guards that a launch, of a kernel or a graph, has pointers to.
 
     Freed ones come first, then those with the nearest end. Memory that kernels find by pointers in
     memory is not among them.
@@ -61,13 +63,15 @@ def reached(process: Process, seq: int, uses: Uses = lambda function: None) -> l
         process: The process.
         seq: The sequence number of the launch.
         uses: What kernels do with their parameters.
+        every: Whether to return also captured allocations without guards.
     """
     found: dict[int, Reached] = {}
+    flags = layout.GUARDED | (layout.CAPTURED if every else 0)
     for function, data in _parameters(process, seq):
         modes = uses(function)
         for at, address in enumerate(np.frombuffer(data[: len(data) // WORD * WORD], "<u8")):
             mode = MAY_WRITE if modes is None else modes.get(at * WORD)
-            one = None if mode is None else _below(process, int(address), seq, mode)
+            one = None if mode is None else _below(process, int(address), seq, mode, flags)
             if one is None:
                 continue
             known = found.get(one.region, one)
@@ -87,10 +91,12 @@ def _parameters(process: Process, seq: int) -> Iterator[tuple[int, bytes]]:
                 yield int(node["function"]), process.graphs.data(node)
 
 
-def _below(process: Process, address: int, seq: int, mode: int) -> Reached | None:
-    """The allocation with a guard that holds an address, or that ends shortly before it."""
+def _below(process: Process, address: int, seq: int, mode: int, flags: int) -> Reached | None:
+    """The allocation with one of the flags that holds an address, or that ends shortly before
+    it.
+    """
     regions = process.regions
-    rows = np.flatnonzero((regions.flags & layout.GUARDED != 0) & (regions.birth["seq"] < seq))
+    rows = np.flatnonzero((regions.flags & flags != 0) & (regions.birth["seq"] < seq))
     rows = rows[regions.birth["base"][rows] <= np.uint64(address)]
     if not len(rows):
         return None

@@ -6,13 +6,14 @@ memory that was not. Any other byte that differs between the runs was computed f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ttanalyze.core.fill import CONSTANT, OPTION, fill_bytes
+from ttanalyze.core.zones import ZONE
 from ttanalyze.format import contents, event_kinds, layout, open_run
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
@@ -49,13 +50,18 @@ class Dependent:
 @dataclass(frozen=True)
 class Same:
     """Processes of several runs that did the same: the epochs that correspond, a row each, and the
-    regions, by id.
+    regions, by their ids in the first process. ids: those in each process, by these.
     """
 
     processes: Sequence[Process]
     epochs: Array
-    regions: frozenset[int]
+    ids: Sequence[Mapping[int, int]]
     whole: bool
+
+    @property
+    def regions(self) -> Collection[int]:
+        """The regions that all have."""
+        return self.ids[0].keys()
 
     def fill(self, which: int) -> str:
         """Returns what new memory of a process holds, as --fill says it."""
@@ -95,16 +101,21 @@ def _align(processes: Sequence[Process]) -> Same:
     ]
     shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
     epochs = np.array([[own[key] for own in keyed] for key in shared], "i8")
-    born = [
-        {
-            (int(one["id"]), int(one["size"]), int(one["kind"]))
-            for one in process.regions.birth[process.regions.flags & layout.CAPTURED != 0]
-        }
-        for process in processes
-    ]
-    regions = frozenset(region for region, *_ in set.intersection(*born))
+    born = [_born(process) for process in processes]
+    common = [key for key in born[0] if all(key in other for other in born[1:])]
+    ids = [{born[0][key]: own[key] for key in common} for own in born]
     whole = all(len(own) == same for own in launches)
-    return Same(processes, epochs.reshape(-1, len(processes)), regions, whole)
+    return Same(processes, epochs.reshape(-1, len(processes)), ids, whole)
+
+
+def _born(process: Process) -> dict[tuple[int, int, int], int]:
+    """The ids of captured regions, by their number, size and kind. Zones do not count."""
+    birth = process.regions.birth[process.regions.flags & layout.CAPTURED != 0]
+    birth = birth[birth["kind"] != ZONE]
+    return {
+        (number, int(one["size"]), int(one["kind"])): int(one["id"])
+        for number, one in enumerate(birth)
+    }
 
 
 def _launches(process: Process) -> list[tuple[int, int, str | None]]:
@@ -145,17 +156,18 @@ def differing(same: Same) -> set[int]:
 def _differing(same: Same) -> Iterator[tuple[Array, list[int]]]:
     """The epochs, and the regions that differ in them and changed in them in some run."""
     state: list[dict[int, int]] = [{} for _ in same.processes]
+    names = [{own: region for region, own in ids.items()} for ids in same.ids]
     last = [-1] * len(same.processes)
     for row in same.epochs:
         changed: set[int] = set()
         for i, (process, epoch) in enumerate(zip(same.processes, row.tolist(), strict=True)):
             records = process.digests(last[i] + 1, epoch + 1)
-            now = dict(zip(records["region"].tolist(), records["digest"].tolist(), strict=True))
+            pairs = zip(records["region"].tolist(), records["digest"].tolist(), strict=True)
+            now = {names[i][region]: digest for region, digest in pairs if region in names[i]}
             changed |= {region for region, digest in now.items() if state[i].get(region) != digest}
             state[i].update(now)
             last[i] = epoch
-        known = (region for region in sorted(changed & same.regions))
-        found = [one for one in known if len({held.get(one) for held in state}) > 1]
+        found = [one for one in sorted(changed) if len({held.get(one) for held in state}) > 1]
         if found:
             yield row, found
 
@@ -248,8 +260,8 @@ def sorts(same: Same, epoch: int, region: int) -> Sorts | None:
 
 
 def _alive(same: Same, row: Array, region: int) -> bool:
-    for process, epoch in zip(same.processes, row.tolist(), strict=True):
-        at = contents.region_row(process, region)
+    for process, ids, epoch in zip(same.processes, same.ids, row.tolist(), strict=True):
+        at = contents.region_row(process, ids[region])
         if not process.regions.born[at] <= epoch < process.regions.died[at]:
             return False
     return True
@@ -258,8 +270,8 @@ def _alive(same: Same, row: Array, region: int) -> bool:
 def _sorts(same: Same, row: Array, region: int) -> Sorts:
     """Looks at the blocks that differ, some at a time."""
     records = [
-        contents.block_records(process, epoch, region)
-        for process, epoch in zip(same.processes, row.tolist(), strict=True)
+        contents.block_records(process, epoch, ids[region])
+        for process, ids, epoch in zip(same.processes, same.ids, row.tolist(), strict=True)
     ]
     digests = np.stack([own["digest"] for own in records])
     blocks = np.flatnonzero((digests != digests[0]).any(axis=0))
@@ -287,7 +299,8 @@ def _sort(same: Same, region: int, held: Sequence[Array], where: Array, out: Sor
         if fill in CONSTANT:
             kept &= data == CONSTANT[fill]
         elif kind in BY_ADDRESS:
-            base = int(process.regions.birth["base"][contents.region_row(process, region)])
+            at = contents.region_row(process, same.ids[i][region])
+            base = int(process.regions.birth["base"][at])
             begin, end = int(where[0]), int(where[-1]) + 1
             in_place &= data == fill_bytes(fill, base + begin, end - begin)[where - begin]
     out.unwritten.add(differs & kept & in_place, where)

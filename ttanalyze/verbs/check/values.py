@@ -57,10 +57,10 @@ class _Seen:
 
 
 def recordings(settings: Settings) -> Plan:
-    """Returns one recording with contents, for each sort of value one that looks closer, and one
-    with other contents of new memory for the first NaN.
+    """Returns one recording with contents, for each sort of value one that looks closer and one
+    with zones, and one with other contents of new memory for the first NaN.
     """
-    return Plan(("values",), 0 if settings.quick else len(WORDS) + 1)
+    return Plan(("values",), 0 if settings.quick else 2 * len(WORDS) + 1)
 
 
 def examine(session: Session) -> Outcome:
@@ -175,15 +175,27 @@ def _call(process: Process, seq: int, epoch: int) -> Call:
     return call_of_node(process, graph, seq, node)
 
 
-def _sources(session: Session, one: _Seen, call: Call | None, sighting: Sighting) -> list[Memory]:
-    """The memory that nobody wrote and of which a single launch made the first NaN."""
+def _sources(
+    session: Session, one: _Seen, call: Call | None, sighting: Sighting
+) -> tuple[str, str, list[Memory]]:
+    """The kind, if a single launch made the value of memory that nobody wrote or of bytes outside
+    of allocations, what it read, and the memory; else "".
+    """
     alone = sighting.hits[0].suspects.count == 1 and bool(sighting.hits[0].first)
-    if one.word != "nan" or one.looked is None or not alone or call is None:
-        return []
+    if one.looked is None or not alone or call is None:
+        return "", "", []
     if call.kind != "launch" or call.seq != sighting.hits[0].suspects.listed[0].seq:
-        return []
-    condition = Condition.parse(one.word, one.type)
-    return unwritten.sources(session, one.looked, one.process, condition, sighting)
+        return "", "", []
+    where = one.looked, one.process, Condition.parse(one.word, one.type), sighting
+    found = unwritten.sources(session, *where) if one.word == "nan" else []
+    if found:
+        return "uninitialized", "uninitialised bytes of", found
+    left = unwritten.outside(session, *where)
+    if left is None:
+        return "", "", []
+    what = "the freed memory of" if left and left[0].freed else "bytes outside of"
+    near = [memory_of(one.process, allocation.region, seq=call.seq) for allocation in left]
+    return "out of bounds", what, near
 
 
 def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
@@ -199,10 +211,10 @@ def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     kind, what = _cause(call, WORDS[one.word], sure)
     who = f"{call_text(call)} {what}" if call else f"{WORDS[one.word]} appears"
     items = text.count(hit.items or 1, "item")
-    sources = _sources(session, one, call, sighting)
-    if sources:
-        kind = "uninitialized"
-        who += f" from uninitialised bytes of {' or '.join(map(memory_text, sources[:3]))}"
+    special, read, sources = _sources(session, one, call, sighting)
+    if special:
+        kind = special
+        who += f" from {read} {' or '.join(map(memory_text, sources[:3])) or 'its allocations'}"
     summary = f"{who}: {items} of {memory_text(memory)}, seen as {one.type.name}, from item {item}."
     command = ["ttanalyze", "blame", str(one.run), "--dtype", one.type.name, "--watch", one.word]
     details: dict[str, Any] = {"epoch": sighting.epoch, "dtype": one.type.name, "item": item}
