@@ -12,7 +12,7 @@ import pandas as pd
 from docs.tools import api
 from ttanalyze.core.allocating_calls import allocs
 from ttanalyze.core.run_tables import TABLES
-from ttanalyze.format import graph_tables, tables
+from ttanalyze.format import graph_tables, tables, trace_tables
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "tables.md"
 HEAD = """# Tables
@@ -32,6 +32,7 @@ MADE: dict[str, Callable[..., pd.DataFrame]] = {
     "digests": tables.digests,
     "functions": tables.functions,
     "modules": tables.modules,
+    "traced": trace_tables.traced,
 }
 TAIL = """## Computed columns
 

@@ -29,7 +29,7 @@ from ttanalyze.core.event_columns import (
     settings_at,
     waits,
 )
-from ttanalyze.format import event_kinds, graph_tables, layout, tables
+from ttanalyze.format import event_kinds, graph_tables, layout, tables, trace_tables
 from ttanalyze.format.activity_table import ACTIVITY_COLUMNS, ActivityTable
 from ttanalyze.format.columns import Texts, categories, string_of
 from ttanalyze.format.event_kinds import KIND
@@ -481,6 +481,12 @@ TABLES = {
         "",
         "region offset bytes tensor type epoch seq",
         _whole(tables.labels),
+    ),
+    "traced": _table(
+        _columns(trace_tables.traced),
+        "",
+        "launch seq kernel kinds refused reason grid_x block_x records lost complete",
+        _whole(trace_tables.traced),
     ),
     "digests": _table(
         "process epoch region digest changed", "", "epoch region digest changed", _digests

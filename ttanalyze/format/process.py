@@ -10,13 +10,14 @@ import contextlib
 import functools
 import os
 import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ttanalyze.errors import Error, MissingFileError, system_errors
-from ttanalyze.format import callstacks, layout, replayable
+from ttanalyze.format import callstacks, layout, replayable, statuses
 from ttanalyze.format.activities import Activities
 from ttanalyze.format.annotations import Annotations
 from ttanalyze.format.captures import Captures
@@ -35,6 +36,7 @@ from ttanalyze.format.files import (
     require,
 )
 from ttanalyze.format.graphs import Graphs
+from ttanalyze.format.instruction_traces import InstructionTrace, TraceRecords
 from ttanalyze.format.labels import Labels
 from ttanalyze.format.layout import Array
 from ttanalyze.format.node_timestamps import NodeTimes
@@ -238,6 +240,34 @@ class Process(Events, Spans):
     def launches(self) -> Array:
         """tt_launch records by seq: the replayable launches."""
         return replayable.read(self._folder)
+
+    @functools.cached_property
+    def instruction_trace(self) -> InstructionTrace:
+        """The launches whose instructions were to be traced, and the records of these."""
+        return InstructionTrace(self._folder, self.status == statuses.COMPLETE)
+
+    @property
+    def traced(self) -> Array:
+        """tt_traced records: the launches whose instructions were to be traced."""
+        return self.instruction_trace.launches
+
+    def trace_records(
+        self,
+        launch: int | None = None,
+        kinds: Collection[str] = (),
+        instructions: Collection[int] | None = None,
+    ) -> Iterator[TraceRecords]:
+        """Yields records of instructions, a part of the trace at a time, in its order.
+
+        Args:
+            launch: The index of the launch in `traced`. Default: all launches.
+            kinds: Kinds of records, such as `addresses`. Default: all kinds.
+            instructions: The numbers of instructions. Default: all instructions.
+
+        Raises:
+            FormatError: A file does not follow the format.
+        """
+        yield from self.instruction_trace.records(launch, kinds, instructions)
 
     @functools.cached_property
     def kept(self) -> replayable.ParamRecords:

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import warnings
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ttanalyze.errors import Error, FormatError, UnreadWarning, system_errors
 from ttanalyze.format import contents, layout, manifest
 from ttanalyze.format.files import check_version, expect, expect_list, read_json
+from ttanalyze.format.instruction_traces import TraceRecords
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.process_info import check_process
@@ -64,9 +66,10 @@ def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
     """Returns a property that makes a table of all processes with the function of that name."""
 
     def made(run: Run) -> pd.DataFrame:
-        from ttanalyze.format import graph_tables, tables
+        from ttanalyze.format import graph_tables, tables, trace_tables
 
-        return getattr(graph_tables if name == "graphs" else tables, name)(run.processes)
+        others = {"graphs": graph_tables, "traced": trace_tables}
+        return getattr(others.get(name, tables), name)(run.processes)
 
     made.__doc__ = f"One row per {row}: the table `{name}`."
     return functools.cached_property(made)
@@ -154,6 +157,38 @@ class Run:
     graphs = _table("graphs", "executable graph")
     stacks = _table("stacks", "frame of a recorded call stack")
     modules = _table("modules", "loaded image")
+    traced = _table("traced", "launch whose instructions were to be traced")
+
+    def trace_records(
+        self,
+        launch: int | None = None,
+        kinds: Collection[str] = (),
+        instructions: Collection[int] | None = None,
+        process: int = 0,
+    ) -> Iterator[TraceRecords]:
+        """Reads records of instructions, in the order of the trace.
+
+        A trace may be larger than memory, so the records come in parts of some hundred thousand.
+
+        Args:
+            launch: The number of the launch: `launch` in `run.traced`. Default: all launches.
+            kinds: Kinds of records: `opcode`, `registers`, `addresses`, `values`, `tma`, `count`,
+                `end`. Default: all kinds.
+            instructions: The numbers of instructions. Default: all instructions.
+            process: The number of the process.
+
+        Yields:
+            The records, as numpy arrays.
+
+        Raises:
+            Error: The run has no such process, or there is no such kind.
+            FormatError: A file does not follow the format.
+
+        Example:
+            >>> for records in tt.open("run1").trace_records(kinds=["addresses"]):
+            ...     print(records.heads["instruction"], records.addresses().min(axis=1))
+        """
+        return self.process(process).trace_records(launch, kinds, instructions)
 
     def tensors(self, epoch: int, process: int = 0) -> pd.DataFrame:
         """Returns the named parts of regions in an epoch, such as tensors.
