@@ -44,6 +44,7 @@ TESTS = {
     "core/order.py": "race random_calls race_pairs",
     "core/reach.py": "check_order race_pairs",
     "core/unordered.py": "check_order",
+    "core/host_writes.py": "host_writes",
     "core/unordered_nodes.py": "check_order",
     "verbs/check/uninitialized.py": "check_uninitialized",
     "verbs/check/fills.py": "check_uninitialized",

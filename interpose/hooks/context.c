@@ -43,13 +43,14 @@ static struct context *primary_of(CUdevice d)
 /* Destroys the recorder's objects while the context still exists. */
 static struct context *ending(struct op *op, struct context *c)
 {
+	if (c)
+		copy_sources_context_ends(c);
 	if (!c || !op_start(op, recording_or_stopped()))
 		return NULL;
 	if (!capture_enter(c))
 		return NULL;
 	inflight_handle_ends();
 	delays_context_ends(c);
-	copy_sources_context_ends(c);
 	flights_context_ends(c);
 	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);

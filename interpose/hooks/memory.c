@@ -59,7 +59,6 @@ static struct region *die(struct op *op, uint64_t base, uint64_t size, bool (*wh
 	}
 	gate_leave(op->t);
 	op_settle(op->t, contexts);
-	copy_sources_ended();
 	return ended;
 }
 
@@ -132,6 +131,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)
 	{ \
 		HOOK(op, symbol, op_begin_at(&op, (uintptr_t)p)); \
 		struct region *ended = memory_dies(&op, (uintptr_t)p); \
+		copy_sources_freed((uintptr_t)p); \
 		CUresult r = real.symbol(p); \
 		memory_died(&op, r, (uintptr_t)p, ended); \
 		return r; \

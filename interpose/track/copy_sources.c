@@ -6,12 +6,12 @@
  */
 #include "track/copy_sources.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "session/session.h"
 #include "store/events.h"
 #include "track/regions.h"
 #include "track/thread.h"
@@ -63,13 +63,24 @@ static struct part part_of(const struct source *s, unsigned i)
 	return (struct part){begin - s->dst, end - begin, begin == low && (end == high || end == s->end)};
 }
 
+/* Into the buffer. False: the memory is not mapped any more, or may not be read so. */
+static bool read_registered(void *bytes, size_t size)
+{
+	struct iovec to = {sources.buffer, size}, from = {bytes, size};
+
+	if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size)
+		return true;
+	if (errno != EFAULT)
+		session_warn("host memory that the program registered is not watched: process_vm_readv: %m");
+	return false;
+}
+
 static bool digest_of(const struct source *s, struct part p, uint64_t *digest)
 {
-	const void *bytes = (const void *)(uintptr_t)(s->src + p.at);
+	void *bytes = (void *)(uintptr_t)(s->src + p.at);
 
 	if (s->region->kind == TT_REGION_HOST_REGISTERED) {
-		struct iovec to = {sources.buffer, p.bytes}, from = {(void *)(uintptr_t)bytes, p.bytes};
-		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)p.bytes)
+		if (!read_registered(bytes, p.bytes))
 			return false;
 		bytes = sources.buffer;
 	}
@@ -218,16 +229,17 @@ void copy_sources_complete(const struct context *c, const struct stream *s, uint
 		drop_where(is_complete, &(struct completed){c, s, seq});
 }
 
-static bool has_ended(const struct source *s, const void *what)
+static bool is_in_region(const struct source *s, const void *what)
 {
-	(void)what;
-	return !atomic_load(&s->region->alive);
+	const uint64_t *base = what;
+
+	return s->region->base == *base;
 }
 
-void copy_sources_ended(void)
+void copy_sources_freed(uint64_t base)
 {
 	if (unlikely(options.host_writes))
-		drop_where(has_ended, NULL);
+		drop_where(is_in_region, &base);
 }
 
 static bool is_of_context(const struct source *s, const void *what)

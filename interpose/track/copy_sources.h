@@ -2,8 +2,8 @@
  * Page-locked memory that asynchronous copies to a device read: whether it has other bytes than at the copy's call.
  * For --host-writes.
  *
- * Invariant: bytes are read only while their region is alive. A region of the driver's host memory ends under the
- * lock that readers hold, and registered memory is read through the kernel, which survives an unmapped page.
+ * Invariant: bytes are read only before their memory is freed. A free takes the lock that readers hold, whether or
+ * not it is recorded, and registered memory is read through the kernel, which survives an unmapped page.
  */
 #ifndef TT_TRACK_COPY_SOURCES_H
 #define TT_TRACK_COPY_SOURCES_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "options/options.h"
+#include "session/session.h"
 #include "util/compiler.h"
 
 struct context;
@@ -23,13 +24,13 @@ void copy_sources_compare(void);
 /* Before a call that tells the host that work is complete gets its number. */
 static inline void copy_sources_look(void)
 {
-	if (unlikely(options.host_writes))
+	if (unlikely(options.host_writes) && atomic_load(&session_state) == SESSION_ON)
 		copy_sources_compare();
 }
 /* The host knows that copies of this stream, or of all of the context (NULL), before call seq are complete. */
 void copy_sources_complete(const struct context *c, const struct stream *s, uint64_t seq);
-/* Call after regions have ended, before their memory is freed. */
-void copy_sources_ended(void);
+/* Call before the host memory at base is freed. */
+void copy_sources_freed(uint64_t base);
 /* Call before the context is destroyed. */
 void copy_sources_context_ends(const struct context *c);
 void copy_sources_forget(void); /* in a forked child */

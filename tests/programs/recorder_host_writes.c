@@ -2,8 +2,14 @@
  * The program writes to page-locked memory after it called for a copy from there. The argument says what happens
  * in between, if anything.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "program.h"
 
@@ -117,6 +123,13 @@ static void in_loop(void)
 	OK(cuCtxSynchronize());
 }
 
+static void free_and_wait(void)
+{
+	OK(cuMemFreeHost(host));
+	OK(cuStreamSynchronize(one));
+	printf("done\n");
+}
+
 /* Memory that is gone when the recorder looks at it again. */
 static void gone(void)
 {
@@ -130,6 +143,21 @@ static void gone(void)
 	munmap(memory, LARGE);
 	OK(cuMemFreeHost(host));
 	OK(cuCtxSynchronize());
+}
+
+/* As in a container that forbids it. */
+static void forbid_reads_of_processes(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(*filter), filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		printf("no filter: %m\n");
 }
 
 /* Waits for its own copies, and frees memory while other threads wait. */
@@ -172,6 +200,8 @@ int main(int argc, char **argv)
 	size_t bytes = is("large") ? LARGE : N * 4;
 	void *memory;
 
+	if (is("at-exit"))
+		atexit(free_and_wait); /* runs last */
 	start();
 	fill = get_kernel(load_kernels(), "fill");
 	to = allocate(LARGE);
@@ -184,7 +214,9 @@ int main(int argc, char **argv)
 	*flag = 0;
 	host = aligned_alloc(4096, LARGE);
 	memset(host, 0, LARGE);
-	if (is("registered"))
+	if (is("forbidden"))
+		forbid_reads_of_processes();
+	if (is("registered") || is("forbidden"))
 		OK(cuMemHostRegister(host, LARGE, 0));
 	else if (!is("pageable"))
 		OK(cuMemAllocHost((void **)&host, LARGE));
@@ -196,6 +228,12 @@ int main(int argc, char **argv)
 		gone();
 	else if (is("threads"))
 		in_threads();
+	else if (is("at-exit")) {
+		copies(N * 4);
+		OK(cuEventRecord(event, one));
+		OK(cuEventSynchronize(event));
+		return 0;
+	}
 	else if (is("large")) {
 		copies(LARGE);
 		memset(host, 1, LARGE);
