@@ -293,6 +293,7 @@ def test_operations_on_an_mbarrier_have_its_address() -> None:
     )
     same = {"mask": 1, "strided": True, "addresses": (8,)}
     assert r.records == [
+        r.record("addresses", "init", **same),
         r.record("addresses", "arrive", **same),
         r.record("opcode", "wait", mask=1),
         r.record("addresses", "wait", **same),
@@ -374,12 +375,13 @@ def test_only_the_blocks_that_were_asked_for_are_recorded() -> None:
     assert r.trace.counts() == {r.at["add"]: (3, 96)}
 
 
-def test_a_fault_leaves_the_record_of_its_access() -> None:
+@pytest.mark.parametrize("kinds", [ADDRESSES, VALUES, ADDRESSES | VALUES])
+def test_a_fault_leaves_the_record_of_its_access(kinds: int) -> None:
     r = Run(
         """	mul.wide.u32 %l1, %t, 4;
 	ld.global.u32 %r1, [%l1];			// load
 """,
-        {"load": OPCODE | ADDRESSES | VALUES},
+        {"load": OPCODE | kinds},
     )
     assert r.error and r.error.status == "bad address"
     assert r.records == [

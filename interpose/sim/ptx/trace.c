@@ -273,6 +273,14 @@ static unsigned kinds_at(const struct ptx_warp *w, uint32_t line)
 	return w->cta->recorded && line < want->line_count ? want->lines[line] : 0;
 }
 
+/* The kinds that an access has. An mbarrier has no values of its own. */
+static unsigned access_kinds(const struct ptx_warp *w, const struct ptx_op *op)
+{
+	unsigned kinds = kinds_at(w, op->line) & (ADDRESSES | VALUES);
+
+	return kinds && op->code == PTX_OP_MBARRIER ? ADDRESSES : kinds;
+}
+
 static struct tt_heartbeat *heartbeat_of(const struct ptx_warp *w)
 {
 	const struct ptx_run *run = w->cta->run;
@@ -341,6 +349,15 @@ static void begin_access(const struct ptx_warp *w, const struct ptx_op *op, uint
 		record_values(w, op, a);
 }
 
+/* A load that failed has no values: where it failed is worth a record all the more. */
+static void end_access(const struct ptx_warp *w, const struct ptx_op *op, const struct access *a)
+{
+	if (w->cta->run->status == PTX_OK)
+		record_values(w, op, a);
+	else if (!asks(a->kinds, TT_TRACE_ADDRESSES))
+		record_addresses(w, op, a);
+}
+
 uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn)
 {
 	const struct ptx_run *run = w->cta->run;
@@ -354,13 +371,13 @@ uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 		if (mask && op->operands)
 			begin_statement(w, op, mask);
 		if (mask && op->flags & PTX_ACCESS)
-			a.kinds = kinds_at(w, op->line) & (op->code == PTX_OP_MBARRIER ? ADDRESSES : ADDRESSES | VALUES);
+			a.kinds = access_kinds(w, op);
 		if (a.kinds)
 			begin_access(w, op, mask, &a);
 		w->clock = clock + n;
 		n += ptx_execute(w, g, UINT32_MAX, 1);
-		if (run->status == PTX_OK && asks(a.kinds, TT_TRACE_VALUES) && returns(op))
-			record_values(w, op, &a);
+		if (asks(a.kinds, TT_TRACE_VALUES) && returns(op))
+			end_access(w, op, &a);
 		if (w->regroup || g->mask != before || g->state != PTX_RUNS || g->frame != w->frame || w->pause)
 			break;
 	}
