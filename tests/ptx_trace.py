@@ -12,7 +12,7 @@ import numpy as np
 from tests.ptx_machine import Array, Machine
 from ttanalyze.format import layout
 
-OPCODE, REGISTERS, ADDRESSES, VALUES, COUNT = (1 << i for i in (1, 2, 3, 4, 6))
+OPCODE, REGISTERS, ADDRESSES, VALUES, TMA, COUNT = (1 << i for i in range(1, 7))
 STRIDED = layout.constant("TT_TRACEF_STRIDED")
 HEAD, TAIL, LOST, DISCARD = range(4)
 HEADER = layout.TRACE_RECORD.itemsize
@@ -29,6 +29,7 @@ class Record:
     strided: bool = False
     addresses: Sequence[int] = ()
     words: Sequence[Sequence[int]] = ()
+    tma: Sequence[int] = ()  # descriptor, barrier, coordinates, mask of blocks
 
 
 def lanes(mask: int) -> list[int]:
@@ -47,7 +48,8 @@ def parse(header: Any, payload: bytes) -> Record:
         steps = [int(header["stride"]) * i for i in range(32)]
         at = [(listed[0] + s) % 2**64 for s in steps] if strided else listed
         payload = payload[size:]
-    words = np.frombuffer(payload, np.uint32).reshape(-1, 32)
+    tma = struct.unpack("<2Q6I", payload) if kind == "tma" else ()
+    words = np.frombuffer(b"" if tma else payload, np.uint32).reshape(-1, 32)
     assert header["clock"] == 0
     assert header["block_y"] == header["block_z"] == 0
     return Record(
@@ -58,6 +60,7 @@ def parse(header: Any, payload: bytes) -> Record:
         strided,
         tuple(at[i] for i in lanes(mask) if at),
         tuple(tuple(int(word[i]) for i in lanes(mask)) for word in words),
+        tma,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ptx_cases import kernel, run
+from tests.ptx_cases import failure, kernel, run
 from tests.ptx_machine import HEADER, Machine, PtxError
 
 pytestmark = pytest.mark.native
@@ -284,3 +284,78 @@ def test_float_atomics() -> None:
     assert words[5] == 0, "global f32 sums flush subnormal numbers"
     assert words[6] == 32
     assert words[8] == 32
+
+
+SHARED = ".shared .align 16 .b8 s[2048]; .shared .align 8 .b64 bar;"
+
+
+def test_copies_to_shared_memory() -> None:
+    """4 bytes by each thread, then 16 of which 8 are given; nothing has to be waited for."""
+    body = """	st.global.u32 [%o], %t;
+	mov.u32 %r1, s; mad.lo.u32 %r2, %t, 4, %r1;
+	cp.async.ca.shared.global [%r2], [%o], 4;
+	cp.async.commit_group;
+	cp.async.wait_group 0;
+	ld.shared.u32 %r3, [%r2];
+	mul.wide.u32 %l1, %t, 16; add.u64 %l1, %l1, %base;
+	mad.lo.u32 %r4, %t, 16, %r1; mov.u32 %r9, 8;
+	setp.lt.u32 %p1, %t, 8;
+	@%p1 cp.async.cg.shared.global.L2::128B [%r4+1024], [%l1], 16, %r9;
+	cp.async.wait_all;
+	ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r4+1024];
+	add.u32 %r3, %r3, %r5; add.u32 %r3, %r3, %r6; add.u32 %r3, %r3, %r7; add.u32 %r3, %r3, %r8;
+	st.global.u32 [%o], %r3;
+"""
+    assert list(run(body, SHARED)) == [t + (8 * t + 1 if t < 8 else 0) for t in range(32)]
+
+
+def test_bulk_copies_complete_their_mbarrier() -> None:
+    body = """	st.global.u32 [%o], %t;
+	setp.ne.u32 %p1, %t, 0; @%p1 bra WAIT;
+	mbarrier.init.shared::cta.b64 [bar], 1;
+	mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+	mov.u32 %r1, s; mov.u32 %r2, 96;
+	cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%base], %r2, [bar];
+	mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0; @%p2 trap;
+	cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [s+96], [%base+16], 32, [bar];
+WAIT:	mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra WAIT;
+	mov.u32 %r1, s; mad.lo.u32 %r1, %t, 4, %r1; ld.shared.u32 %r3, [%r1];
+	@%p1 bra END;
+	cp.async.bulk.global.shared::cta.bulk_group [%base+64], [s+16], 16;
+	cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;
+	ld.global.u32 %r4, [%base+76]; add.u32 %r3, %r3, %r4;
+END:	bar.sync 0; st.global.u32 [%o], %r3;
+"""
+    assert list(run(body, SHARED)) == [7, *range(1, 24), *range(4, 12)]
+
+
+def test_an_arrival_may_wait_for_copies() -> None:
+    body = """	setp.ne.u32 %p1, %t, 0; @%p1 bra READY;
+	mbarrier.init.shared.b64 [bar], 33;
+READY:	bar.sync 0;
+	cp.async.mbarrier.arrive.shared.b64 [bar];
+	cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+	@!%p1 mbarrier.arrive.shared.b64 _, [bar];
+	mbarrier.test_wait.parity.shared.b64 %p2, [bar], 0;
+	selp.u32 %r1, 1, 0, %p2; st.global.u32 [%o], %r1;
+"""
+    assert list(run(body, SHARED)) == [1] * 32
+
+
+@pytest.mark.parametrize(
+    ("copy", "status", "message"),
+    [
+        ("cp.async.ca.shared.global [s], [%base+2], 4;", "misaligned", "read of 4 bytes"),
+        ("cp.async.ca.shared.global [s+4096], [%base], 4;", "bad address", "write of 4 bytes"),
+        ("cp.async.ca.shared.global [s], [%base+65536], 4;", "bad address", "read of 4 bytes"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%base], [s], 24;", "misaligned", "of 16"),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%base+8], [s], 16;", "misaligned", "write"),
+        ("cp.async.bulk.global.global.bulk_group [%base], [%base], 16;", "unsupported", "cp."),
+        ("cp.async.ca.global.shared [%base], [s], 4;", "unsupported", "cp."),
+        ("cp.async.bulk.tensor.1d.global.tile [%base], [s], 4;", "unsupported", "cp."),
+    ],
+)
+def test_bad_copies_fail(copy: str, status: str, message: str) -> None:
+    error = failure(f"	{copy}\n", SHARED)
+    assert error.status == status
+    assert message in error.message

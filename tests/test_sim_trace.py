@@ -17,6 +17,7 @@ from tests.ptx_trace import (
     LOST,
     OPCODE,
     REGISTERS,
+    TMA,
     VALUES,
     Record,
     Trace,
@@ -297,6 +298,31 @@ def test_operations_on_an_mbarrier_have_its_address() -> None:
         r.record("addresses", "arrive", **same),
         r.record("opcode", "wait", mask=1),
         r.record("addresses", "wait", **same),
+    ]
+
+
+def test_copies_have_where_they_write_and_bulk_copies_their_mbarrier() -> None:
+    r = Run(
+        """	mbarrier.init.shared.b64 [b], 1;
+	cp.async.ca.shared.global [s+8], [%base], 8;		// copy
+	mbarrier.expect_tx.shared.b64 [b], 64;
+	mov.u32 %r1, s;
+	mad.lo.u32 %r1, %t, 16, %r1;
+	setp.lt.u32 %p1, %t, 2;
+	mov.u64 %l1, %base;
+	@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%l1], 16, [b]; // in
+	cp.async.bulk.global.shared::cta.bulk_group [%base+64], [s], 16;	// back
+""",
+        {"copy": ADDRESSES | TMA, "in": VALUES | TMA, "back": TMA},
+        before=".shared .align 16 .b8 s[64]; .shared .align 8 .b64 b;",
+        block=[3],
+    )
+    assert r.error is None
+    assert r.records == [
+        r.record("addresses", "copy", 7, strided=True, addresses=(8, 8, 8)),
+        r.record("addresses", "in", 3, strided=True, addresses=(0, 16)),
+        *(r.record("tma", "in", mask, tma=(0, 64, 0, 0, 0, 0, 0, 0)) for mask in (1, 2)),
+        *(r.record("tma", "back", mask, tma=(0, 0, 0, 0, 0, 0, 0, 0)) for mask in (1, 2, 4)),
     ]
 
 

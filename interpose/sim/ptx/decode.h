@@ -27,7 +27,7 @@ struct ptx_decoder {
 	const struct ptx_statement *statement;
 	unsigned line;
 	uint32_t guard;
-	char opcode[64]; /* words: those after the first word of the opcode */
+	char opcode[128]; /* words: those after the first word of the opcode */
 	const char *words[PTX_WORDS];
 	unsigned word_count, used; /* used: a bit for each word */
 	const char *why;	   /* reason of a failure, if it says more than the opcode */

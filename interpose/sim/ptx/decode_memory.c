@@ -1,5 +1,5 @@
 /*
- * Decoding of PTX memory instructions: ld, st, atom, red, prefetch.
+ * Decoding of PTX memory instructions: ld, st, atom, red, prefetch, mbarrier, cp.async.
  *
  * Invariant: the state space of an address is fixed here; only generic addresses are resolved when they
  * are used.
@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+/* The first space that the opcode names and that is unused so far. */
 static enum ptx_space space_word(struct ptx_decoder *d)
 {
 	static const struct {
@@ -19,9 +20,12 @@ static enum ptx_space space_word(struct ptx_decoder *d)
 		{"shared::cluster", PTX_SPACE_SHARED}, /* addresses of other CTAs cannot be made: mapa is not supported */
 	};
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (ptx_word(d, words[i].word))
-			return words[i].space;
+	for (unsigned at = 0; at < d->word_count; at++)
+		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+			if (!(d->used >> at & 1) && !strcmp(d->words[at], words[i].word)) {
+				d->used |= 1u << at;
+				return words[i].space;
+			}
 	return PTX_SPACE_GENERIC;
 }
 
@@ -336,6 +340,98 @@ static bool decode_mbarrier(struct ptx_decoder *d)
 	return true;
 }
 
+/* An address as a row of 64 bits. */
+static bool address_as_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_space space, uint32_t *row)
+{
+	struct address a = {.space = space};
+
+	if (!decode_address(d, o, &a) || a.space != space || a.flags & PTX_FRAME_RELATIVE)
+		return false;
+	*row = a.row;
+	if (a.flags & PTX_NARROW_ADDRESS) {
+		*row = ptx_scratch_row(d, true);
+		ptx_convert_row(d, *row, PTX_U64, a.row, PTX_U32);
+	}
+	if (a.offset) {
+		uint32_t sum = ptx_scratch_row(d, true);
+		ptx_add_constant(d, sum, *row, (uint64_t)a.offset, true);
+		*row = sum;
+	}
+	return true;
+}
+
+/* Copies are complete at once, so nothing is left to wait for. */
+static bool decode_copy_wait(struct ptx_decoder *d)
+{
+	bool counts = ptx_word(d, "wait_group");
+
+	ptx_word(d, "bulk");
+	ptx_word(d, "read");
+	if ((!counts && !ptx_word(d, "commit_group") && !ptx_word(d, "wait_all")) || !ptx_all_words_used(d) ||
+	    d->statement->count != counts)
+		return false;
+	ptx_emit(d, PTX_OP_NOTHING);
+	return true;
+}
+
+/* It counts as an arrival once the thread's copies are complete. Without .noinc it is one more that is expected. */
+static bool decode_copy_arrival(struct ptx_decoder *d)
+{
+	struct address a = {.space = space_word(d)};
+	bool counts = ptx_word(d, "noinc");
+
+	if (!ptx_word(d, "arrive") || !ptx_word(d, "b64") || !ptx_all_words_used(d) || d->statement->count != 1 ||
+	    !decode_address(d, ptx_operand(d, 0), &a) ||
+	    (a.space != PTX_SPACE_GENERIC && a.space != PTX_SPACE_SHARED))
+		return false;
+	struct ptx_op *op = ptx_emit(d, counts ? PTX_OP_MBARRIER : PTX_OP_NOTHING);
+	put_address(op, &a, counts ? PTX_ACCESS : 0);
+	op->kind = PTX_MBARRIER_ARRIVE;
+	op->memory.element[0] = PTX_NO_ROW;
+	op->memory.element[1] = ptx_constant_row(d, 1, false);
+	return true;
+}
+
+/* cp.async[.bulk] [to], [from], bytes, then an mbarrier of a bulk copy, or how many bytes are given, then a policy. */
+static bool decode_copy(struct ptx_decoder *d)
+{
+	struct address to = {.space = PTX_SPACE_GENERIC};
+	bool bulk = ptx_word(d, "bulk"), group = ptx_word(d, "bulk_group");
+	bool barrier = ptx_word(d, "mbarrier::complete_tx::bytes");
+	unsigned policy = ptx_word(d, "L2::cache_hint"), count = d->statement->count - policy;
+	uint32_t row[4] = {0, 0, PTX_NO_ROW, PTX_NO_ROW};
+
+	to.space = space_word(d);
+	enum ptx_space from = space_word(d);
+	bool fits = bulk ? group != barrier && (from == PTX_SPACE_SHARED || to.space == PTX_SPACE_SHARED)
+			 : !group && !barrier && to.space == PTX_SPACE_SHARED && from == PTX_SPACE_GLOBAL;
+	skip_hints(d);
+	if (!fits || !ptx_all_words_used(d) || count < 3u + barrier || count > 3u + (barrier || !bulk) ||
+	    !address_as_row(d, ptx_operand(d, 1), from, &row[0]) || !ptx_source_row(d, ptx_operand(d, 2), PTX_U32, &row[1]) ||
+	    (barrier && !address_as_row(d, ptx_operand(d, 3), PTX_SPACE_SHARED, &row[2])) ||
+	    (count > 3 && !bulk && !ptx_source_row(d, ptx_operand(d, 3), PTX_U32, &row[3])) ||
+	    !decode_address(d, ptx_operand(d, 0), &to))
+		return false;
+	struct ptx_op *op = ptx_emit(d, PTX_OP_COPY);
+	put_address(op, &to, PTX_ACCESS);
+	op->kind = (uint8_t)from;
+	op->wide = bulk;
+	memcpy(op->memory.element, row, sizeof(row));
+	return true;
+}
+
+static bool decode_async(struct ptx_decoder *d)
+{
+	if (!ptx_word(d, "async"))
+		return false;
+	if (ptx_word(d, "mbarrier"))
+		return decode_copy_arrival(d);
+	if (decode_copy_wait(d))
+		return true;
+	d->used = 1;
+	return decode_copy(d);
+}
+
 bool ptx_decode_memory(struct ptx_decoder *d)
 {
 	d->used = 0;
@@ -347,6 +443,8 @@ bool ptx_decode_memory(struct ptx_decoder *d)
 		return decode_atomic(d);
 	if (ptx_is(d, "mbarrier"))
 		return decode_mbarrier(d);
+	if (ptx_is(d, "cp"))
+		return decode_async(d);
 	if (ptx_is(d, "prefetch") || ptx_is(d, "prefetchu") || ptx_is(d, "discard") || ptx_is(d, "applypriority")) {
 		/* Hints, except discard, which may also leave the bytes as they are. */
 		ptx_emit(d, PTX_OP_NOTHING);

@@ -307,6 +307,7 @@ enum ptx_code {
 	PTX_OP_SET_CONDITION,
 	PTX_OP_BARRIER,
 	PTX_OP_MBARRIER,
+	PTX_OP_COPY, /* bulk if wide; from src[0] in space kind, src[1] bytes, mbarrier src[2], src[3] bytes are given */
 	PTX_OP_COLLECTIVE,
 	PTX_OP_FENCE,
 	PTX_OP_PAUSE,
@@ -567,6 +568,8 @@ bool ptx_load_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_load_uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_store_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
+/* Copies at once, as an asynchronous copy may. */
+bool ptx_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host);
 /* The addresses that op computes, as its space counts them. */
 void ptx_addresses(const struct ptx_warp *w, const struct ptx_op *op, uint64_t *at);

@@ -194,14 +194,15 @@ static bool misaligned(struct ptx_warp *w, const struct ptx_op *op, uint32_t mas
 	return false;
 }
 
-bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host)
+static inline bool resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t align, size_t size, bool write,
+			   uint8_t **host)
 {
 	uint64_t at[PTX_WARP], low = 0;
 
 	addresses(w, op, at);
 	for (int i = 0; i < PTX_WARP; i++)
 		low |= at[i];
-	if (low & (size - 1) && misaligned(w, op, mask, at, size, write))
+	if (low & (align - 1) && misaligned(w, op, mask, at, align, write))
 		return false;
 	switch (op->space) {
 	case PTX_SPACE_GLOBAL:
@@ -217,6 +218,64 @@ bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, siz
 	default:
 		return resolve_generic(w, op, mask, at, size, write, host);
 	}
+}
+
+bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host)
+{
+	return resolve(w, op, mask, size, size, write, host);
+}
+
+/* --- copies --- */
+
+/* The same operation with the address in a row. */
+static struct ptx_op with_address(const struct ptx_op *op, uint32_t row, uint8_t space)
+{
+	struct ptx_op other = *op;
+
+	other.memory.address = row;
+	other.space = space;
+	other.imm = 0;
+	other.flags = 0;
+	return other;
+}
+
+static bool copy_lane(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint32_t size, uint32_t given)
+{
+	const struct ptx_op from = with_address(op, op->memory.element[0], op->kind);
+	uint32_t mask = ptx_lane_bit[lane], align = op->wide ? 16 : size;
+	uint8_t *to[PTX_WARP], *source[PTX_WARP], *barrier[PTX_WARP];
+
+	if (op->wide && size % align) {
+		ptx_fault(w, op, mask, PTX_MISALIGNED, "bulk copy of %u bytes: they are no multiple of 16", size);
+		return false;
+	}
+	given = given < size ? given : size;
+	if ((given && !resolve(w, &from, mask, align, given, false, source)) ||
+	    (size && !resolve(w, op, mask, align, size, true, to)))
+		return false;
+	if (given)
+		memmove(to[lane], source[lane], given);
+	if (size > given)
+		memset(to[lane] + given, 0, size - given);
+	if (op->memory.element[2] == PTX_NO_ROW)
+		return true;
+	const struct ptx_op at = with_address(op, op->memory.element[2], PTX_SPACE_SHARED);
+	return resolve(w, &at, mask, 8, 8, true, barrier) &&
+	       ptx_mbarrier_apply(w, op, PTX_MBARRIER_COMPLETE, (int)lane, barrier[lane], size);
+}
+
+bool ptx_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
+{
+	const lane_u32 *sizes = ptx_row(w, op->memory.element[1]);
+	const lane_u32 *given = op->memory.element[3] == PTX_NO_ROW ? sizes : ptx_row(w, op->memory.element[3]);
+
+	g->pc++;
+	for (uint32_t m = g->mask; m; m &= m - 1) {
+		unsigned lane = (unsigned)__builtin_ctz(m);
+		if (!copy_lane(w, op, lane, sizes[lane], given[lane]))
+			return false;
+	}
+	return true;
 }
 
 /* --- loads --- */

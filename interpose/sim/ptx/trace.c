@@ -273,12 +273,12 @@ static unsigned kinds_at(const struct ptx_warp *w, uint32_t line)
 	return w->cta->recorded && line < want->line_count ? want->lines[line] : 0;
 }
 
-/* The kinds that an access has. An mbarrier has no values of its own. */
+/* The kinds that an access has. Values are of what registers take or bring. */
 static unsigned access_kinds(const struct ptx_warp *w, const struct ptx_op *op)
 {
 	unsigned kinds = kinds_at(w, op->line) & (ADDRESSES | VALUES);
 
-	return kinds && op->code == PTX_OP_MBARRIER ? ADDRESSES : kinds;
+	return kinds && (op->code == PTX_OP_MBARRIER || op->code == PTX_OP_COPY) ? ADDRESSES : kinds;
 }
 
 static struct tt_heartbeat *heartbeat_of(const struct ptx_warp *w)
@@ -338,6 +338,24 @@ static void begin_statement(struct ptx_warp *w, const struct ptx_op *op, uint32_
 		record_registers(w, op, mask);
 }
 
+/* Each thread issues a copy of its own. One without a tensor map has no descriptor and no coordinates. */
+static void record_bulk_copies(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
+{
+	const lane_u64 *barriers = op->memory.element[2] == PTX_NO_ROW ? NULL : ptx_row(w, op->memory.element[2]);
+
+	for (uint32_t m = mask; m; m &= m - 1) {
+		struct {
+			uint64_t descriptor, barrier;
+			uint32_t coordinates[5], blocks;
+		} payload = {.barrier = barriers ? barriers[__builtin_ctz(m)] : 0};
+		uint64_t at;
+		if (!begin(w, op, m & -m, 0, sizeof(payload), &at))
+			continue;
+		put(w->cta->run->trace, &at, &payload, sizeof(payload));
+		complete(w->cta->run->trace, at, sizeof(payload), TT_TRACE_TMA, 0);
+	}
+}
+
 static void begin_access(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, struct access *a)
 {
 	a->mask = mask;
@@ -374,6 +392,8 @@ uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 			a.kinds = access_kinds(w, op);
 		if (a.kinds)
 			begin_access(w, op, mask, &a);
+		if (mask && op->code == PTX_OP_COPY && op->wide && asks(kinds_at(w, op->line), TT_TRACE_TMA))
+			record_bulk_copies(w, op, mask);
 		w->clock = clock + n;
 		n += ptx_execute(w, g, UINT32_MAX, 1);
 		if (asks(a.kinds, TT_TRACE_VALUES) && returns(op))

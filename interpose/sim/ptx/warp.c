@@ -312,6 +312,9 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 	case PTX_OP_MBARRIER:
 		ptx_mbarrier(w, g, op);
 		break;
+	case PTX_OP_COPY:
+		ptx_copy(w, g, op);
+		break;
 	case PTX_OP_COLLECTIVE:
 		ptx_collective_arrive(w, g, op);
 		break;
