@@ -1,7 +1,7 @@
 /*
  * Executable graphs. See graphs.h for the invariant.
  */
-#include "track/graphs.h"
+#include "track/graphs_internal.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -14,27 +14,8 @@
 #include "util/handle_table.h"
 #include "track/graph_log.h"
 #include "track/functions.h"
-#include "track/regions.h"
 
 #define CLOSE_WAIT_MS 1000
-
-struct exec {
-	void *_Atomic handle; /* a CUgraphExec; lock-free readers may see it change */
-	uint32_t number, label;
-	struct context *context;
-	bool unread; /* its nodes are unknown */
-	struct node_list nodes;
-	struct node_list source; /* the graph of the last update: the driver also accepts its nodes' handles */
-	_Atomic bool busy;     /* a thread is reading its regions */
-	_Atomic bool outdated; /* its nodes may reach other regions now */
-	_Atomic uint32_t changes;
-	bool reaches_all;
-	struct region_gathering regions;
-	struct instrumentation *instrumentation;
-	_Atomic bool spread_outdated;
-	_Atomic uint64_t spread; /* context_bit of the contexts whose memory its nodes write */
-	struct exec *next_spare;
-};
 
 static struct {
 	struct handle_table *_Atomic by_handle;
@@ -46,8 +27,18 @@ static struct {
 	 * removed.
 	 */
 	_Atomic bool edges_removed;
-	pthread_mutex_t lock; /* guards all except what readers of the table use */
+	pthread_mutex_t lock;
 } graphs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void graphs_lock(void)
+{
+	pthread_mutex_lock(&graphs.lock);
+}
+
+void graphs_unlock(void)
+{
+	pthread_mutex_unlock(&graphs.lock);
+}
 
 static void no_memory(void)
 {
@@ -128,9 +119,9 @@ void graphs_write(void)
 {
 	if (!graph_log_waits())
 		return;
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	graph_log_write();
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 }
 
 void graphs_close(void)
@@ -138,7 +129,7 @@ void graphs_close(void)
 	if (!lock_within(&graphs.lock, CLOSE_WAIT_MS))
 		return;
 	graph_log_write();
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 }
 
 /* Caller holds the lock. */
@@ -225,7 +216,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 
 	if (!whole)
 		session_lost("the nodes of a graph are unknown: %s", nodes->failed);
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	struct exec *x = take_out(handle);
 	if (x) /* its destruction was not seen */
 		end(x, seq);
@@ -248,7 +239,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 	} else {
 		nodes_free(nodes);
 	}
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 	if (x)
 		tell_left_out(&x->nodes, number);
 	return number;
@@ -256,24 +247,24 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 
 void graph_ended(CUgraphExec handle)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	take_out(handle);
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 }
 
 void graph_restored(CUgraphExec handle, struct exec *x)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	if (!graphs_find(handle) && !handle_add(&graphs.by_handle, &x->handle))
 		no_memory();
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 }
 
 void graph_gone(struct exec *x, uint64_t seq)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	end(x, seq);
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 }
 
 /* ---- changes ---- */
@@ -305,7 +296,7 @@ static uint32_t number_of(struct exec *x, CUgraphNode node, uint64_t seq)
 
 size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	size_t changed = x->unread;
 	uint32_t number = number_of(x, node, seq);
 	if (number != TT_NO_ID && (!change->count || !nodes_replace(&x->nodes, number, change, 0, false))) {
@@ -315,20 +306,20 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 		changed = 1;
 	}
 	has_changed(x);
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 	nodes_free(change);
 	return changed;
 }
 
 size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	uint32_t number = number_of(x, node, seq);
 	bool changed = number != TT_NO_ID && nodes_enable(&x->nodes, number, enabled);
 	if (changed)
 		record_node(x, number, seq);
 	has_changed(x);
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 	return changed;
 }
 
@@ -395,72 +386,15 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 
 size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	size_t changed = update(x, child, from, runs, seq);
 	has_changed(x);
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 	nodes_free(from);
 	return changed;
 }
 
-/* ---- regions that it reaches ---- */
-
-/* Reserves the graph's regions and updates them. False: unknown. */
-static bool enter(struct exec *x)
-{
-	if (atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
-		return false; /* two threads launch it at once, which CUDA forbids */
-	if (atomic_load(&x->outdated) || !regions_gathered_still(&x->regions)) {
-		pthread_mutex_lock(&graphs.lock);
-		atomic_store(&x->outdated, false);
-		x->reaches_all = !nodes_gather(&x->nodes, &x->regions) || x->unread;
-		pthread_mutex_unlock(&graphs.lock);
-	}
-	if (x->reaches_all)
-		atomic_store_explicit(&x->busy, false, memory_order_release);
-	return !x->reaches_all;
-}
-
-static void leave(struct exec *x)
-{
-	atomic_store_explicit(&x->busy, false, memory_order_release);
-}
-
-bool graph_touch(struct exec *x)
-{
-	if (!x || !enter(x))
-		return false;
-	for (size_t i = 0; i < x->regions.count; i++)
-		atomic_store_explicit(&x->regions.list[i]->touched, true, memory_order_relaxed);
-	leave(x);
-	return true;
-}
-
-bool graph_may_write_captured(struct exec *x, uint32_t awaited, uint64_t *base)
-{
-	bool may = false;
-
-	if (!x || !enter(x))
-		return true;
-	for (size_t i = 0; i < x->regions.count && !may; i++) {
-		const struct region *r = x->regions.list[i];
-		may = (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - awaited) > 0;
-		*base = may ? r->base : 0;
-	}
-	leave(x);
-	return may;
-}
-
-uint64_t graph_spread(struct exec *x)
-{
-	if (atomic_load(&x->spread_outdated)) {
-		pthread_mutex_lock(&graphs.lock);
-		atomic_store(&x->spread_outdated, false);
-		atomic_store(&x->spread, nodes_spread(&x->nodes));
-		pthread_mutex_unlock(&graphs.lock);
-	}
-	return atomic_load(&x->spread);
-}
+/* ---- epochs inside it ---- */
 
 struct instrumentation *graph_instrumentation(const struct exec *x)
 {
@@ -474,31 +408,18 @@ void graph_set_instrumentation(struct exec *x, struct instrumentation *instrumen
 
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	uint32_t number = nodes_find(x->source.count ? &x->source : &x->nodes, handle);
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 	return number;
 }
 
 uint32_t graph_node_name(struct exec *x, uint32_t number)
 {
-	pthread_mutex_lock(&graphs.lock);
+	graphs_lock();
 	uint32_t function = number < x->nodes.count ? x->nodes.nodes[number].record.function : TT_NO_ID;
-	pthread_mutex_unlock(&graphs.lock);
+	graphs_unlock();
 	return store_string(session_store(), function_name(function));
-}
-
-/* Does not lock: the caller holds the map's lock, and the program may not change a graph while launching it. */
-void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g)
-{
-	if (number < x->nodes.count)
-		nodes_gather_one(&x->nodes, number, g);
-}
-
-void graph_gather(struct exec *x, struct region_gathering *g)
-{
-	for (size_t i = 0; i < x->nodes.count; i++)
-		nodes_gather_one(&x->nodes, (uint32_t)i, g);
 }
 
 void graphs_forget(void)
