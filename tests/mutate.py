@@ -36,7 +36,7 @@ from ttanalyze.output import text
 
 WORK = support.ROOT / "build" / "mutate"
 GENERATED = ("ttanalyze/_cuda.py", "ttanalyze/_format.py", "ttanalyze/lib")
-FEW = "random_runs.py::test_random_runs[0]"  # quick, and finds most
+FEW = "random_runs.py::test_random_runs_equal_a_model[0]"  # quick, and finds most
 TESTS = {
     "verbs/verify/compare.py": f"{FEW} verify",
     "verbs/diff/states.py": f"{FEW} diff_matching diff",
@@ -53,9 +53,13 @@ TESTS = {
     "verbs/check/parameters.py": "check_determinism",
     "verbs/check/zoom.py": "check_determinism",
     "verbs/check/values.py": "check",
+    "verbs/check/order.py": "check_order check",
+    "verbs/check/bounds.py": "zones",
+    "verbs/check/guard.py": "guard",
     "code/pointers.py": "check_order",
     "disassembly/pointers.py": "check_order",
     "verbs/diff/suspects.py": "diff random_suspects",
+    "verbs/blame/plausible.py": "blame_plausible blame",
     "verbs/blame/search.py": f"{FEW} blame_plausible blame",
     "verbs/diff/match.py": f"{FEW} diff_match diff_matching diff",
     "core/allocations.py": f"{FEW} memory",
