@@ -260,7 +260,7 @@ def _info(epochs: int) -> dict[str, Any]:
         "driver_version": 13000,
         "devices": [],
         "options": {},
-        "ring": {"bytes": 0, "place": "none"},
+        "ring": {"bytes": 0, "memory": "none"},
         "counters": {"events": 0, "events_lost": 0, "epochs": epochs},
         "unknown_calls": [],
         "warnings": [],

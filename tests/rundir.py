@@ -456,7 +456,7 @@ class Writer:
             "driver_version": 13000,
             "devices": [{"ordinal": 0, "name": "Test Device", "memory": 1 << 30}],
             "options": {"TT_OUT": "/tmp/run", "TT_EPOCH": "sync", "TT_RING_BYTES": ""},
-            "ring": {"bytes": 1 << 26, "place": "device"},
+            "ring": {"bytes": 1 << 26, "memory": "device"},
             "counters": {
                 "events": self.seq,
                 "events_lost": 0,

@@ -341,12 +341,11 @@ def test_info_of_many_processes_and_warnings(cli: Cli, run_path: Path) -> None:
 
 
 def test_info_of_unfinished_recordings(cli: Cli, tmp_path: Path) -> None:
-    """It goes by the files where the process did not come to say how much there is."""
     killed = Writer(tmp_path / "killed")
     killed.born(0, b"abc")
     killed.epoch("sync", "full")
     counters = {"events": 0, "events_lost": 0}
-    killed.close("running", ring={"bytes": 0, "place": "none"}, counters=counters)
+    killed.close("running", ring={"bytes": 0, "memory": "none"}, counters=counters)
     text = cli("info", tmp_path / "killed").stdout
     for expected in (
         "pid 1000, killed, or still running\n",

@@ -1070,7 +1070,7 @@ def test_ring_moves_to_pinned_memory(failing: Path, built: Path, run: Path) -> N
     compare("example-async", bare, outcome)
     assert "freed its own" in outcome.stderr
     opened = tt.open(run)
-    assert opened.processes[0].info["ring"]["place"] == "host"
+    assert opened.processes[0].info["ring"]["memory"] == "host"
     check_stored(opened)
     assert len(opened.epochs) >= 7
 
@@ -1211,7 +1211,7 @@ def test_driver_refuses_the_recorder(
     assert len(outcome_lines) == 1
     stopped(support.Outcome("", outcome_lines[0], 0), run, reason)
     opened = tt.open(run)
-    assert opened.processes[0].info["ring"] == {"bytes": 0, "place": "none"}
+    assert opened.processes[0].info["ring"] == {"bytes": 0, "memory": "none"}
     assert len(opened.events) > 10
 
 
@@ -1241,7 +1241,7 @@ def test_ring_shrinks_when_memory_is_short(
     assert said.startswith(NAME + line)
     opened = tt.open(run)
     info = opened.processes[0].info
-    assert info["ring"]["place"] == place
+    assert info["ring"]["memory"] == place
     check_stored(opened)
     if place == "none":
         assert info["status"] == "failed"

@@ -109,7 +109,7 @@ def test_lazy_kernel_loading(built: Path, run: Path) -> None:
 def test_no_ring_without_epochs(built: Path, run: Path) -> None:
     command = support.command("exit_without_wait", built)
     support.run(command, support.recording(SIM, run, epoch="none"))
-    assert tt.open(run).processes[0].info["ring"] == {"bytes": 0, "place": "none"}
+    assert tt.open(run).processes[0].info["ring"] == {"bytes": 0, "memory": "none"}
 
 
 def test_no_recording_without_an_output_directory(built: Path, tmp_path: Path) -> None:

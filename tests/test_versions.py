@@ -24,7 +24,8 @@ def test_run_of_each_format_version_is_readable(version: int, cli: Cli, tmp_path
     with tarfile.open(RUNS / f"{version}.tar.xz") as archive:
         archive.extractall(tmp_path / "run")
     run = tt.open(tmp_path / "run")
-    assert f"(format {version}, " in cli("info", run.path).stdout
+    info = cli("info", run.path).stdout
+    assert f"(format {version}, " in info and "in device memory\n" in info
     assert tt.verify.verify(run, run.path / "manifest.json").same
     assert run.manifest() == tt.open(run.path).manifest()
     launches = run.events[run.events["kind"] == "launch"]

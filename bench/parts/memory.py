@@ -108,7 +108,7 @@ def device(bed: Bed, result: Result) -> None:
             with bed.run_folder() as run:
                 recorded = _held(command, bed.recorded(run, {}), free)
                 ring = process_of(run).info["ring"]
-            on_device = ring["bytes"] if ring["place"] == "device" else 0
+            on_device = ring["bytes"] if ring["memory"] == "device" else 0
             extra = recorded - bare - on_device
             tracked = regions * size
             rows.append({"tracked": tracked, "ring": on_device, "besides": extra})

@@ -88,7 +88,7 @@ static void json_ring(struct json *j)
 
 	json_member_open(j, "ring", '{');
 	json_member_u64(j, "bytes", ring.bytes);
-	json_member_string(j, "place", ring.place);
+	json_member_string(j, "memory", ring.memory);
 	json_close(j, '}');
 }
 

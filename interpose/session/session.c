@@ -175,10 +175,10 @@ void session_set_next_epoch(uint32_t number)
 	atomic_store(&session.next_epoch, number);
 }
 
-void session_set_ring(uint64_t bytes, const char *place)
+void session_set_ring(uint64_t bytes, const char *memory)
 {
 	pthread_mutex_lock(&session.lock);
-	session.ring = (struct session_ring){bytes, place};
+	session.ring = (struct session_ring){bytes, memory};
 	pthread_mutex_unlock(&session.lock);
 }
 
@@ -187,7 +187,7 @@ struct session_ring session_ring(void)
 	pthread_mutex_lock(&session.lock);
 	struct session_ring now = session.ring;
 	pthread_mutex_unlock(&session.lock);
-	return now.place ? now : (struct session_ring){0, "none"};
+	return now.memory ? now : (struct session_ring){0, "none"};
 }
 
 /* ---- files ---- */

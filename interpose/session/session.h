@@ -68,9 +68,9 @@ extern struct session_counters session_counters;
 /* The ring's description in run.json. */
 struct session_ring {
 	uint64_t bytes;
-	const char *place;
+	const char *memory; /* "device", "host" or "none" */
 };
-void session_set_ring(uint64_t bytes, const char *place);
+void session_set_ring(uint64_t bytes, const char *memory);
 struct session_ring session_ring(void);
 
 /* ---- files ---- */

@@ -78,11 +78,18 @@ def endings(info: dict[str, Any]) -> dict[str, ExpectedFile]:
 
 
 def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
-    """Raises FormatError if members of a process object have a wrong type."""
+    """Checks a process object, and gives members with an older name their present one.
+
+    Raises:
+        FormatError: A member has a wrong type.
+    """
     expect(path, where, info, process=int, pid=int, cwd=str, status=str, driver_version=int)
     expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
     expect(path, where, info, deterministic=bool, ended_ns=(int, None), reason=(str, None))
-    expect(path, f"{where}ring.", info.get("ring", {}), bytes=int, place=str)
+    ring = info.get("ring", {})
+    if "place" in ring:
+        ring.setdefault("memory", ring.pop("place"))
+    expect(path, f"{where}ring.", ring, bytes=int, memory=str)
     expect(path, where, info, timeline=dict, digests_only=(dict, None))
     expect(path, f"{where}digests_only.", info.get("digests_only") or {}, since=int, reason=str)
     texts = {"asked": str, "source": str, "reason": (str, None)}

@@ -283,7 +283,7 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("options", text.printable(" ".join(options))))
     ring = process["ring"]
     if ring:
-        location = text.printable(ring.get("place", "unknown"))
+        location = text.printable(ring.get("memory", "unknown"))
         size = f"{text.size(ring.get('bytes', 0))} in {location} memory"
         pairs.append(("ring", "none" if location == "none" else size))
     pairs.append(("epochs", _epochs(process)))

@@ -46,8 +46,8 @@ class Part:
         size: The size in bytes.
         records: The tt_block records of the blocks to read.
         offset: The offset of a tensor in its region, in bytes.
-        kept: The byte ranges [first, end) that belong to the tensor, counted from the first of
-            these blocks. Empty for a region.
+        ranges: The byte ranges [first, end) of a tensor, counted from the first of these blocks.
+            Empty for a region, which has all their bytes.
     """
 
     region: int
@@ -57,7 +57,7 @@ class Part:
     size: int
     records: Array
     offset: int = 0
-    kept: list[tuple[int, int]] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
 
     def pieces(self, files: contents.DataFiles) -> Iterator[memoryview]:
         """Reads the contents piece by piece.
@@ -69,7 +69,7 @@ class Part:
             Contents in order. Each piece is valid until the next one.
         """
         for at, piece in files.pieces(self.records):
-            for begin, end in self.kept or [(at, at + len(piece))]:
+            for begin, end in self.ranges or [(at, at + len(piece))]:
                 some = piece[max(0, begin - at) : max(0, end - at)]
                 if len(some):
                     yield some
@@ -77,7 +77,7 @@ class Part:
     def as_dict(self) -> dict[str, Any]:
         return {
             "region": self.region,
-            **({"offset": self.offset} if self.kept else {}),
+            **({"offset": self.offset} if self.ranges else {}),
             "name": self.name,
             "dtype": self.type.name,
             "shape": list(self.shape),
@@ -152,19 +152,7 @@ def rewind(
         'npy'
     """
     of = run.process(process)
-    left_out: list[int] = []
-    found: dict[int | str, _Found] = {}
-    if regions is None:
-        whole, left_out = contents.snapshot_all(of, epoch)
-        found = {region: _Found(region, records) for region, records in whole.items()}
-    else:
-        contents.check_epoch(of, epoch)
-        for name in dict.fromkeys(map(str, regions)):
-            what = named(of, name, epoch)
-            if isinstance(what, int):
-                found[what] = _Found(what, contents.block_records(of, epoch, what))
-            else:
-                found[name] = _of_tensor(of, epoch, what)
+    found, left_out = _selected(of, epoch, regions)
     for one in found.values():
         contents.require_stored(of, epoch, one.region, one.records)
     tensors = [key for key in found if isinstance(key, str)]
@@ -183,9 +171,27 @@ def rewind(
         kind = one.type or parse("u8") if wanted is None else parse(wanted)
         shape = _shape(key, kind, one.size, sizes[1].get(key, sizes[0]))
         parts.append(
-            Part(one.region, name, kind, shape, one.size, one.records, one.offset, one.kept)
+            Part(one.region, name, kind, shape, one.size, one.records, one.offset, one.ranges)
         )
     return Rewound(of, epoch, parts, left_out)
+
+
+def _selected(
+    process: Process, epoch: int, regions: Iterable[int | str] | None
+) -> tuple[dict[int | str, _Found], list[int]]:
+    """Returns the contents of each region and tensor, and the regions without contents."""
+    if regions is None:
+        whole, left_out = contents.snapshot_all(process, epoch)
+        return {region: _Found(region, records) for region, records in whole.items()}, left_out
+    contents.check_epoch(process, epoch)
+    found: dict[int | str, _Found] = {}
+    for name in dict.fromkeys(map(str, regions)):
+        what = named(process, name, epoch)
+        if isinstance(what, int):
+            found[what] = _Found(what, contents.block_records(process, epoch, what))
+        else:
+            found[name] = _of_tensor(process, epoch, what)
+    return found, []
 
 
 class _Found:
@@ -197,22 +203,22 @@ class _Found:
         self.size = int(records["length"].sum(dtype="u8"))
         self.offset = 0
         self.type: Type | None = None
-        self.kept: list[tuple[int, int]] = []
+        self.ranges: list[tuple[int, int]] = []
 
 
 def _of_tensor(process: Process, epoch: int, parts: list[NamedPart]) -> _Found:
     """Returns the contents of a tensor from all its regions."""
-    records, kept, before = [], [], 0
+    records, ranges, before = [], [], 0
     for part in parts:
         first, last = part.offset // BLOCK_SIZE, layout.blocks_of(part.offset + part.bytes)
         some = contents.block_records(process, epoch, part.region, first=first, last=last)
         begin = before + part.offset - first * BLOCK_SIZE
-        kept.append((begin, begin + part.bytes))
+        ranges.append((begin, begin + part.bytes))
         before += int(some["length"].sum(dtype="u8"))
         records.append(some)
     out = _Found(parts[0].region, np.concatenate(records))
     out.size = sum(part.bytes for part in parts)
-    out.offset, out.kept, out.type = parts[0].offset, kept, type_of(parts[0])
+    out.offset, out.ranges, out.type = parts[0].offset, ranges, type_of(parts[0])
     return out
 
 
@@ -330,7 +336,7 @@ def _write(process: Process, parts: Sequence[Part], file: BinaryIO, done: _Progr
         base = os.lseek(number, 0, os.SEEK_CUR)
     except OSError:  # a pipe or a terminal
         base = -1
-    if base < 0 or any(part.kept for part in parts):
+    if base < 0 or any(part.ranges for part in parts):
         with contents.DataFiles(process) as files:
             for part in parts:
                 for piece in part.pieces(files):

@@ -91,10 +91,10 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
         return outcome
     faults = [session.fault(one) for one in (first, other)]
     if first.status != other.status:
-        said = f"The program {ending(first)} in one run and {ending(other)} in another."
+        sentence = f"The program {ending(first)} in one run and {ending(other)} in another."
         command = ["cat", str(other.log if other.status else first.log)]
         outcome.status = FOUND
-        outcome.findings = [Finding(NAME, "exit status", CONFIRMED, said, command=command)]
+        outcome.findings = [Finding(NAME, "exit status", CONFIRMED, sentence, command=command)]
         return outcome
     for fault in filter(None, faults):
         raise Error(fault)

@@ -26,9 +26,9 @@ def sarif_text(report: CheckReport) -> str:
         if one.NAME in ran
     ]
     notes = [
-        {"level": "error" if one.status == FAILED else "note", "message": {"text": said}}
+        {"level": "error" if one.status == FAILED else "note", "message": {"text": message}}
         for one in report.outcomes
-        if (said := f"{one.check}: {one.status}" + (f": {one.reason}" if one.reason else ""))
+        if (message := f"{one.check}: {one.status}" + (f": {one.reason}" if one.reason else ""))
     ]
     whole = not report.interrupted and all(one.status != FAILED for one in report.outcomes)
     log = {

@@ -109,9 +109,9 @@ def _controls(session: Session, outcome: Outcome, runs: list[Recording]) -> _Con
     session.sound(first)
     for other in runs[1:]:
         if first.status != other.status:
-            said = f"The program {determinism.ending(other)} in one of two runs with zeros."
+            sentence = f"The program {determinism.ending(other)} in one of two runs with zeros."
             command = ["cat", str(other.log)]
-            outcome.findings = [Finding(NAME, ORDER, CONFIRMED, said, command=command)]
+            outcome.findings = [Finding(NAME, ORDER, CONFIRMED, sentence, command=command)]
             outcome.status, outcome.reason = FOUND, "runs with the same contents differ"
             return None
         session.sound(other)
@@ -140,11 +140,11 @@ def _ended(zero: Recording, other: Recording, fill: str) -> Finding | None:
     """Another end of the program."""
     if zero.status == other.status:
         return None
-    said = (
+    sentence = (
         f"The program {determinism.ending(zero)} if new memory is zero, and "
         f"{determinism.ending(other)} with --fill {fill}."
     )
-    return Finding(NAME, STATUS, CONFIRMED, said, command=["cat", str(other.log)])
+    return Finding(NAME, STATUS, CONFIRMED, sentence, command=["cat", str(other.log)])
 
 
 def _output(runs: dict[str, Recording]) -> Finding | None:
@@ -153,9 +153,9 @@ def _output(runs: dict[str, Recording]) -> Finding | None:
     for name, fill in FILLS.items():
         if runs[name].output == zero.output:
             continue
-        said = f"The program prints something else if new memory is not zero (--fill {fill})."
+        sentence = f"The program prints something else if new memory is not zero (--fill {fill})."
         command = ["diff", str(zero.log), str(runs[name].log)]
-        return Finding(NAME, OUTPUT, CONFIRMED, said, command=command)
+        return Finding(NAME, OUTPUT, CONFIRMED, sentence, command=command)
     return None
 
 
@@ -165,9 +165,11 @@ def _launches(same: list[Same]) -> Finding | None:
         if one.whole:
             continue
         seen = [len(zoom.launch_seqs(process)) for process in one.processes]
-        said = f"The program makes other launches if new memory is not zero ({seen[0]} with zeros)."
+        sentence = (
+            f"The program makes other launches if new memory is not zero ({seen[0]} with zeros)."
+        )
         command = ["ttanalyze", "diff", *(str(p.path.parent) for p in one.processes[:2])]
-        return Finding(NAME, LAUNCHES, CONFIRMED, said, command=command)
+        return Finding(NAME, LAUNCHES, CONFIRMED, sentence, command=command)
     return None
 
 
