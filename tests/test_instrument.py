@@ -178,3 +178,18 @@ def test_wrong_options_are_named(tmp_path: Path, options: tuple[str, ...], messa
 def test_run_says_when_nothing_was_traced(vecadd: list[str], tmp_path: Path) -> None:
     done = instrument(tmp_path / "run", vecadd, "--kernel", "no_such_kernel")
     assert done.status == 0 and "no launch was traced: no launched kernel matches" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("category", "expected"),
+    [("sync", [(9, 8), (10, 8), (11, 8), (11, 0)]), ("memory", [(11, 8), (11, 0)])],
+)
+def test_a_line_has_the_kinds_of_all_its_statements(
+    category: str, expected: list[tuple[int, int]], built: Path, tmp_path: Path
+) -> None:
+    """They are inline assembly; line and address of each record."""
+    program = [str(support.build_program("simonly_statements", built))]
+    options = ["--kind", "addresses", "--category", category]
+    assert instrument(tmp_path / "run", program, *options).status == 0
+    seen = [one for one in records(tmp_path / "run") if one.kind == KIND["addresses"]]
+    assert [(one.line, int(np.frombuffer(one.payload, "<u8")[0])) for one in seen] == expected

@@ -87,9 +87,11 @@ static enum category category_of(enum language language, const char *opcode)
 }
 
 /* Parameters and constants have no addresses that other instructions could name. */
-static bool has_addresses(enum language language, const char *opcode)
+static bool has_addresses(enum language language, enum category category, const char *opcode)
 {
-	return language != LANGUAGE_PTX || (!strstr(opcode, ".param") && !strstr(opcode, ".const"));
+	if (language != LANGUAGE_PTX)
+		return category == MEMORY;
+	return strstr(opcode, "mbarrier") || (category == MEMORY && !strstr(opcode, ".param") && !strstr(opcode, ".const"));
 }
 
 uint32_t plan_asked(void)
@@ -105,7 +107,7 @@ uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number)
 	if (!in_range(options.instrument_instructions, number) ||
 	    (options.instrument_category && !(options.instrument_category >> category & 1)))
 		return 0;
-	if (category != MEMORY || !has_addresses(language, opcode))
+	if (!has_addresses(language, category, opcode))
 		kinds &= ~(1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
 	if (category != TMA)
 		kinds &= ~(1u << TT_TRACE_TMA);
@@ -114,34 +116,59 @@ uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number)
 	return (uint8_t)kinds;
 }
 
-/* The opcode of a line's first statement; false: there is none. */
-static bool opcode_of(const char *line, size_t length, char *out, size_t size)
+/* Bytes of the word at text, in which :: does not end it, as the : of a label does. */
+static size_t word_length(const char *text, size_t length)
 {
-	size_t at = 0, n;
+	size_t n = 0;
 
-	for (;;) {
-		while (at < length && strchr(" \t{};\r", line[at]))
-			at++;
-		for (n = 0; at + n < length && !strchr(" \t;\r:", line[at + n]); n++)
-			;
-		if (at + n < length && line[at + n] == ':')
-			at += n + 1; /* a label */
-		else if (n && line[at] == '@')
-			at += n; /* the guard */
+	while (n < length && !strchr(" \t;\r", text[n])) {
+		if (text[n] != ':')
+			n++;
+		else if (n + 1 < length && text[n + 1] == ':')
+			n += 2;
 		else
 			break;
 	}
-	if (!n || n >= size || strchr("./$%_", line[at]))
+	return n;
+}
+
+static size_t statement_end(const char *line, size_t length, size_t at)
+{
+	const char *end = memchr(line + at, ';', length - at);
+
+	return end ? (size_t)(end - line) : length;
+}
+
+/* The opcode of the first statement at or behind *at, which is set to its end; false: there is none. */
+static bool next_opcode(const char *line, size_t length, size_t *at, char *out, size_t size)
+{
+	size_t n;
+
+	for (;;) {
+		while (*at < length && strchr(" \t{};\r", line[*at]))
+			++*at;
+		n = word_length(line + *at, length - *at);
+		if (*at + n < length && line[*at + n] == ':')
+			*at += n + 1; /* a label */
+		else if (n && line[*at] == '@')
+			*at += n; /* the guard */
+		else if (n && line[*at] == '.')
+			*at = statement_end(line, length, *at); /* a directive */
+		else
+			break;
+	}
+	if (!n || n >= size || strchr("/$%_", line[*at]))
 		return false;
-	memcpy(out, line + at, n);
+	memcpy(out, line + *at, n);
 	out[n] = 0;
+	*at = statement_end(line, length, *at);
 	return true;
 }
 
 uint8_t *plan_lines(const char *text, size_t size, uint32_t *count)
 {
 	uint32_t lines = 2, number = 1;
-	char opcode[64];
+	char opcode[128];
 
 	for (size_t i = 0; i < size; i++)
 		lines += text[i] == '\n';
@@ -149,8 +176,8 @@ uint8_t *plan_lines(const char *text, size_t size, uint32_t *count)
 	for (size_t at = 0; kinds && at < size; number++) {
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = end ? (size_t)(end - text) - at : size - at;
-		if (opcode_of(text + at, length, opcode, sizeof(opcode)))
-			kinds[number] = plan_kinds(LANGUAGE_PTX, opcode, number);
+		for (size_t in = 0; next_opcode(text + at, length, &in, opcode, sizeof(opcode));)
+			kinds[number] |= plan_kinds(LANGUAGE_PTX, opcode, number);
 		at += length + 1;
 	}
 	*count = lines;

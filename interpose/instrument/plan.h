@@ -16,8 +16,8 @@ enum language { LANGUAGE_PTX, LANGUAGE_SASS };
 uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number);
 
 /*
- * The same for each line of a PTX text, from 1 on; 0 where there is no instruction. The caller frees it. NULL: no
- * memory.
+ * The same for each line of a PTX text, from 1 on, of any of its statements; 0 where there is none. The caller frees
+ * it. NULL: no memory.
  */
 uint8_t *plan_lines(const char *text, size_t size, uint32_t *count);
 
