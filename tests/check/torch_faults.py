@@ -191,6 +191,21 @@ def race_in_graph() -> torch.Tensor:
     return y
 
 
+@fault("order")
+def staging_reused() -> torch.Tensor:
+    """One page-locked buffer for all steps. The host writes it again while a copy may read it."""
+    host, total = torch.empty(1 << 20, pin_memory=True), numbers(1 << 20)
+    x = torch.empty(1 << 20, device="cuda")
+    for step in range(6):
+        host.fill_(step)
+        x.copy_(host, non_blocking=True)  # culprit of staging_reused
+        if FIXED:
+            torch.cuda.current_stream().synchronize()
+        total += x
+    torch.cuda.synchronize()
+    return total
+
+
 @fault("values")
 def zero_by_zero() -> torch.Tensor:
     x = numbers(4096)

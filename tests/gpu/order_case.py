@@ -109,6 +109,22 @@ def batches() -> torch.Tensor:
     return total
 
 
+def staging(waits: bool) -> torch.Tensor:
+    """Two page-locked buffers in turn; the host waits for the copy before it writes one again."""
+    hosts = [torch.empty(N, pin_memory=True) for _ in range(2)]
+    copied = [torch.cuda.Event() for _ in hosts]
+    total = torch.zeros(N, device="cuda")
+    for step in range(10):
+        host, event = hosts[step % 2], copied[step % 2]
+        if waits and step > 1:
+            event.synchronize()
+        host.fill_(step)
+        total += host.to("cuda", non_blocking=True)
+        event.record()
+    torch.cuda.synchronize()
+    return total
+
+
 CASES = {
     "no_wait": lambda: side_stream(False),
     "wait": lambda: side_stream(True),
@@ -119,6 +135,8 @@ CASES = {
     "graph_join": lambda: in_graph(True),
     "pipeline": pipeline,
     "batches": batches,
+    "staging": lambda: staging(False),
+    "staging_wait": lambda: staging(True),
 }
 
 

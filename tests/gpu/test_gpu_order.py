@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import support
+from tests.test_host_writes import OTHERS, WAITS
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 pytestmark = [
@@ -32,7 +33,7 @@ def outcome_of(folder: Path, *command: str) -> Any:
 
 
 @needs_torch
-@pytest.mark.parametrize("case", ["no_wait", "freed", "graph_race"])
+@pytest.mark.parametrize("case", ["no_wait", "freed", "graph_race", "staging"])
 def test_pytorch_without_a_wait_is_found(case: str, tmp_path: Path) -> None:
     outcome = outcome_of(tmp_path / "out", sys.executable, str(PROGRAM), case)
     assert outcome["status"] == "found", outcome["reason"]
@@ -42,7 +43,8 @@ def test_pytorch_without_a_wait_is_found(case: str, tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.parametrize(
-    "case", ["wait", "record_stream", "both_read", "graph_join", "pipeline", "batches"]
+    "case",
+    ["wait", "record_stream", "both_read", "graph_join", "pipeline", "batches", "staging_wait"],
 )
 def test_pytorch_in_order_is_clean(case: str, tmp_path: Path) -> None:
     outcome = outcome_of(tmp_path / "out", sys.executable, str(PROGRAM), case)
@@ -58,4 +60,20 @@ def test_driver_calls_without_an_order_are_found(how: str, built: Path, tmp_path
 @pytest.mark.parametrize("how", ["wait", "event-query", "stream-query", "value", "graph-wait"])
 def test_driver_calls_in_order_are_clean(how: str, built: Path, tmp_path: Path) -> None:
     program = support.build_program("recorder_stream_order", built)
+    assert outcome_of(tmp_path / "out", str(program), how)["status"] == "clean"
+
+
+@pytest.mark.parametrize("how", ["nothing", "registered", "large", "loop"])
+def test_writes_of_the_host_before_a_copy_is_complete_are_found(
+    how: str, built: Path, tmp_path: Path
+) -> None:
+    program = support.build_program("recorder_host_writes", built)
+    outcome = outcome_of(tmp_path / "out", str(program), how)
+    kinds = {found["kind"] for found in outcome["findings"]}
+    assert (outcome["status"], kinds) == ("found", {"host write after read"})
+
+
+@pytest.mark.parametrize("how", [*WAITS, *OTHERS, "pageable", "threads"])
+def test_writes_of_the_host_after_a_wait_are_clean(how: str, built: Path, tmp_path: Path) -> None:
+    program = support.build_program("recorder_host_writes", built)
     assert outcome_of(tmp_path / "out", str(program), how)["status"] == "clean"
