@@ -7,9 +7,21 @@
 #include "hooks/memory.h"
 #include "track/copy_sources.h"
 
+/* The host knows that work is complete: up to an event, or of the op's stream (NULL). */
+static void learned(const struct op *op, CUresult r, CUevent event)
+{
+	if (r != CUDA_SUCCESS || !op->on)
+		return;
+	if (event)
+		copy_sources_event_complete(event);
+	else
+		copy_sources_complete(op->context, op->stream, op->seq);
+}
+
 /* event: NULL for a wait for a stream. */
 static void end_wait(struct op *op, CUresult r, CUevent event)
 {
+	learned(op, r, event);
 	RECORD(op, r, TT_EVENT_SYNC, e->src = (uintptr_t)event);
 	if (r == CUDA_SUCCESS && options.epoch.sync)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
@@ -26,8 +38,10 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		CUresult r = real.symbol args; \
 		if (r == CUDA_SUCCESS) \
 			copy_sources_look(); \
-		if (r == CUDA_SUCCESS && options.events && begins) \
+		if (r == CUDA_SUCCESS && options.events && begins) { \
+			learned(&op, r, asked); \
 			RECORD(&op, r, TT_EVENT_QUERY, e->src = (uintptr_t)(asked)); \
+		} \
 		return r; \
 	}
 
@@ -46,6 +60,8 @@ static void end_item(struct op *op, CUresult r, const struct item *item)
 		regions_touch_all(op->context);
 	if (item->waits)
 		op_host_bound(op, r);
+	if (item->kind == TT_EVENT_EVENT_RECORD && op->on && !op->capturing && r == CUDA_SUCCESS)
+		copy_sources_recorded(op->stream, (const void *)(uintptr_t)item->src, op->seq);
 	RECORD(op, r, item->kind, e->dst = item->dst, e->src = item->src, e->shared = item->shared);
 	op_end(op, r);
 }
@@ -216,8 +232,6 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 		CUresult r = real.cuStreamSynchronize##S(stream); \
 		if (r == CUDA_SUCCESS) \
 			op_settled(&op, submitted); \
-		if (r == CUDA_SUCCESS && op.on) \
-			copy_sources_complete(op.context, op.stream, op.seq); \
 		if (unlikely(mark)) \
 			freed_is_free(&op, r, stream, PT, mark); \
 		end_wait(&op, r, NULL); \

@@ -20,6 +20,7 @@
 
 #define COPIES 64
 #define BLOCKS 16 /* of a copy */
+#define RECORDS 256 /* of events; a program that waits for an older one has its copies compared more often */
 
 struct source {
 	uint64_t seq; /* of the copy; 0: free */
@@ -36,9 +37,19 @@ struct part {
 	bool whole; /* it is a whole block of the destination's region */
 };
 
+/* An event and the work before it. */
+struct completed {
+	const void *event;
+	const struct context *context;
+	const struct stream *stream; /* NULL: any */
+	uint64_t seq;
+};
+
 static struct {
 	pthread_mutex_t lock;
 	struct source list[COPIES];
+	struct completed records[RECORDS];
+	uint64_t recorded; /* count */
 	char buffer[TT_BLOCK_SIZE];
 } sources = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -201,20 +212,19 @@ void copy_sources_watch(const struct stream *stream, uint64_t seq, uint64_t dst,
 	pthread_mutex_unlock(&sources.lock);
 }
 
-static void drop_where(bool (*which)(const struct source *, const void *), const void *what)
+static void drop_each(bool (*which)(const struct source *, const void *), const void *what)
 {
-	pthread_mutex_lock(&sources.lock);
 	for (unsigned i = 0; i < COPIES; i++)
 		if (sources.list[i].seq && which(&sources.list[i], what))
 			drop(&sources.list[i]);
-	pthread_mutex_unlock(&sources.lock);
 }
 
-struct completed {
-	const struct context *context;
-	const struct stream *stream;
-	uint64_t seq;
-};
+static void drop_where(bool (*which)(const struct source *, const void *), const void *what)
+{
+	pthread_mutex_lock(&sources.lock);
+	drop_each(which, what);
+	pthread_mutex_unlock(&sources.lock);
+}
 
 static bool is_complete(const struct source *s, const void *what)
 {
@@ -226,7 +236,29 @@ static bool is_complete(const struct source *s, const void *what)
 void copy_sources_complete(const struct context *c, const struct stream *s, uint64_t seq)
 {
 	if (unlikely(options.host_writes))
-		drop_where(is_complete, &(struct completed){c, s, seq});
+		drop_where(is_complete, &(struct completed){NULL, c, s, seq});
+}
+
+void copy_sources_recorded(const struct stream *s, const void *event, uint64_t seq)
+{
+	if (likely(!options.host_writes))
+		return;
+	pthread_mutex_lock(&sources.lock);
+	sources.records[sources.recorded++ % RECORDS] = (struct completed){event, s->context, s, seq};
+	pthread_mutex_unlock(&sources.lock);
+}
+
+void copy_sources_event_complete(const void *event)
+{
+	if (likely(!options.host_writes))
+		return;
+	pthread_mutex_lock(&sources.lock);
+	for (uint64_t i = sources.recorded; i && sources.recorded - i < RECORDS; i--)
+		if (sources.records[(i - 1) % RECORDS].event == event) {
+			drop_each(is_complete, &sources.records[(i - 1) % RECORDS]);
+			break;
+		}
+	pthread_mutex_unlock(&sources.lock);
 }
 
 static bool is_in_region(const struct source *s, const void *what)
@@ -257,4 +289,5 @@ void copy_sources_forget(void)
 {
 	pthread_mutex_init(&sources.lock, NULL);
 	memset(sources.list, 0, sizeof(sources.list));
+	sources.recorded = 0;
 }

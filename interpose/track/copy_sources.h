@@ -29,6 +29,10 @@ static inline void copy_sources_look(void)
 }
 /* The host knows that copies of this stream, or of all of the context (NULL), before call seq are complete. */
 void copy_sources_complete(const struct context *c, const struct stream *s, uint64_t seq);
+/* The program recorded an event in a stream: when it is complete, so are earlier copies of the stream. */
+void copy_sources_recorded(const struct stream *s, const void *event, uint64_t seq);
+/* The host knows that the event is complete. */
+void copy_sources_event_complete(const void *event);
 /* Call before the host memory at base is freed. */
 void copy_sources_freed(uint64_t base);
 /* Call before the context is destroyed. */
