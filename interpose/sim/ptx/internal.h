@@ -550,6 +550,8 @@ bool ptx_warp_begin(struct ptx_warp *w, uint32_t threads);
 void ptx_warp_release(struct ptx_warp *w);
 /* Runs g until it reaches limit, has used its turn, or another group must be chosen; returns the instructions. */
 uint32_t ptx_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn);
+/* The same, at most up to the next operation for which stops, by pc, is not 0. */
+uint32_t ptx_execute_until(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn, const uint8_t *stops);
 /* Of the threads of mask, which call the same function as the first. */
 uint32_t ptx_same_target(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 struct ptx_group *ptx_split(struct ptx_warp *w, const struct ptx_group *g, uint32_t mask, uint32_t pc);

@@ -28,6 +28,7 @@ struct ptx_trace {
 	uint64_t (*counts)[2]; /* NULL: no counts */
 	struct tt_heartbeat *heartbeat; /* NULL: none */
 	uint64_t since_pause;
+	uint8_t stops[]; /* by operation: whether something is to be done at it */
 };
 
 /* An access to memory by the lanes of mask. */
@@ -395,8 +396,9 @@ uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 		if (mask && op->code == PTX_OP_COPY && op->wide && asks(kinds_at(w, op->line), TT_TRACE_TMA))
 			record_bulk_copies(w, op, mask);
 		w->clock = clock + n;
-		n += ptx_execute(w, g, UINT32_MAX, 1);
-		if (asks(a.kinds, TT_TRACE_VALUES) && returns(op))
+		bool ends = asks(a.kinds, TT_TRACE_VALUES) && returns(op);
+		n += ptx_execute_until(w, g, limit, ends ? 1 : turn - n, run->trace->stops);
+		if (ends)
 			end_access(w, op, &a);
 		if (w->regroup || g->mask != before || g->state != PTX_RUNS || g->frame != w->frame || w->pause)
 			break;
@@ -415,11 +417,23 @@ static void *resolve(const ptx_launch_config *c, uint64_t address, size_t size)
 	return address ? c->translate(c->user, address, size, true) : NULL;
 }
 
+/* Kinds of records before a statement, and before or after its access. */
+#define OF_STATEMENT (1u << TT_TRACE_OPCODE | 1u << TT_TRACE_REGISTERS | 1u << TT_TRACE_COUNT)
+#define OF_ACCESS (ADDRESSES | VALUES | 1u << TT_TRACE_TMA)
+
+static bool stops_at(const struct ptx_trace *t, const struct ptx_op *op)
+{
+	unsigned kinds = op->line < t->want->line_count ? t->want->lines[op->line] : 0;
+
+	return (op->operands && (t->heartbeat || kinds & OF_STATEMENT)) || (op->flags & PTX_ACCESS && kinds & OF_ACCESS);
+}
+
 ptx_status ptx_trace_begin(struct ptx_run *run)
 {
 	const struct tt_sim_trace *want = run->config->trace;
 	const struct tt_trace_param *p = &want->param;
-	struct ptx_trace *t = calloc(1, sizeof(*t));
+	const ptx_module *m = run->kernel->module;
+	struct ptx_trace *t = calloc(1, sizeof(*t) + m->code_count);
 
 	if (!t)
 		return ptx_refuse(run, PTX_UNSUPPORTED, "out of memory");
@@ -432,6 +446,8 @@ ptx_status ptx_trace_begin(struct ptx_run *run)
 	if (!t->ring || !t->base || !p->bytes || p->bytes & (p->bytes - 1) || p->bytes % 8 || (p->counts && !t->counts) ||
 	    (p->heartbeat && !t->heartbeat))
 		return ptx_refuse(run, PTX_BAD_ADDRESS, "memory for its trace is not allocated or not accessible");
+	for (size_t i = 0; i < m->code_count; i++)
+		t->stops[i] = stops_at(t, &m->code[i]);
 	return PTX_OK;
 }
 

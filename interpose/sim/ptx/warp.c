@@ -337,13 +337,14 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 	}
 }
 
-uint32_t ptx_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn)
+static inline __attribute__((always_inline)) uint32_t execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit,
+							       uint32_t turn, const uint8_t *stops)
 {
 	const struct ptx_op *code = w->cta->run->code;
 	_Alignas(64) uint64_t aside[PTX_WARP];
 	uint32_t pc = g->pc, n = 0;
 
-	while (n < turn && pc < limit) {
+	while (n < turn && pc < limit && !(stops && n && stops[pc])) {
 		const struct ptx_op *op = &code[pc];
 		uint32_t mask = g->mask;
 		n++;
@@ -443,6 +444,16 @@ uint32_t ptx_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, ui
 	}
 	g->pc = pc;
 	return n;
+}
+
+uint32_t ptx_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn)
+{
+	return execute(w, g, limit, turn, NULL);
+}
+
+uint32_t ptx_execute_until(struct ptx_warp *w, struct ptx_group *g, uint32_t limit, uint32_t turn, const uint8_t *stops)
+{
+	return execute(w, g, limit, turn, stops);
 }
 
 void ptx_warp_run(struct ptx_warp *w, uint32_t slice)
