@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ttanalyze.format import Run
     from ttanalyze.format import open_run as open  # noqa: A004
     from ttanalyze.integrations import control, pytest_plugin, torch
+    from ttanalyze.traces import instructions
     from ttanalyze.util import libraries as paths
     from ttanalyze.verbs import (
         blame,
@@ -77,6 +78,7 @@ MODULES = {
     "graph": "gpu",
     "graphs": "verbs.graphs",
     "info": "verbs.info",
+    "instructions": "traces.instructions",
     "kernels": "code",
     "memory": "verbs.memory",
     "model": "format",
@@ -115,6 +117,7 @@ __all__ = [
     "graph",
     "graphs",
     "info",
+    "instructions",
     "kernels",
     "memory",
     "model",

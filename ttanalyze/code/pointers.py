@@ -183,7 +183,7 @@ class _Statement(NamedTuple):
 
 def _statements(body: str) -> Iterator[_Statement]:
     for label, predicate, opcode, rest in STATEMENT.findall(body):
-        operands = [part for part in _split(rest) if part]
+        operands = [part for part in split_operands(rest) if part]
         yield _Statement(bool(label), not predicate, opcode, operands)
 
 
@@ -214,7 +214,7 @@ def _ended(names: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
     names.clear()
 
 
-def _split(text: str) -> list[str]:
+def split_operands(text: str) -> list[str]:
     """At the commas that are in no brackets."""
     out, depth, begin = [], 0, 0
     for i, letter in enumerate(text):

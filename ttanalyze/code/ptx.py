@@ -106,7 +106,16 @@ def _without_comments(text: str) -> str:
 
 def _definitions(text: str) -> dict[str, str]:
     """Returns the text of each function with a body, by its name."""
-    out: dict[str, str] = {}
+    spans = definition_spans(text)
+    return {name: text[begin:end] for name, (begin, _, end) in spans.items()}
+
+
+def definition_spans(text: str) -> dict[str, tuple[int, int, int]]:
+    """Returns begin, opening brace and end of each function with a body, by its name.
+
+    text: PTX without comments.
+    """
+    out: dict[str, tuple[int, int, int]] = {}
     at = 0
     while (found := DEFINITION.search(text, at)) is not None:
         at = found.end()
@@ -123,7 +132,7 @@ def _definitions(text: str) -> dict[str, str]:
             at = _closing(text, begins.start())
             if not at:
                 break
-            out.setdefault(name[1], text[found.start() : at])
+            out.setdefault(name[1], (found.start(), begins.start(), at))
     return out
 
 

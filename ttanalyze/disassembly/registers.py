@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -77,16 +77,30 @@ def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
     results = _results(opcode, modifiers, operands)
     read: dict[str, set[int]] = {"R": set(), "UR": set()}
     written: dict[str, set[int]] = {"R": set(), "UR": set()}
+    for i, kind, numbers in _named(mnemonic, operands):
+        (written if i in results else read)[kind].update(numbers)
+    return Registers(
+        *(tuple(sorted(s)) for s in (read["R"], written["R"], read["UR"], written["UR"]))
+    )
+
+
+@functools.lru_cache(1 << 15)
+def in_order(mnemonic: str, operands: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the general and the uniform registers, each once, in the order of the operands."""
+    found: dict[str, dict[int, None]] = {"R": {}, "UR": {}}
+    for _, kind, numbers in _named(mnemonic, operands):
+        found[kind].update(dict.fromkeys(numbers))
+    return tuple(found["R"]), tuple(found["UR"])
+
+
+def _named(mnemonic: str, operands: tuple[str, ...]) -> Iterator[tuple[int, str, range]]:
+    """Yields operand, kind and numbers of the registers that each name stands for."""
     for i, operand in enumerate(operands):
-        into = written if i in results else read
         for found in REGISTER.finditer(operand):
             kind, first, suffix = found.groups()
             if first != "Z":
                 count = _Name(mnemonic, operands, i, kind, suffix, found.start()).count()
-                into[kind].update(range(int(first), int(first) + count))
-    return Registers(
-        *(tuple(sorted(s)) for s in (read["R"], written["R"], read["UR"], written["UR"]))
-    )
+                yield i, kind, range(int(first), int(first) + count)
 
 
 def _results(opcode: str, modifiers: Sequence[str], operands: tuple[str, ...]) -> set[int]:

@@ -1,1 +1,1 @@
-"""Instruction traces of CUTracer."""
+"""Traces of instructions: of runs, and in the formats of CUTracer."""
