@@ -10,15 +10,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-OURS = ROOT / "interpose" / "include"
-EXPECTED = ROOT / "tests" / "data" / "cuda_abi.txt"
-MODES = {
-    "plain": [],
-    "per-thread": ["-DCUDA_API_PER_THREAD_DEFAULT_STREAM"],
-    "internal": ["-D__CUDA_API_VERSION_INTERNAL"],
-}
-WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+from tests.cuda_abi import MODES, OURS, WARNINGS, abi
+
+EXPECTED = Path(__file__).parent / "data" / "cuda_abi.txt"
 PER_THREAD_MACROS = """
 #define TT_PTSZ(name, ...) CUresult name(__VA_ARGS__), name##_ptsz(__VA_ARGS__)
 #define TT_PTDS(name, ...) CUresult name(__VA_ARGS__), name##_ptds(__VA_ARGS__)
@@ -35,21 +29,6 @@ def toolkit_include() -> Path | None:
         ):
             return header.parent
     return None
-
-
-def abi(include: Path, where: Path) -> str:
-    """What tests/abi_check.c prints, built against include in every mode."""
-    out = []
-    for mode, flags in MODES.items():
-        program = where / f"abi-{mode}"
-        source = str(ROOT / "tests" / "abi_check.c")
-        subprocess.run(
-            ["gcc", "-std=gnu11", *WARNINGS, f"-I{include}", *flags, source, "-o", str(program)],
-            check=True,
-        )
-        text = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-        out.append(f"[{mode}]\n{text}")
-    return "".join(out)
 
 
 def test_values_layouts_and_names_equal_the_toolkit(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
  * The part of the CUDA driver API that this project uses: types, constants and entry points.
  *
  * Invariant: names, values, layouts and signatures equal those of CUDA 13.0 on 64-bit Linux
- * (tests/abi_check.c compares them with the toolkit's header where there is one), so that code
+ * (tests/cuda_abi.py compares them with the toolkit's header where there is one), so that code
  * built against either is interchangeable. Every entry point is declared under its exported
  * symbol, all versions included; the macros at the end give the plain names their current
  * meaning, unless __CUDA_API_VERSION_INTERNAL asks for the symbols themselves. One file, because
