@@ -147,10 +147,7 @@ static CUresult enter_array(CUarray array)
 
 CUresult cuArrayDestroy(CUarray array)
 {
-	CUresult result = enter_array(array);
-
-	if (result)
-		return result;
+	ENTER(enter_array(array));
 	if (array->of_mipmap)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	CUcontext ctx = array->ctx;
@@ -164,12 +161,8 @@ CUresult cuArrayDestroy(CUarray array)
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray array)
 {
-	CUresult result = enter_array(array);
-
-	if (result)
-		return result;
-	if (!descriptor)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_array(array));
+	INVALID_IF(!descriptor);
 	*descriptor = array->descriptor;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -177,10 +170,8 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *descriptor, CUarray 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *descriptor, CUarray array)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d;
-	CUresult result = cuArray3DGetDescriptor_v2(&d, array);
 
-	if (result)
-		return result;
+	ENTER(cuArray3DGetDescriptor_v2(&d, array));
 	if (!descriptor)
 		return CUDA_ERROR_INVALID_VALUE;
 	*descriptor = (CUDA_ARRAY_DESCRIPTOR){d.Width, d.Height, d.Format, d.NumChannels};
@@ -204,8 +195,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRI
 	unsigned most = 1;
 	for (size_t width = descriptor->Width | descriptor->Height; width > 1; width >>= 1)
 		most++;
-	if (!levels)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!levels);
 	CUmipmappedArray mipmap = sim_alloc(sizeof *mipmap);
 	mipmap->ctx = ctx;
 	mipmap->levels = sim_alloc(most * sizeof *mipmap->levels);
@@ -240,14 +230,11 @@ void mipmap_delete(CUmipmappedArray mipmap)
 CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, unsigned int level)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (!handle_is(mipmap, HANDLE_MIPMAP))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	if (!out || level >= mipmap->count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || level >= mipmap->count);
 	*out = mipmap->levels[level];
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -255,10 +242,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, unsigne
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (!handle_is(mipmap, HANDLE_MIPMAP))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	ctx = mipmap->ctx;

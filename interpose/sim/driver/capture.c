@@ -234,8 +234,7 @@ static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *nodes, 
 
 	if (result)
 		return result;
-	if (!mode_good(mode))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!mode_good(mode));
 	if (stream->legacy)
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	if (stream->capture)
@@ -308,8 +307,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 	if (result)
 		return result;
 	struct capture *c = stream->capture;
-	if (!graph)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!graph);
 	*graph = NULL;
 	if (!c)
 		return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
@@ -343,12 +341,9 @@ static bool meets_capture(CUstream stream)
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 {
 	CUstream stream;
-	CUresult result = enter_stream(handle, &stream);
 
-	if (result)
-		return result;
-	if (!status)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &stream));
+	INVALID_IF(!status);
 	if (meets_capture(stream))
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 	*status = status_of(stream);
@@ -370,12 +365,9 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *statu
 				   const CUgraphNode **nodes, const CUgraphEdgeData **data, size_t *count)
 {
 	CUstream stream;
-	CUresult result = enter_stream(handle, &stream);
 
-	if (result)
-		return result;
-	if (!status)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &stream));
+	INVALID_IF(!status);
 	if (meets_capture(stream))
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 	*status = status_of(stream);
@@ -430,8 +422,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode *node
 		return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
 	if (stream->capture->invalid)
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	if (flags != CU_STREAM_ADD_CAPTURE_DEPENDENCIES && flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(flags != CU_STREAM_ADD_CAPTURE_DEPENDENCIES && flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 	result = graph_edges_from(stream->capture->graph, nodes, data, count, &deps);
 	if (result)
 		return sim_leave(result);
@@ -450,12 +441,9 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes, 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
 	struct sim_thread *thread = sim_thread();
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
-	if (!mode || !mode_good(*mode))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!mode || !mode_good(*mode));
 	CUstreamCaptureMode before = thread->capture_mode;
 	thread->capture_mode = *mode;
 	*mode = before;

@@ -29,8 +29,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g
 	(void)ctx;
 	if (result)
 		return result;
-	if (!out || !handle_is(graph, HANDLE_GRAPH) || flags & ~CU_GRAPH_COND_ASSIGN_DEFAULT)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !handle_is(graph, HANDLE_GRAPH) || flags & ~CU_GRAPH_COND_ASSIGN_DEFAULT);
 	struct condition *c = sim_alloc(sizeof *c);
 	c->handle = *out = ++last_handle;
 	c->graph = graph;

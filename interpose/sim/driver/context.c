@@ -157,12 +157,9 @@ void context_end(CUcontext ctx)
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
 {
 	struct sim_thread *thread = sim_thread();
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
-	if (!out || !context_flags_good(flags) || thread->depth == sizeof thread->stack / sizeof *thread->stack)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!out || !context_flags_good(flags) || thread->depth == sizeof thread->stack / sizeof *thread->stack);
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	*out = context_make(device, flags);
@@ -191,12 +188,9 @@ CUresult cuCtxCreate_v4(CUcontext *out, CUctxCreateParams *params, unsigned flag
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct sim_thread *thread = sim_thread();
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
-	if (!ctx)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!ctx);
 	if (!context_known(ctx) || ctx->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!ctx->alive)
@@ -213,18 +207,14 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
 	struct sim_thread *thread = sim_thread();
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
-	if (!ctx)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!ctx);
 	if (!context_known(ctx))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!ctx->alive)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	if (thread->depth == sizeof thread->stack / sizeof *thread->stack)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(thread->depth == sizeof thread->stack / sizeof *thread->stack);
 	thread->stack[thread->depth++] = ctx;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -232,10 +222,8 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
 	struct sim_thread *thread = sim_thread();
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	if (!thread->depth)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	thread->depth--;
@@ -247,10 +235,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext *out)
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
 	struct sim_thread *thread = sim_thread();
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	if (!ctx) {
 		thread->depth -= thread->depth > 0;
 		return sim_leave(CUDA_SUCCESS);
@@ -266,12 +252,8 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
 
 CUresult cuCtxGetCurrent(CUcontext *out)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!out);
 	*out = context_current();
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -295,12 +277,8 @@ static CUresult enter_context(CUcontext *ctx)
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
-	CUresult result = enter_context(&ctx);
-
-	if (result)
-		return result;
-	if (!device)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_context(&ctx));
+	INVALID_IF(!device);
 	*device = ctx->device;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -333,24 +311,16 @@ CUresult cuCtxSynchronize(void)
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
-	CUresult result = enter_context(&ctx);
-
-	if (result)
-		return result;
-	if (!version)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_context(&ctx));
+	INVALID_IF(!version);
 	*version = ctx->version;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
 {
-	CUresult result = enter_context(&ctx);
-
-	if (result)
-		return result;
-	if (!id)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_context(&ctx));
+	INVALID_IF(!id);
 	*id = ctx->id;
 	return sim_leave(CUDA_SUCCESS);
 }

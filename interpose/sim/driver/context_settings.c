@@ -32,12 +32,9 @@ bool context_flags_good(unsigned flags)
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!flags);
 	*flags = ctx->flags;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -45,12 +42,9 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 CUresult cuCtxSetFlags(unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!context_flags_good(flags))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!context_flags_good(flags));
 	ctx->flags = flags;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -101,12 +95,9 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!config)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!config);
 	*config = ctx->cache;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -114,12 +105,9 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL);
 	ctx->cache = config;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -127,12 +115,9 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!config)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!config);
 	*config = ctx->shared_config;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -140,10 +125,8 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	/* Bank sizes are fixed on this architecture: the call succeeds and has no effect. */
 	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
 											    : CUDA_ERROR_INVALID_VALUE);
@@ -152,10 +135,8 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (least)
 		*least = 0;
 	if (greatest)
@@ -174,12 +155,9 @@ CUresult cuCtxResetPersistingL2Cache(void)
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!affinity || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!affinity || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX);
 	return sim_leave(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
 }
 
@@ -188,12 +166,9 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(flags);
 	if (!context_alive(peer))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (peer->device == ctx->device || sim_settings.apart)
@@ -207,10 +182,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (!context_alive(peer))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!(ctx->peers >> peer->device & 1))

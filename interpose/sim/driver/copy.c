@@ -385,10 +385,8 @@ DEFERRED(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *p, CUstream stream), copy_fro
 static CUresult submit_peer(struct copy c, CUcontext dst, CUcontext src, CUstream stream, enum manner manner)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	bool alive = context_alive(dst) && context_alive(src);
 	c.peers = true;
 	sim_leave(CUDA_SUCCESS);

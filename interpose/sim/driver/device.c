@@ -129,60 +129,40 @@ static CUresult enter_device(CUdevice device)
 
 CUresult cuDeviceGetCount(int *count)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!count);
 	*count = (int)sim_settings.devices;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-	CUresult result = enter_device(ordinal);
-
-	if (result)
-		return result;
-	if (!device)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(ordinal));
+	INVALID_IF(!device);
 	*device = ordinal;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!name || size <= 0)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!name || size <= 0);
 	snprintf(name, (size_t)size, "ttanalyze simulator");
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!bytes)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!bytes);
 	*bytes = sim_settings.memory;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!value || attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!value || attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX);
 	*value = device_attribute(attribute, device);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -195,12 +175,8 @@ static void device_uuid(CUuuid *uuid, CUdevice device)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!uuid)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!uuid);
 	device_uuid(uuid, device);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -220,12 +196,8 @@ CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
 
 CUresult cuDeviceGetPCIBusId(char *name, int size, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!name || size < 13)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!name || size < 13);
 	snprintf(name, (size_t)size, "0000:00:%02X.0", device + 1);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -233,12 +205,9 @@ CUresult cuDeviceGetPCIBusId(char *name, int size, CUdevice device)
 CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *name)
 {
 	unsigned domain = 0, bus, slot;
-	CUresult result = sim_enter_driver();
 
-	if (result)
-		return result;
-	if (!device || !name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!device || !name);
 	if (sscanf(name, "%x:%x:%x", &domain, &bus, &slot) != 3) {
 		domain = 0;
 		if (sscanf(name, "%x:%x", &bus, &slot) != 2)
@@ -252,12 +221,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *name)
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!major || !minor)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!major || !minor);
 	*major = device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
 	*minor = device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 	return sim_leave(CUDA_SUCCESS);
@@ -265,12 +230,8 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 
 CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!properties)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!properties);
 	*properties = (CUdevprop){
 		.maxThreadsPerBlock = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device),
 		.maxThreadsDim = {1024, 1024, 64},
@@ -289,24 +250,17 @@ CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *width, CUarray_format format, unsigned channels, CUdevice device)
 {
 	(void)format;
-	CUresult result = enter_device(device);
 
-	if (result)
-		return result;
-	if (!width || (channels != 1 && channels != 2 && channels != 4))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!width || (channels != 1 && channels != 2 && channels != 4));
 	*width = 1u << 27;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type, CUdevice device)
 {
-	CUresult result = enter_device(device);
-
-	if (result)
-		return result;
-	if (!supported || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_device(device));
+	INVALID_IF(!supported || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX);
 	*supported = 0;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -324,24 +278,16 @@ static CUresult enter_two_devices(CUdevice device, CUdevice peer)
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
-	CUresult result = enter_two_devices(device, peer);
-
-	if (result)
-		return result;
-	if (!can)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_two_devices(device, peer));
+	INVALID_IF(!can);
 	*can = device != peer && !sim_settings.apart;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
 {
-	CUresult result = enter_two_devices(device, peer);
-
-	if (result)
-		return result;
-	if (!value)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_two_devices(device, peer));
+	INVALID_IF(!value);
 	if (device == peer)
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	switch (attribute) {

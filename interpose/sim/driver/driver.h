@@ -93,6 +93,18 @@ struct sim_thread {
 CUresult sim_enter(CUcontext *ctx); /* needs a valid current context without error */
 CUresult sim_enter_driver(void);    /* needs only cuInit */
 CUresult sim_leave(CUresult result); /* releases the lock and returns result */
+/* For the begin of a call: both end it, before and after the lock is taken. */
+#define ENTER(call) \
+	do { \
+		CUresult refused_ = (call); \
+		if (refused_) \
+			return refused_; \
+	} while (0)
+#define INVALID_IF(condition) \
+	do { \
+		if (condition) \
+			return sim_leave(CUDA_ERROR_INVALID_VALUE); \
+	} while (0)
 extern pthread_mutex_t sim_mutex; /* the lock itself: for waits */
 CUresult sim_life(void);                     /* 3 before cuInit and in a forked child, 4 at exit */
 struct sim_thread *sim_thread(void);

@@ -36,10 +36,8 @@ void event_recorded(CUevent event, struct sim_op *op)
 static CUresult enter_event(CUevent event)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (!handle_is(event, HANDLE_EVENT))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (event->ctx->fault)
@@ -50,12 +48,10 @@ static CUresult enter_event(CUevent event)
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!out || flags & ~(unsigned)EVENT_FLAGS || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!out || flags & ~(unsigned)EVENT_FLAGS ||
+		   (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)));
 	CUevent event = sim_alloc(sizeof *event);
 	event->refs = 1;
 	event->ctx = ctx;
@@ -68,10 +64,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 
 CUresult cuEventDestroy_v2(CUevent event)
 {
-	CUresult result = enter_event(event);
-
-	if (result)
-		return result;
+	ENTER(enter_event(event));
 	event_delete(event);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -88,8 +81,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
 		return sim_leave(result);
 	if (event->ctx != stream->ctx)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL);
 	if (flags & CU_EVENT_RECORD_EXTERNAL && !stream->capture)
 		return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
 	if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL))
@@ -124,8 +116,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 	result = stream_get(context_current(), handle, &stream);
 	if (result)
 		return sim_leave(result);
-	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL);
 	if (flags & CU_EVENT_WAIT_EXTERNAL && !stream->capture)
 		return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
 	if (flags & CU_EVENT_WAIT_EXTERNAL) {
@@ -194,12 +185,8 @@ CUresult cuEventSynchronize(CUevent event)
 
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 {
-	CUresult result = enter_event(start);
-
-	if (result)
-		return result;
-	if (!milliseconds)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_event(start));
+	INVALID_IF(!milliseconds);
 	if (!handle_is(end, HANDLE_EVENT) || start->ctx != end->ctx || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING ||
 	    !start->op || !end->op)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);

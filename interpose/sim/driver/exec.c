@@ -135,8 +135,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 
 	if (result)
 		return result;
-	if (!out || !handle_is(graph, HANDLE_GRAPH) || flags & ~known)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !handle_is(graph, HANDLE_GRAPH) || flags & ~known);
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && !suits_device(graph))
 		return sim_leave(sim_unsupported("cuGraphInstantiate of such nodes for launches from the device"));
 	result = capture_forbids();
@@ -182,8 +181,7 @@ CUresult exec_enter(CUgraphExec exec)
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);
 
-	if (!result && !handle_is(exec, HANDLE_EXEC))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!result && !handle_is(exec, HANDLE_EXEC));
 	return result;
 }
 
@@ -203,12 +201,8 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 
 CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 {
-	CUresult result = exec_enter(exec);
-
-	if (result)
-		return result;
-	if (!flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(exec_enter(exec));
+	INVALID_IF(!flags);
 	/* Without flags that matter only at instantiation. */
 	*flags = exec->flags & (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
 	return sim_leave(CUDA_SUCCESS);
@@ -358,8 +352,7 @@ static CUresult enter_exec_and_stream(CUgraphExec exec, CUstream handle, CUstrea
 
 	if (result)
 		return result;
-	if (!handle_is(exec, HANDLE_EXEC))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!handle_is(exec, HANDLE_EXEC));
 	result = stream_get(ctx, handle, stream);
 	return result ? sim_leave(result) : CUDA_SUCCESS;
 }
@@ -367,10 +360,8 @@ static CUresult enter_exec_and_stream(CUgraphExec exec, CUstream handle, CUstrea
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 {
 	CUstream stream;
-	CUresult result = enter_exec_and_stream(exec, handle, &stream);
 
-	if (result)
-		return result;
+	ENTER(enter_exec_and_stream(exec, handle, &stream));
 	if (stream->capture) {
 		capture_invalidate(stream->capture);
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -381,10 +372,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
 CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 {
 	CUstream stream;
-	CUresult result = enter_exec_and_stream(exec, handle, &stream);
 
-	if (result)
-		return result;
+	ENTER(enter_exec_and_stream(exec, handle, &stream));
 	if (stream->capture) {
 		capture_invalidate(stream->capture);
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

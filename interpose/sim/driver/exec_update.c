@@ -75,10 +75,7 @@ CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work
 
 static CUresult enter_exec_and_node(CUgraphExec exec, CUgraphNode node, struct exec_node **out)
 {
-	CUresult result = exec_enter(exec);
-
-	if (result)
-		return result;
+	ENTER(exec_enter(exec));
 	*out = handle_is(node, HANDLE_NODE) ? find_node(exec, node) : NULL;
 	return *out ? CUDA_SUCCESS : sim_leave(CUDA_ERROR_INVALID_VALUE);
 }
@@ -92,12 +89,9 @@ static bool may_be_disabled(const struct exec_node *n)
 CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int enabled)
 {
 	struct exec_node *n;
-	CUresult result = enter_exec_and_node(exec, node, &n);
 
-	if (result)
-		return result;
-	if (!may_be_disabled(n))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_exec_and_node(exec, node, &n));
+	INVALID_IF(!may_be_disabled(n));
 	n->disabled = !enabled;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -105,12 +99,9 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int 
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *enabled)
 {
 	struct exec_node *n;
-	CUresult result = enter_exec_and_node(exec, node, &n);
 
-	if (result)
-		return result;
-	if (!enabled || !may_be_disabled(n))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_exec_and_node(exec, node, &n));
+	INVALID_IF(!enabled || !may_be_disabled(n));
 	*enabled = !n->disabled;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -223,8 +214,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 
 	if (result)
 		return result;
-	if (!info || !handle_is(graph, HANDLE_GRAPH))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!info || !handle_is(graph, HANDLE_GRAPH));
 	*info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
 	result = exec_make(exec->ctx, graph, exec->flags, &new, NULL);
 	if (result)
@@ -259,8 +249,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 
 	if (result)
 		return result;
-	if (!n->child || !handle_is(child, HANDLE_GRAPH))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!n->child || !handle_is(child, HANDLE_GRAPH));
 	result = exec_make(exec->ctx, child, 0, &new, NULL);
 	if (result)
 		return sim_leave(result);

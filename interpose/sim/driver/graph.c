@@ -277,8 +277,7 @@ static CUresult enter_graph(CUgraph graph)
 {
 	CUresult result = sim_enter_driver();
 
-	if (!result && !handle_is(graph, HANDLE_GRAPH))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!result && !handle_is(graph, HANDLE_GRAPH));
 	return result;
 }
 
@@ -286,53 +285,38 @@ static CUresult enter_node(CUgraphNode node)
 {
 	CUresult result = sim_enter_driver();
 
-	if (!result && !handle_is(node, HANDLE_NODE))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!result && !handle_is(node, HANDLE_NODE));
 	return result;
 }
 
 CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!out || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!out || flags);
 	*out = graph_make();
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
-	CUresult result = enter_graph(graph);
-
-	if (result)
-		return result;
-	if (graph->parent || capture_builds(graph))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_graph(graph));
+	INVALID_IF(graph->parent || capture_builds(graph));
 	graph_delete(graph);
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuGraphClone(CUgraph *out, CUgraph graph)
 {
-	CUresult result = enter_graph(graph);
-
-	if (result)
-		return result;
+	ENTER(enter_graph(graph));
 	return sim_leave(out ? graph_copy(graph, out) : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode original, CUgraph clone)
 {
 	CUgraphNode node;
-	CUresult result = enter_graph(clone);
 
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_graph(clone));
+	INVALID_IF(!out);
 	TAILQ_FOREACH(node, &clone->nodes, all)
 	{
 		if (node->origin == original) {
@@ -358,38 +342,26 @@ static bool has_memory(CUgraph graph)
 
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
-	CUresult result = enter_node(node);
-
-	if (result)
-		return result;
+	ENTER(enter_node(node));
 	if (has_memory(node->graph))
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
-	if (capture_builds(node->graph))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(capture_builds(node->graph));
 	node_delete(node);
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 {
-	CUresult result = enter_node(node);
-
-	if (result)
-		return result;
-	if (!type)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_node(node));
+	INVALID_IF(!type);
 	*type = node->type;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
 {
-	CUresult result = enter_node(node);
-
-	if (result)
-		return result;
-	if (!out || !node->child)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_node(node));
+	INVALID_IF(!out || !node->child);
 	*out = node->child;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -404,12 +376,9 @@ static CUresult list_nodes(CUgraph graph, CUgraphNode *out, size_t *room, bool r
 {
 	CUgraphNode node;
 	size_t count = 0;
-	CUresult result = enter_graph(graph);
 
-	if (result)
-		return result;
-	if (!room_is_good(out, room))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_graph(graph));
+	INVALID_IF(!room_is_good(out, room));
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
 		if (roots && node->before.count)
@@ -446,12 +415,9 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, C
 {
 	CUgraphNode node;
 	size_t count = 0;
-	CUresult result = enter_graph(graph);
 
-	if (result)
-		return result;
-	if (!room_is_good(from, room) || !from != !to || (data && !from))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_graph(graph));
+	INVALID_IF(!room_is_good(from, room) || !from != !to || (data && !from));
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
 		for (size_t i = 0; i < node->before.count; i++, count++) {
@@ -479,12 +445,8 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
 
 static CUresult list_edges(CUgraphNode node, bool before, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *room)
 {
-	CUresult result = enter_node(node);
-
-	if (result)
-		return result;
-	if (!room_is_good(nodes, room) || (data && !nodes))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_node(node));
+	INVALID_IF(!room_is_good(nodes, room) || (data && !nodes));
 	const struct edges *e = before ? &node->before : &node->after;
 	for (size_t i = 0; nodes && i < *room; i++) {
 		nodes[i] = i < e->count ? e->items[i].node : NULL;
@@ -534,12 +496,9 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
 				   size_t count)
 {
 	static const CUgraphEdgeData none;
-	CUresult result = enter_graph(graph);
 
-	if (result)
-		return result;
-	if (count && (!from || !to || !pairs_good(graph, from, to, count, false)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_graph(graph));
+	INVALID_IF(count && (!from || !to || !pairs_good(graph, from, to, count, false)));
 	for (size_t i = 0; i < count; i++)
 		connect(from[i], to[i], data ? data[i] : none);
 	return sim_leave(CUDA_SUCCESS);
@@ -558,8 +517,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 	(void)data;
 	if (result)
 		return result;
-	if (count && (!from || !to || !pairs_good(graph, from, to, count, true)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(count && (!from || !to || !pairs_good(graph, from, to, count, true)));
 	if (has_memory(graph))
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 	for (size_t i = 0; i < count; i++)

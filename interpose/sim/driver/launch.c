@@ -241,8 +241,7 @@ static CUresult submit(const CUlaunchConfig *config, CUfunction f, void **params
 
 	if (result)
 		return result;
-	if (!config || (config->numAttrs && !config->attrs))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!config || (config->numAttrs && !config->attrs));
 	result = stream_get(ctx, config->hStream, &stream);
 	if (!result && stream->capture && stream->capture->invalid)
 		result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -313,12 +312,8 @@ static CUresult enter_function(CUfunction *f)
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction f, int block_size, size_t shared,
 							      unsigned int flags)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
-	if (!blocks || block_size <= 0 || flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!blocks || block_size <= 0 || flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE);
 	*blocks = blocks_per_processor(f, (unsigned)block_size, shared);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -336,8 +331,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_grid, int *block_siz
 
 	if (result)
 		return result;
-	if (!min_grid || !block_size || flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!min_grid || !block_size || flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE);
 	int threads = (int)f->info->max_threads;
 	sim_leave(CUDA_SUCCESS);
 	if (most > 0 && most < threads)
@@ -367,12 +361,8 @@ CUresult cuOccupancyMaxPotentialBlockSize(int *min_grid, int *block_size, CUfunc
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction f, int blocks, int block_size)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
-	if (!shared || blocks <= 0 || block_size <= 0 || blocks > blocks_per_processor(f, (unsigned)block_size, 0))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!shared || blocks <= 0 || block_size <= 0 || blocks > blocks_per_processor(f, (unsigned)block_size, 0));
 	size_t each = (size_t)limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / (size_t)blocks;
 	size_t most = (size_t)limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 	size_t taken = f->info->shared_bytes + (size_t)limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
@@ -383,12 +373,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction f, i
 
 CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction f, const CUlaunchConfig *config)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
-	if (!size || !config)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!size || !config);
 	*size = f->large_clusters ? (int)MAX_LARGE_CLUSTER : (int)MAX_CLUSTER;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -396,12 +382,9 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction f, const CUlau
 CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction f, const CUlaunchConfig *config)
 {
 	unsigned size = 1;
-	CUresult result = enter_function(&f);
 
-	if (result)
-		return result;
-	if (!clusters || !config || (config->numAttrs && !config->attrs))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!clusters || !config || (config->numAttrs && !config->attrs));
 	for (unsigned i = 0; i < config->numAttrs; i++) {
 		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
 			size = config->attrs[i].value.clusterDim.x * config->attrs[i].value.clusterDim.y *

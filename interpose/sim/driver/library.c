@@ -79,8 +79,7 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit,
 	(void)options, (void)values, (void)count;
 	if (result)
 		return result;
-	if (!out || !image || (jit_count && (!jit || !jit_values)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !image || (jit_count && (!jit || !jit_values)));
 	result = library_load(image, out, log, sizeof log);
 	image_report(log, jit_count, jit, jit_values);
 	if (result)
@@ -115,10 +114,7 @@ static CUresult enter_library(CUlibrary library)
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
-	CUresult result = enter_library(library);
-
-	if (result)
-		return result;
+	ENTER(enter_library(library));
 	while (library->module_count) {
 		CUmodule module = library->modules[library->module_count - 1];
 		context_wait(module->ctx);
@@ -175,9 +171,8 @@ static CUresult library_module(CUcontext ctx, CUlibrary library, CUmodule *out)
 			return CUDA_SUCCESS;
 		}
 	}
-	CUresult result = module_load(ctx, library->text, out, log, sizeof log);
-	if (result)
-		return result;
+
+	ENTER(module_load(ctx, library->text, out, log, sizeof log));
 	library->modules = realloc(library->modules, (library->module_count + 1) * sizeof *library->modules);
 	if (!library->modules)
 		abort();
@@ -215,12 +210,9 @@ static CUresult enter_library_in_context(CUlibrary library, CUmodule *module)
 CUresult cuLibraryGetModule(CUmodule *out, CUlibrary library)
 {
 	CUmodule module;
-	CUresult result = enter_library_in_context(library, &module);
 
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_library_in_context(library, &module));
+	INVALID_IF(!out);
 	*out = module;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -228,10 +220,8 @@ CUresult cuLibraryGetModule(CUmodule *out, CUlibrary library)
 CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
 {
 	CUmodule module;
-	CUresult result = enter_library_in_context(library, &module);
 
-	if (result)
-		return result;
+	ENTER(enter_library_in_context(library, &module));
 	sim_leave(CUDA_SUCCESS);
 	return cuModuleGetGlobal_v2(address, size, module, name);
 }
@@ -240,12 +230,8 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary librar
 
 CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 {
-	CUresult result = enter_library(library);
-
-	if (result)
-		return result;
-	if (!out || !name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_library(library));
+	INVALID_IF(!out || !name);
 	if (!library->text)
 		return sim_leave(CUDA_ERROR_INVALID_IMAGE);
 	for (size_t i = 0; i < library->kernel_count; i++) {
@@ -259,24 +245,16 @@ CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 
 CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary library)
 {
-	CUresult result = enter_library(library);
-
-	if (result)
-		return result;
-	if (!count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_library(library));
+	INVALID_IF(!count);
 	*count = (unsigned)library->kernel_count;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *out, unsigned int room, CUlibrary library)
 {
-	CUresult result = enter_library(library);
-
-	if (result)
-		return result;
-	if (!out || !room)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_library(library));
+	INVALID_IF(!out || !room);
 	for (size_t i = 0; i < library->kernel_count && i < room; i++)
 		out[i] = &library->kernels[i];
 	return sim_leave(CUDA_SUCCESS);
@@ -294,35 +272,24 @@ static CUresult enter_kernel(CUkernel kernel)
 CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!out);
 	return sim_leave(handle_is(kernel, HANDLE_KERNEL) ? kernel_function(ctx, kernel, out) : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuKernelGetLibrary(CUlibrary *out, CUkernel kernel)
 {
-	CUresult result = enter_kernel(kernel);
-
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_kernel(kernel));
+	INVALID_IF(!out);
 	*out = kernel->library;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuKernelGetName(const char **name, CUkernel kernel)
 {
-	CUresult result = enter_kernel(kernel);
-
-	if (result)
-		return result;
-	if (!name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_kernel(kernel));
+	INVALID_IF(!name);
 	*name = ptx_info(kernel->code)->name;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -349,10 +316,7 @@ static struct CUfunc_st stand_in(CUkernel kernel, CUdevice device)
 
 CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
 {
-	CUresult result = enter_kernel(kernel);
-
-	if (result)
-		return result;
+	ENTER(enter_kernel(kernel));
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	struct CUfunc_st f = stand_in(kernel, device);
@@ -382,10 +346,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device)
 {
-	CUresult result = enter_kernel(kernel);
-
-	if (result)
-		return result;
+	ENTER(enter_kernel(kernel));
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	return sim_leave(config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL

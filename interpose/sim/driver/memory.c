@@ -30,8 +30,7 @@ static CUresult allocate(CUdeviceptr *address, size_t size)
 
 	if (result)
 		return result;
-	if (!address || !size)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!address || !size);
 	result = region_new(ctx->device, ctx, size, 0, REGION_DEVICE, &r);
 	if (!result)
 		*address = r->base;
@@ -69,19 +68,16 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	if (result || !address)
 		return sim_leave(result);
 	struct region *r = region_find(address);
-	if (!r || r->base != address || r->dying)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!r || r->base != address || r->dying);
 	if (r->kind == REGION_POOL)
 		return sim_leave(pool_free(r));
-	if (r->kind != REGION_DEVICE && r->kind != REGION_MANAGED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(r->kind != REGION_DEVICE && r->kind != REGION_MANAGED);
 	unsigned long long id = r->id;
 	ctx = r->ctx;
 	context_wait(ctx);
 	engine_quiesce();
 	r = region_find(address);
-	if (!r || r->id != id)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!r || r->id != id);
 	if (r->kind == REGION_MANAGED) {
 		storage_delete(r->memory, r->size);
 		region_remove(r);
@@ -94,10 +90,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (free_bytes)
 		*free_bytes = sim_settings.memory - sim_devices[ctx->device].used;
 	if (total)
@@ -108,10 +102,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	struct region *r = region_find(address);
 	if (!r || r->dying || !access_flags(r, ctx))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
@@ -127,12 +119,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 static CUresult allocate_host(void **out, size_t size, enum region_kind kind, unsigned flags)
 {
 	CUcontext ctx;
-	CUresult result = enter_allocation(&ctx);
 
-	if (result)
-		return result;
-	if (!out || (!size && kind == REGION_MANAGED))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_allocation(&ctx));
+	INVALID_IF(!out || (!size && kind == REGION_MANAGED));
 	if (!size) {
 		*out = NULL;
 		return sim_leave(CUDA_SUCCESS);
@@ -217,8 +206,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
 	result = capture_forbids();
 	if (result)
 		return sim_leave(result);
-	if (!p || !size || size > UINT64_MAX - address || flags & ~known)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!p || !size || size > UINT64_MAX - address || flags & ~known);
 	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
 		return sim_leave(sim_unsupported("cuMemHostRegister of I/O memory"));
 	if (region_overlaps(address, size))
@@ -244,12 +232,9 @@ static struct region *host_region(const void *p)
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *p, unsigned int flags)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!address || flags || !host_region(p))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!address || flags || !host_region(p));
 	*address = (CUdeviceptr)(uintptr_t)p;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -257,13 +242,10 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *p, unsigned in
 CUresult cuMemHostGetFlags(unsigned int *flags, void *p)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	struct region *r = host_region(p);
-	if (!flags || !r)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!flags || !r);
 	/* All such memory is portable: no query tells whether that was requested. */
 	*flags = r->flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
 	return sim_leave(CUDA_SUCCESS);
@@ -290,14 +272,12 @@ CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUde
 CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 	bool needs_location = advice >= CU_MEM_ADVISE_SET_PREFERRED_LOCATION &&
 			      advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
 
-	if (result)
-		return result;
-	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY || !managed_span(address, size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY ||
+		   !managed_span(address, size));
 	if (needs_location && location.type == CU_MEM_LOCATION_TYPE_DEVICE && !device_valid(location.id))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	return sim_leave(CUDA_SUCCESS);
@@ -314,8 +294,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation l
 	result = stream_get(ctx, handle, &stream);
 	if (result)
 		return sim_leave(result);
-	if (flags || !managed_span(address, size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(flags || !managed_span(address, size));
 	if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && !device_valid(location.id))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	return sim_leave(stream_submit(stream, work_new(WORK_NOTHING, stream->ctx), NULL));

@@ -117,8 +117,7 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count
 
 	if (result)
 		return result;
-	if (!out || !image || (count && (!options || !values)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !image || (count && (!options || !values)));
 	result = image_text(image, &text, log, sizeof log);
 	if (!result) {
 		result = module_load(ctx, text, out, log, sizeof log);
@@ -185,12 +184,8 @@ CUresult cuModuleUnload(CUmodule module)
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!mode)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!mode);
 	*mode = CU_MODULE_EAGER_LOADING;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -208,12 +203,8 @@ CUfunction module_function(CUmodule module, const char *name)
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
-	CUresult result = enter_module(module);
-
-	if (result)
-		return result;
-	if (!out || !name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_module(module));
+	INVALID_IF(!out || !name);
 	CUfunction f = module_function(module, name);
 	if (f)
 		*out = f;
@@ -222,24 +213,16 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
 {
-	CUresult result = enter_module(module);
-
-	if (result)
-		return result;
-	if (!count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_module(module));
+	INVALID_IF(!count);
 	*count = (unsigned)module->function_count;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int room, CUmodule module)
 {
-	CUresult result = enter_module(module);
-
-	if (result)
-		return result;
-	if (!out || !room)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_module(module));
+	INVALID_IF(!out || !room);
 	for (size_t i = 0; i < module->function_count && i < room; i++)
 		out[i] = &module->functions[i];
 	return sim_leave(CUDA_SUCCESS);
@@ -249,12 +232,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
 {
 	uint64_t at;
 	size_t bytes;
-	CUresult result = enter_module(module);
 
-	if (result)
-		return result;
-	if (!name || (!address && !size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_module(module));
+	INVALID_IF(!name || (!address && !size));
 	if (!ptx_find_global(module->code, name, &at, &bytes))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
 	if (address)
@@ -374,10 +354,7 @@ CUresult function_param(const ptx_function *f, size_t index, size_t *offset, siz
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction f)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
+	ENTER(enter_function(&f));
 	return sim_leave(value ? function_attribute(f, attribute, value) : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -390,10 +367,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int va
 
 CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
+	ENTER(enter_function(&f));
 	return sim_leave(config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL
 				 ? CUDA_SUCCESS
 				 : CUDA_ERROR_INVALID_VALUE);
@@ -401,34 +375,23 @@ CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 
 CUresult cuFuncSetSharedMemConfig(CUfunction f, CUsharedconfig config)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
+	ENTER(enter_function(&f));
 	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
 											    : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuFuncGetModule(CUmodule *out, CUfunction f)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!out);
 	*out = f->module;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuFuncGetName(const char **name, CUfunction f)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
-	if (!name)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!name);
 	*name = f->info->name;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -442,22 +405,15 @@ CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction f)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
-	if (!state)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_function(&f));
+	INVALID_IF(!state);
 	*state = f->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuFuncLoad(CUfunction f)
 {
-	CUresult result = enter_function(&f);
-
-	if (result)
-		return result;
+	ENTER(enter_function(&f));
 	function_load(f);
 	return sim_leave(CUDA_SUCCESS);
 }

@@ -19,8 +19,7 @@ CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, con
 
 	if (result)
 		return result;
-	if (!out || !params)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !params);
 	result = graph_edges_from(graph, nodes, data, count, &deps);
 	if (!result && params->type == CU_GRAPH_NODE_TYPE_GRAPH) {
 		CUgraph given = params->graph.graph;
@@ -55,18 +54,15 @@ static CUresult enter_node(CUgraphNode node, CUgraphNodeType type, CUcontext *ct
 {
 	CUresult result = sim_enter(ctx);
 
-	if (!result && (!handle_is(node, HANDLE_NODE) || node->type != type))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!result && (!handle_is(node, HANDLE_NODE) || node->type != type));
 	return result;
 }
 
 CUresult node_get(CUgraphNode node, CUgraphNodeParams *params, bool wanted)
 {
 	CUcontext ctx;
-	CUresult result = enter_node(node, params->type, &ctx);
 
-	if (result)
-		return result;
+	ENTER(enter_node(node, params->type, &ctx));
 	return sim_leave(wanted ? node_params(node->work, params) : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -136,12 +132,9 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute, CUkernelNodeAttrValue *value)
 {
 	CUcontext ctx;
-	CUresult result = enter_node(node, CU_GRAPH_NODE_TYPE_KERNEL, &ctx);
 
-	if (result)
-		return result;
-	if (!value)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_node(node, CU_GRAPH_NODE_TYPE_KERNEL, &ctx));
+	INVALID_IF(!value);
 	memset(value, 0, sizeof *value);
 	switch (attribute) {
 	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -226,8 +219,7 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 
 	if (result)
 		return result;
-	if (!handle_is(to, HANDLE_NODE) || to->type != CU_GRAPH_NODE_TYPE_KERNEL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!handle_is(to, HANDLE_NODE) || to->type != CU_GRAPH_NODE_TYPE_KERNEL);
 	result = detach(to);
 	if (!result)
 		keep_attributes(from->work, to->work);

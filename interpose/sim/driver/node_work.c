@@ -74,9 +74,8 @@ static CUresult alloc_work(CUcontext ctx, const CUDA_MEM_ALLOC_NODE_PARAMS_v2 *p
 		return CUDA_ERROR_INVALID_VALUE;
 	if (sim_allocation_fails())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult result = pool_take(pool_default(location->id), NULL, p->bytesize, &r);
-	if (result)
-		return result;
+
+	ENTER(pool_take(pool_default(location->id), NULL, p->bytesize, &r));
 	*out = work_new(WORK_POOL_ALLOC, ctx);
 	(*out)->pool.address = r->base;
 	(*out)->pool.size = p->bytesize;

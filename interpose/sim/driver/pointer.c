@@ -118,8 +118,7 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
 	if (result)
 		return result;
 	const struct region *r = region_alive(address);
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out);
 	/* An attribute without a value leaves the caller's variable unchanged. */
 	result = answer(&scratch, attribute, address, r, ctx);
 	if (!result)
@@ -130,12 +129,9 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **out, CUdeviceptr address)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!count || !attributes || !out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!count || !attributes || !out);
 	const struct region *r = region_alive(address);
 	for (unsigned i = 0; i < count; i++) {
 		if (!out[i] || attributes[i] <= 0 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
@@ -150,13 +146,10 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	struct region *r = region_find(address);
-	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !r || r->base != address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !r || r->base != address);
 	r->sync_memops = *(const unsigned *)value != 0;
 	return sim_leave(CUDA_SUCCESS);
 }

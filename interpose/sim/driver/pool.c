@@ -188,8 +188,7 @@ static CUresult allocate_async(CUdeviceptr *address, size_t size, CUmemoryPool p
 		result = capture_forbids();
 	if (result)
 		return sim_leave(result);
-	if (!address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!address);
 	if (!size) {
 		*address = 0;
 		return sim_leave(CUDA_SUCCESS);
@@ -197,8 +196,7 @@ static CUresult allocate_async(CUdeviceptr *address, size_t size, CUmemoryPool p
 	ctx = stream->ctx;
 	if (!pool)
 		pool = pool_current(ctx->device);
-	if (!handle_is(pool, HANDLE_POOL))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!handle_is(pool, HANDLE_POOL));
 	if (sim_allocation_fails())
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	result = pool_take(pool, stream->capture ? NULL : stream, size, &r);
@@ -248,8 +246,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 	if (result || !address)
 		return sim_leave(result);
 	struct region *r = region_find(address);
-	if (!r || r->base != address || !can_free(r, stream))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!r || r->base != address || !can_free(r, stream));
 	struct sim_work *work = work_new(WORK_POOL_FREE, stream->ctx);
 	work->pool.address = r->base;
 	work->pool.region = r->id;
@@ -293,8 +290,7 @@ static CUresult enter_pool(CUmemoryPool pool)
 {
 	CUresult result = sim_enter_driver();
 
-	if (!result && !handle_is(pool, HANDLE_POOL))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!result && !handle_is(pool, HANDLE_POOL));
 	return result;
 }
 
@@ -304,8 +300,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 
 	if (result)
 		return result;
-	if (!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED);
 	if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return sim_leave(sim_unsupported("cuMemPoolCreate of host memory"));
 	if (properties->handleTypes)
@@ -324,8 +319,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 	if (result)
 		return result;
-	if (pool->is_default)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(pool->is_default);
 	result = capture_forbids();
 	if (result)
 		return sim_leave(result);
@@ -385,8 +379,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 	if (result)
 		return sim_leave(result);
 	void *member = pool_attribute(pool, attribute, &size);
-	if (!value || !member)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!value || !member);
 	memcpy(value, member, size);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -419,12 +412,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
-	CUresult result = enter_pool(pool);
-
-	if (result)
-		return result;
-	if (!access || !count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_pool(pool));
+	INVALID_IF(!access || !count);
 	for (size_t i = 0; i < count; i++) {
 		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 		    (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
@@ -446,24 +435,16 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
 {
-	CUresult result = enter_pool(pool);
-
-	if (result)
-		return result;
-	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_valid(location->id))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_pool(pool));
+	INVALID_IF(!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_valid(location->id));
 	*flags = pool->readers >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 static CUresult device_pool(CUmemoryPool *out, CUdevice device, CUmemoryPool (*which)(int))
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!out);
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	*out = which(device);
@@ -482,14 +463,10 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
-	CUresult result = enter_pool(pool);
-
-	if (result)
-		return result;
+	ENTER(enter_pool(pool));
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-	if (pool->device != device)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(pool->device != device);
 	pool_default(device);
 	sim_devices[device].pool = pool;
 	return sim_leave(CUDA_SUCCESS);

@@ -22,12 +22,9 @@ static CUresult enter_primary(CUdevice device, struct sim_device **out)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
 	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
 
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_primary(device, &d));
+	INVALID_IF(!out);
 	if (!d->primary) {
 		d->primary = context_make(device, d->primary_flags);
 		d->primary->primary = true;
@@ -42,10 +39,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
 	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
 
-	if (result)
-		return result;
+	ENTER(enter_primary(device, &d));
 	if (!d->primary || !d->primary->retained)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	d->primary->retained--;
@@ -60,10 +55,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
 
-	if (result)
-		return result;
+	ENTER(enter_primary(device, &d));
 	/* Its references stay; only its contents are destroyed. */
 	d->primary_flags = 0;
 	if (d->primary && d->primary->alive)
@@ -76,12 +69,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 {
 	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
 
-	if (result)
-		return result;
-	if (!context_flags_good(flags))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_primary(device, &d));
+	INVALID_IF(!context_flags_good(flags));
 	d->primary_flags = flags;
 	if (d->primary && d->primary->alive)
 		d->primary->flags = flags;
@@ -91,12 +81,9 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
 	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
 
-	if (result)
-		return result;
-	if (!flags || !active)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_primary(device, &d));
+	INVALID_IF(!flags || !active);
 	*flags = d->primary_flags;
 	*active = d->primary && d->primary->alive;
 	return sim_leave(CUDA_SUCCESS);

@@ -114,10 +114,7 @@ CUresult sim_life(void)
 
 CUresult sim_enter_driver(void)
 {
-	CUresult result = sim_life();
-
-	if (result)
-		return result;
+	ENTER(sim_life());
 	if (sim_thread()->in_host_function)
 		return CUDA_ERROR_NOT_PERMITTED;
 	pthread_mutex_lock(&sim_mutex);
@@ -126,10 +123,7 @@ CUresult sim_enter_driver(void)
 
 CUresult sim_enter(CUcontext *ctx)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	*ctx = context_current();
 	if (!*ctx)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);

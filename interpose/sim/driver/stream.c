@@ -177,8 +177,7 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
 
 	if (result || (result = sim_enter(&ctx)))
 		return result;
-	if (!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING);
 	if (priority > least)
 		priority = least;
 	if (priority < greatest)
@@ -196,10 +195,8 @@ CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (!handle_is(stream, HANDLE_STREAM))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	stream_delete(stream);
@@ -272,12 +269,9 @@ CUresult cuStreamGetPriority(CUstream handle, int *priority)
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!priority)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!priority);
 	*priority = stream->priority;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -286,12 +280,9 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!flags);
 	*flags = stream->flags;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -300,12 +291,9 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!id)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!id);
 	*id = stream->id;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -314,12 +302,9 @@ CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *out, CUgreenCtx *green)
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!out);
 	*out = stream->ctx;
 	if (green)
 		*green = NULL;
@@ -335,12 +320,9 @@ CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!device)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!device);
 	*device = stream->ctx->device;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -356,12 +338,9 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const C
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!value || !attribute_known(attribute))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!value || !attribute_known(attribute));
 	stream->attributes[attribute] = *value;
 	if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY)
 		stream->priority = value->priority;
@@ -372,12 +351,9 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!value || !attribute_known(attribute))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!value || !attribute_known(attribute));
 	*value = stream->attributes[attribute];
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -400,10 +376,8 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t len
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
+	ENTER(enter_stream(handle, &ctx, &stream));
 	struct region *r = region_find(address);
 	if (!r || r->kind != REGION_MANAGED || r->base != address || (length && length != r->size) ||
 	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE))
@@ -419,12 +393,9 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *d
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!callback || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!callback || flags);
 	if (stream->capture) {
 		capture_invalidate(stream->capture);
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -440,12 +411,9 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void *data)
 {
 	CUcontext ctx;
 	CUstream stream;
-	CUresult result = enter_stream(handle, &ctx, &stream);
 
-	if (result)
-		return result;
-	if (!function)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_stream(handle, &ctx, &stream));
+	INVALID_IF(!function);
 	struct sim_work *work = work_new(WORK_HOST, stream->ctx);
 	work->host.function = function;
 	work->host.data = data;

@@ -47,12 +47,8 @@ void user_references_release(struct user_reference *references, size_t count)
 
 CUresult cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, unsigned int count, unsigned int flags)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!out || !destroy || !count || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!out || !destroy || !count || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
 	CUuserObject object = sim_alloc(sizeof *object);
 	object->references = count;
 	object->destroy = destroy;
@@ -66,39 +62,28 @@ static CUresult enter_object(CUuserObject object, unsigned count)
 {
 	CUresult result = sim_enter_driver();
 
-	if (!result && (!handle_is(object, HANDLE_USER_OBJECT) || !count))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!result && (!handle_is(object, HANDLE_USER_OBJECT) || !count));
 	return result;
 }
 
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
-	CUresult result = enter_object(object, count);
-
-	if (result)
-		return result;
+	ENTER(enter_object(object, count));
 	object->references += count;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
-	CUresult result = enter_object(object, count);
-
-	if (result)
-		return result;
-	if (count > object->references)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(enter_object(object, count));
+	INVALID_IF(count > object->references);
 	release(object, count);
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
-	CUresult result = enter_object(object, count);
-
-	if (result)
-		return result;
+	ENTER(enter_object(object, count));
 	if (!handle_is(graph, HANDLE_GRAPH) || flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE ||
 	    (flags & CU_GRAPH_USER_OBJECT_MOVE && count > object->references))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -119,10 +104,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 {
-	CUresult result = enter_object(object, count);
-
-	if (result)
-		return result;
+	ENTER(enter_object(object, count));
 	for (size_t i = 0; handle_is(graph, HANDLE_GRAPH) && i < graph->object_count; i++) {
 		if (graph->objects[i].object == object && count <= graph->objects[i].count) {
 			graph->objects[i].count -= count;

@@ -16,10 +16,8 @@ static struct view {
 static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *d, bool surface)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
+	ENTER(sim_enter(&ctx));
 	if (!out || !d || d->flags || d->resType > CU_RESOURCE_TYPE_PITCH2D ||
 	    (surface && d->resType != CU_RESOURCE_TYPE_ARRAY))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -35,12 +33,9 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *d, boo
 static CUresult destroy(unsigned long long object, bool surface)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (object >= MOST || views[object].ctx != ctx || views[object].surface != surface)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(object >= MOST || views[object].ctx != ctx || views[object].surface != surface);
 	views[object].ctx = NULL;
 	return sim_leave(CUDA_SUCCESS);
 }

@@ -69,12 +69,8 @@ static void *reserve(uint64_t wanted, size_t size, size_t align)
 
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CUdeviceptr wanted, unsigned long long flags)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
-	if (!address || !size || !granular(size) || flags || (align & (align - 1)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter_driver());
+	INVALID_IF(!address || !size || !granular(size) || flags || (align & (align - 1)));
 	if (align < sim_settings.granularity)
 		align = sim_settings.granularity;
 	void *outside = reserve(wanted, size, align);
@@ -94,13 +90,9 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CU
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct reservation *r = reservation_of(address, size);
-	if (!r || r->base != address || r->size != size || region_overlaps(address, size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!r || r->base != address || r->size != size || region_overlaps(address, size));
 	SLIST_REMOVE(&reservations, r, reservation, all);
 	munmap((void *)(uintptr_t)r->base, r->size);
 	munmap(r->memory, r->size);
@@ -199,13 +191,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct physical *p = physical_of(handle);
-	if (!p)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!p);
 	p->handles--;
 	physical_check_end(p);
 	return sim_leave(CUDA_SUCCESS);
@@ -213,13 +201,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct region *r = region_find((uint64_t)(uintptr_t)address);
-	if (!out || !r || r->kind != REGION_VMM)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!out || !r || r->kind != REGION_VMM);
 	if (!r->physical->handles++)
 		handle_add(r->physical, HANDLE_PHYSICAL);
 	*out = (CUmemGenericAllocationHandle)(uintptr_t)r->physical;
@@ -244,13 +228,9 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct physical *p = physical_of(handle);
-	if (!properties || !p)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!properties || !p);
 	*properties = p->properties;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -260,18 +240,13 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct physical *p = physical_of(handle);
 	struct reservation *r = reservation_of(address, size);
-	if (!p || !r || !size || !granular(address) || flags || region_overlaps(address, size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!p || !r || !size || !granular(address) || flags || region_overlaps(address, size));
 	if (!granular(size))
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
-	if (offset || size > p->size)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(offset || size > p->size);
 	unsigned char *memory = r->memory + (address - r->base);
 	/* A second view of a shared mapping, without bytes of its own. */
 	if (mremap(p->memory, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == MAP_FAILED)
@@ -297,13 +272,9 @@ static bool mapped(CUdeviceptr address, size_t size)
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	contexts_wait();
-	if (!mapped(address, size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!mapped(address, size));
 	for (uint64_t at = address; at < address + size;) {
 		struct region *r = region_find(at);
 		struct physical *p = r->physical;
@@ -346,8 +317,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 
 	if (result)
 		return result;
-	if (!access || !count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	INVALID_IF(!access || !count);
 	for (size_t i = 0; i < count && !result; i++)
 		result = check_access(&access[i]);
 	engine_quiesce();
@@ -365,10 +335,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct region *r = region_find(address);
 	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_valid(location->id) || !r ||
 	    r->kind != REGION_VMM)
@@ -385,10 +352,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
 				      unsigned long long flags)
 {
-	CUresult result = sim_enter_driver();
-
-	if (result)
-		return result;
+	ENTER(sim_enter_driver());
 	struct physical *p = physical_of(handle);
 	if (!out || !p || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
 	    !(p->properties.requestedHandleTypes & type))
@@ -420,12 +384,9 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 	CUcontext ctx;
 	size_t size;
 	int file = (int)(intptr_t)shared;
-	CUresult result = sim_enter(&ctx);
 
-	if (result)
-		return result;
-	if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_ours(file, &size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	ENTER(sim_enter(&ctx));
+	INVALID_IF(!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !is_ours(file, &size));
 	file = fcntl(file, F_DUPFD_CLOEXEC, 0);
 	if (file < 0)
 		return sim_leave(CUDA_ERROR_OPERATING_SYSTEM);
