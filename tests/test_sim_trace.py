@@ -521,3 +521,12 @@ def test_memory_of_a_trace_that_is_not_there_fails_the_launch() -> None:
     trace.ring_at = 64
     with pytest.raises(PtxError, match="memory for its trace is not allocated"):
         machine.load(kernel(OUT, "")).launch("k", machine.alloc(64), trace=trace.request())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_warp_of_every_block_has_exited_in_the_end(seed: int) -> None:
+    """Blocks that are not recorded have heartbeats as well."""
+    body = "	mov.u32 %r1, 1; add.u32 %r1, %r1, %t; add.u32 %r1, %r1, 1;	// add\n"
+    r = Run(body, OPCODE, grid=[40], block=[64], warps=80, blocks=(3, 3), seed=seed)
+    assert {record.warp[0] for record in r.records} == {3}
+    assert {beat[1:] for beat in r.trace.beats()} == {(2, r.trace.beats()[0][2])}

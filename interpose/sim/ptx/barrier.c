@@ -405,6 +405,8 @@ void ptx_threads_left(struct ptx_warp *w, uint32_t mask)
 	cta->live -= count_of(mask);
 	if (w->live)
 		finish_waiting(w);
+	else if (cta->traced)
+		ptx_trace_state(w);
 	for (unsigned id = 0; id < PTX_BARRIERS; id++)
 		release_if_complete(cta, id);
 }
