@@ -20,7 +20,7 @@ from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.core.host_writes import HOST_LANE
 from ttanalyze.core.reach import ATOMIC, READS, WRITES
-from ttanalyze.core.unordered import find_unordered
+from ttanalyze.core.unordered import Unordered, find_unordered
 from ttanalyze.format.event_kinds import KIND
 
 WAITS = ["stream-sync", "context-sync", "event-sync", "event-query", "stream-query"]
@@ -113,7 +113,7 @@ def random_program(path: Path, seed: int) -> Made:
     w.born(REGIONS, bytes(SIZE), base=DEVICE)
     kinds = ("upload", "download", "kernel", "function", "change", "order")
     for _ in range(choose.randint(20, 60)):
-        kind = choose.choices(kinds, (6, 1, 1, 0.2, 5, 6))[0]
+        kind = choose.choices(kinds, (6, 2, 2, 0.2, 5, 7))[0]
         stack, at = {"stack": w.seq + 1}, HOST + 64 * choose.randrange(REGIONS)
         if kind == "upload":
             known = program.device.all_before(program.device.host)
@@ -121,7 +121,7 @@ def random_program(path: Path, seed: int) -> Made:
             seq = program.work("copy", **given, **stack)
             made.copies[seq] = program.nodes[seq], at, known
         elif kind == "download":
-            to = at + choose.choice((0, 8))
+            to = at + choose.choice((0, 8, 16))
             seq = program.work("copy", dst=to, src=DEVICE, bytes=8, flags=HOST_DST)
             made.writers.append((program.nodes[seq], range(to, to + 8)))
         elif kind == "kernel":
@@ -197,18 +197,43 @@ def test_findings_of_many_programs_equal_a_model(tmp_path: Path) -> None:
         agrees(tmp_path / str(seed), seed)
 
 
-@pytest.mark.parametrize("how", ["unknown copy", "before", "behind", "empty", "no copy"])
-def test_a_change_of_other_memory_says_nothing(how: str, run_path: Path) -> None:
-    w = Writer(run_path)
-    w.born(0, bytes(SIZE), base=HOST, kind="host", captured=False)
-    w.born(1, bytes(SIZE), base=DEVICE)
+@pytest.fixture
+def w(run_path: Path) -> Writer:
+    """Memory of the host, and of a device."""
+    writer = Writer(run_path)
+    writer.born(0, bytes(SIZE), base=HOST, kind="host", captured=False)
+    writer.born(1, bytes(SIZE), base=DEVICE)
+    return writer
+
+
+def found_in(w: Writer, every: bool = False) -> list[Unordered]:
+    w.close()
+    return find_unordered(tt.open(w.run).processes[0], every=every)
+
+
+def test_what_the_host_knew_to_be_over_did_not_write(w: Writer) -> None:
+    for stream in (16, 17):
+        w.event("stream-create", stream=stream, bytes=1)
+    w.event("copy", dst=HOST, src=DEVICE, bytes=8, flags=HOST_DST, stream=16)
+    w.event("set", dst=DEVICE, bytes=8, stream=16)
+    w.event("launch-host", stream=17)
+    w.event("sync", stream=16)
+    w.event("sync", stream=17)
+    w.event("set", dst=DEVICE, bytes=8, stream=16)
+    copy = w.event("copy", dst=DEVICE, src=HOST, bytes=8, flags=HOST_SRC, stream=17)
+    w.event("source-change", src=copy, dst=HOST, bytes=8, stream=0)
+    pairs = [pair for pair in found_in(w) if pair.second.call.lane == HOST_LANE]
+    assert [pair.sure for pair in pairs] == [True]
+
+
+@pytest.mark.parametrize("how", ["unknown copy", "before", "behind", "far", "empty", "no copy"])
+def test_a_change_of_other_memory_says_nothing(how: str, w: Writer) -> None:
     copy = w.event("copy", dst=DEVICE, src=HOST + 8, bytes=8, flags=HOST_SRC, stream=16)
     launch = w.event("launch", id=0, stream=16)
     of = {"unknown copy": copy + 100, "no copy": launch}.get(how, copy)
-    at = {"before": HOST, "behind": HOST + 16}.get(how, HOST + 8)
+    at = {"before": HOST, "behind": HOST + 16, "far": HOST + 24}.get(how, HOST + 8)
     w.event("source-change", src=of, dst=at, bytes=0 if how == "empty" else 8, stream=0)
-    w.close()
-    assert not find_unordered(tt.open(w.run).processes[0], every=True)
+    assert not found_in(w, every=True)
 
 
 # ---- as a check ----
