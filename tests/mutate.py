@@ -53,7 +53,7 @@ TESTS = {
     "verbs/check/parameters.py": "check_determinism",
     "verbs/check/zoom.py": "check_determinism",
     "verbs/check/values.py": "check",
-    "verbs/check/order.py": "check_order check",
+    "verbs/check/order.py": "check_order_findings check_order",
     "verbs/check/bounds.py": "zones",
     "verbs/check/guard.py": "guard",
     "code/pointers.py": "check_order",
@@ -66,7 +66,7 @@ TESTS = {
     "verbs/replay/plan.py": "plans random_plans",
     "verbs/replay/compare.py": "random_compare",
     "gpu/rebuild/dependency_graph.py": "plans random_plans",
-    "format/contents.py": f"{FEW} model rewind",
+    "format/contents.py": f"{FEW} model rewind blame",
 }
 STUCK = 3600  # seconds
 MARKS = "not long and not gpu"

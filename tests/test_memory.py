@@ -192,7 +192,7 @@ def test_address_ranges(run_path: Path) -> None:
 def test_overlapping_ranges_are_merged(run_path: Path) -> None:
     """Of each kind by itself, and an inner one ends no range."""
     w = Writer(run_path)
-    places = [(100, 100), (120, 20), (180, 70), (300, 5), (150, 10)]
+    places = [(100, 100), (120, 20), (180, 70), (300, 50), (150, 10), (320, 10)]
     for region, (_, size) in enumerate(places):
         w.born(region, bytes(size), kind="managed" if region == 4 else "device")
     for region, (base, _) in enumerate(places):
@@ -202,8 +202,8 @@ def test_overlapping_ranges_are_merged(run_path: Path) -> None:
     (found,) = memory(tt.open(run_path))
     rows = found.ranges.set_index("kind")
     device = ("regions", "bytes", "span", "ranges", "largest_range", "gap_bytes", "largest_gap")
-    assert rows.loc["device", list(device)].tolist() == [4, 195, 205, 2, 150, 50, 50]
-    assert rows.loc["device", "used"] == 155 / 205
+    assert rows.loc["device", list(device)].tolist() == [5, 250, 250, 2, 150, 50, 50]
+    assert rows.loc["device", "used"] == 200 / 250
     assert rows.loc["managed", list(device)].tolist() == [1, 10, 10, 1, 10, 0, 0]
 
 
@@ -214,6 +214,9 @@ def test_moment_names_the_call_before(run_path: Path) -> None:
     site = "cuMemAlloc_v2, thread 4711"
     w.born(0, bytes(100))
     calls[w.seq] = (w.seq * 1000, 100, 1, "cuMemAlloc_v2", site)
+    w.born(7, bytes(1))
+    w.died(7)
+    calls[w.seq] = (w.seq * 1000, 100, 1, "cuMemFree_v2", None)
     w.born(1, bytes(500), kind="host", captured=False)
     calls[w.seq] = ((w.seq - 1) * 1000, 100, 1, None, None)  # the call before it counts
     w.born(2, bytes(30))

@@ -225,6 +225,23 @@ def test_happens_before_follows_streams_and_waits(
     assert ordered(writer, run_path, first, second) == expected
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_wait_before_the_first_call_orders_calls(before: int, run_path: Path) -> None:
+    """Only calls from the second launch on are asked for; the wait for the value is earlier."""
+    writer = Writer(run_path)
+    for stream in (16, 17, *range(20, 20 + before)):
+        writer.event("stream-create", stream=stream, bytes=1)
+    writer.event("mem-op", "cuStreamWaitValue32_v2", src=5, stream=17)
+    after = writer.event("launch", stream=18)
+    first = writer.event("launch", stream=16)
+    writer.event("mem-op", "cuStreamWriteValue32_v2", dst=5, stream=16)
+    second = writer.event("launch", stream=17)
+    writer.close()
+    calls = calls_between(tt.open(run_path).processes[0], after, second)
+    by_seq = {call.event.seq: call for call in calls}
+    assert first in by_seq and not unordered(by_seq[first], by_seq[second])
+
+
 # ---- within kernels ----
 
 

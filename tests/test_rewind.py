@@ -19,7 +19,7 @@ import ttanalyze as tt
 from tests import rundir, support
 from tests.rundir import Writer, busy_run
 from tests.support import Cli
-from ttanalyze.format import contents
+from ttanalyze.format import contents, layout
 from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.verbs import rewind
 
@@ -330,6 +330,18 @@ def test_uncaptured_regions_are_skipped(cli: Cli, small: Writer, run_path: Path)
     assert json.loads(cli("rewind", run_path, "-e", 1, "--summary", "--json").stdout)[
         "left_out"
     ] == [7]
+
+
+def test_guarded_regions_may_be_uncaptured(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(100))
+    w.born(1, bytes(100), captured=False)
+    rundir.edit(w.path / "regions.bin", 1, flags=layout.constant("TT_REGIONF_GUARDED"))
+    rundir.reseal_records(w.path / "regions.bin")
+    w.epoch("sync", "full")
+    w.close()
+    found = rewind.rewind(tt.open(run_path), 0)
+    assert ([part.region for part in found.parts], found.left_out) == ([0], [])
 
 
 def test_run_without_regions(cli: Cli, run_path: Path, tmp_path: Path) -> None:
