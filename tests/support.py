@@ -126,6 +126,16 @@ def _compile_program(name: str, program: Path) -> None:
     unfinished.rename(program)
 
 
+def build_embedding(source: Path, program: Path) -> Path:
+    """Compiles a program that uses what examples share, and embeds files next to its source."""
+    with sole_maker(program):
+        if not program.exists():
+            line = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"]
+            line += [f"-I{ROOT / 'interpose' / 'include'}", f"-I{EXAMPLES}"]
+            _run([*line, "-o", str(program), str(source), str(SIMULATOR)], source.parent)
+    return program
+
+
 @cache
 def build_examples(where: Path) -> Path:
     """Builds the examples on the driver API into the folder where, and returns it."""
@@ -167,8 +177,8 @@ def pythons() -> list[str]:
     return [found[version] for version in sorted(found)]
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], folder: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 

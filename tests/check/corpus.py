@@ -99,23 +99,7 @@ def cases(source: str = "faults") -> list[Case]:
 
 def build(where: Path) -> Path:
     """Compiles faults.c into a folder."""
-    program = where / "faults"
-    with support.sole_maker(program):
-        if not program.exists():
-            line = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"]
-            line += [
-                f"-I{support.ROOT / 'interpose' / 'include'}",
-                f"-I{support.ROOT / 'examples'}",
-            ]
-            done = subprocess.run(
-                [*line, "-o", str(program), str(SOURCES["faults"]), str(support.SIMULATOR)],
-                cwd=HERE,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-    return program
+    return support.build_embedding(SOURCES["faults"], where / "faults")
 
 
 def command(case: Case, fixed: bool, program: Path) -> list[str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Context, Option, Typer
+from typer.core import TyperCommand
 
 from ttanalyze.cli import common
 from ttanalyze.cli.record_options import recorder_options
+from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.output.files import private
 
@@ -28,18 +30,45 @@ Examples:
     ttanalyze race --launch-delay 0 --delay 100000 --delay-kernel pipeline --stop 3 -- ./app
   Allow the differences of floating-point sums in another order:
     ttanalyze race --dtype f32 --tolerance 1e-5,1e-4 -- python train.py
+  Find the two instructions of each race within the launches of a kernel:
+    ttanalyze instrument --kind opcode,registers,values --category memory,sync,tma --kernel sum \\
+      -o run1 -- ./app
+    ttanalyze race run1 --exact
 """
+WITH_EXACT = {"command", "exact", "launch", "process", "json", "quiet"}
 
 
-@verbs.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
+class RaceCommand(TyperCommand):
+    """Options may follow a run. What follows a program belongs to the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        runs = (os.path.isfile(os.path.join(word, "run.json")) for word in args)
+        ctx.allow_interspersed_args = "--exact" in args and any(runs)
+        return super().parse_args(ctx, args)
+
+
+@verbs.command(
+    cls=RaceCommand, context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES
+)
 @recorder_options(
     "launch_delay_mode", "delay_min", "delay_mode", "delay_patterns", "delay_kernel", "epoch"
 )
 def race(
     context: Context,
     command: list[str] = Argument(
-        ..., metavar="PROGRAM", help="The program to run, and its arguments."
+        ...,
+        metavar="PROGRAM",
+        help="The program to run, and its arguments; with --exact, a run directory.",
     ),
+    exact: bool = Option(
+        False, "--exact", help="Find races within traced launches of a run; runs no program."
+    ),
+    launch: int | None = Option(
+        None,
+        metavar="N",
+        help="With --exact: the launch, by its seq number (see `query`; default: all).",
+    ),
+    process: common.ProcessOption = 0,
     out: Path | None = Option(
         None, "--out", "-o", metavar="DIR", help="Folder of the runs (default PROGRAM.race)."
     ),
@@ -84,7 +113,17 @@ def race(
     between calls, until the memory, the output or the exit status of a run differs. It says where
     memory diverges, and which unordered calls access it. An interrupted search resumes. Exit
     status 0: no difference found; 1: found; 2: the search failed.
+
+    With --exact, the verb reads the traces of a run that `ttanalyze instrument` made. It reports
+    accesses to the same byte by two threads of a launch, one of them a store, that no barrier,
+    fence or atomic operation orders. A race is found even if it changed nothing. Exit status 0: no
+    race, or only stores of the same value; 1: a race, certain or possible; 2: no race in an
+    incomplete trace, or an error.
     """
+    if exact:
+        return _exact(context, command, launch, process, json, quiet)
+    if launch is not None or process:
+        raise Error(f"{'--launch' if launch is not None else '--process'} needs --exact")
     from ttanalyze.verbs.race.show import race_text
 
     folder = out or Path(f"{os.path.basename(command[0])}.race")
@@ -94,6 +133,34 @@ def race(
     common.write_file(folder / "report.json", report.to_json() + "\n", private)
     common.print_text(report.to_json() if json else race_text(report, text.colours_wanted(1)))
     return common.DIFFERS if report.found else common.SAME
+
+
+def _exact(
+    context: Context,
+    command: list[str],
+    launch: int | None,
+    process: int,
+    json: bool,
+    quiet: bool,
+) -> int:
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.race.exact.report import search
+    from ttanalyze.verbs.race.exact.show import inner_text
+
+    for option in context.command.params:
+        name = option.name or ""
+        source = context.get_parameter_source(name)
+        if name not in WITH_EXACT and source is not None and source.name == "COMMANDLINE":
+            raise Error(f"{option.opts[0]} cannot be combined with --exact")
+    if len(command) != 1:
+        raise Error("--exact takes one run directory: ttanalyze race RUN --exact")
+    of = open_run(Path(command[0])).process(process)
+    with common.progress_bar("searching", quiet) as progress, common.interruptible():
+        report = search(of, launch, progress)
+    common.print_text(report.to_json() if json else inner_text(report, text.colours_wanted(1)))
+    if report.found:
+        return common.DIFFERS
+    return common.ERROR if report.unclear else common.SAME
 
 
 def _search(given: dict[str, Any], folder: Path) -> Race:

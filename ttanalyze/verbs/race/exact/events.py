@@ -96,6 +96,8 @@ def of_blocks(
     records = np.unique(np.concatenate([found.records[wanted], flagged, copies]))
     made = _Made(launch, found, lenient)
     following = _following(launch, records)
+    once = ~_polled(launch, records, following)
+    records, following = records[once], following[once]
     listed = [
         event
         for record, after in zip(records.tolist(), following.tolist(), strict=True)
@@ -103,6 +105,19 @@ def of_blocks(
     ]
     listed.sort(key=lambda event: event.place)
     return Events(listed, np.unique(launch.gwarp[records]))
+
+
+def _polled(launch: Launch, records: Array, following: Array) -> Array:
+    """Returns which records only wait, and do so again next: what they take, the last one takes."""
+    number = launch.instruction[records]
+    waits = (launch.access[number] == Access.LOAD) | (launch.sync[number] == Sync.MBARRIER_WAIT)
+    at = np.flatnonzero(waits & (following < len(launch.instruction)))
+    one, two = records[at], following[at]
+    out = np.zeros(len(records), bool)
+    out[at] = (launch.row[one] < 0) & (launch.row[one] == launch.row[two])
+    for column in (launch.instruction, launch.mask, launch.base, launch.stride):
+        out[at] &= column[one] == column[two]
+    return out
 
 
 def _following(launch: Launch, records: Array) -> Array:
@@ -245,7 +260,7 @@ class _Made:
         launch = self.launch
         warp, block = int(launch.gwarp[record]), int(launch.block[record])
         writes = operation.access != Access.LOAD
-        reads = operation.access != Access.STORE
+        reads = operation.access != Access.STORE and operation.returns
         for address, mask in self._places(record, operation):
             scopes = (("block", block), ("cluster", block // launch.cluster), ("device", 0))
             keys = [("flag", address, scope) for scope in scopes[: operation.scope + 1]]

@@ -30,6 +30,15 @@ class Access(IntEnum):
     ATOMIC = 3
 
 
+class Space(IntEnum):
+    """The memory that an instruction names. GENERIC: any, by its address."""
+
+    NONE = 0
+    GENERIC = 1
+    GLOBAL = 2
+    SHARED = 3
+
+
 class Sync(IntEnum):
     """How an instruction orders others.
 
@@ -67,6 +76,7 @@ class Operation:
         strong: Other threads may access the same memory at the same time: volatile, relaxed, …
         release: Orders what came before it, for those who read its value.
         acquire: Orders what comes behind it, after those whose value it reads.
+        returns: An atomic operation gives back what was there.
         copy: It is done later, by an engine; `barrier` says when.
         barrier: The barrier's number, or a mask of the lanes that meet; None: in a register.
         count: Threads that the barrier waits for, 0 for all; None: in a register.
@@ -76,9 +86,11 @@ class Operation:
     text: str = ""
     access: Access = Access.NONE
     size: int = 0
+    space: Space = Space.NONE
     strong: bool = False
     release: bool = False
     acquire: bool = False
+    returns: bool = True
     copy: bool = False
     sync: Sync = Sync.NONE
     scope: Scope = Scope.DEVICE
@@ -127,7 +139,7 @@ class Launch:
             top = max(top, int(self.instruction.max()) + 1)
         self.access = self._column(top, "access")
         self.sync = self._column(top, "sync")
-        self.size = self._column(top, "size", np.uint16)
+        self.size = self._column(top, "size", np.uint32)
         self.strong = self._column(top, "strong", np.bool_)
         self.copy = self._column(top, "copy", np.bool_)
         self.warps = -(-self.threads // WARP)
@@ -141,8 +153,8 @@ class Launch:
 
     def accesses(self) -> Array:
         """Returns the records that access memory at a known address."""
-        found = self.access[self.instruction] != Access.NONE
-        return np.flatnonzero(found & (self.row != NO_ADDRESS) & (self.mask != 0))
+        found = (self.access[self.instruction] != Access.NONE) & (self.mask != 0)
+        return np.flatnonzero(found & (self.row != NO_ADDRESS) & (self.size[self.instruction] != 0))
 
     def addresses(self, records: Array) -> Array:
         """Returns the addresses of all 32 lanes of each record."""

@@ -1,0 +1,248 @@
+/*
+ * Kernels with a planted race, NAME, and the same without it, NAME_fixed. The lines of the two
+ * instructions end with the comment "race of NAME". `nvcc -O2 -arch=compute_90 -ptx -lineinfo` makes
+ * kernels.ptx of it, less the folders of its .file lines and the sections behind them.
+ */
+#define KERNEL(name) \
+	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const unsigned *in); \
+	extern "C" __global__ void name(unsigned *out, const unsigned *in) \
+	{ \
+		name##_of<false>(out, in); \
+	} \
+	extern "C" __global__ void name##_fixed(unsigned *out, const unsigned *in) \
+	{ \
+		name##_of<true>(out, in); \
+	} \
+	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const unsigned *in)
+
+#define THREADS 128
+#define AT (blockIdx.x * THREADS + threadIdx.x)
+
+static __device__ unsigned shared_address(const void *p)
+{
+	return (unsigned)__cvta_generic_to_shared(p);
+}
+
+/* One thread adds up what all threads of the block stored. */
+KERNEL(read_after_write)
+{
+	__shared__ unsigned values[THREADS];
+
+	values[threadIdx.x] = in[AT]; // race of read_after_write
+	if (FIXED)
+		__syncthreads();
+	if (threadIdx.x == 0) {
+		unsigned sum = 0;
+#pragma unroll 1
+		for (int i = 0; i < THREADS; i++)
+			sum += values[i]; // race of read_after_write
+		out[blockIdx.x] = sum;
+	}
+}
+
+/* The next round overwrites what neighbours still read. */
+KERNEL(write_after_read)
+{
+	__shared__ unsigned values[THREADS];
+	unsigned mine = in[AT];
+
+#pragma unroll 1
+	for (int round = 0; round < 4; round++) {
+		values[threadIdx.x] = mine; // race of write_after_read
+		__syncthreads();
+		mine += values[(threadIdx.x + 32) % THREADS]; // race of write_after_read
+		if (FIXED)
+			__syncthreads();
+	}
+	out[AT] = mine;
+}
+
+/* Two warps store to the same element. */
+KERNEL(write_after_write)
+{
+	__shared__ unsigned values[THREADS];
+	unsigned at = FIXED ? threadIdx.x : threadIdx.x % 64;
+
+	values[at] = in[AT]; // race of write_after_write
+	__syncthreads();
+	out[AT] = values[at];
+}
+
+/* The first lane of a warp reads what the others stored. */
+KERNEL(warp)
+{
+	__shared__ unsigned values[THREADS];
+
+	values[threadIdx.x] = in[AT]; // race of warp
+	if (FIXED)
+		__syncwarp();
+	if (threadIdx.x % 32 == 0) {
+		unsigned sum = 0;
+#pragma unroll 1
+		for (int i = 0; i < 32; i++)
+			sum += values[threadIdx.x + i]; // race of warp
+		out[AT] = sum;
+	}
+}
+
+/* Half of a warp meets, and reads what the other half stored. */
+KERNEL(half_warp)
+{
+	__shared__ unsigned values[THREADS];
+	unsigned lane = threadIdx.x % 32;
+
+	values[threadIdx.x] = in[AT]; // race of half_warp
+	if (FIXED)
+		__syncwarp();
+	if (lane < 16) {
+		__syncwarp(0xffff);
+		out[AT] = values[threadIdx.x + 16]; // race of half_warp
+	}
+}
+
+/* Each block reads what the next one stores. */
+KERNEL(blocks)
+{
+	unsigned next = (blockIdx.x + 1) % gridDim.x * THREADS + threadIdx.x;
+
+	out[AT] = in[AT]; // race of blocks
+	__syncthreads();
+	if (!FIXED)
+		out[gridDim.x * THREADS + AT] = out[next]; // race of blocks
+}
+
+/* Threads of all blocks count without an atomic operation. */
+KERNEL(count)
+{
+	if (FIXED)
+		atomicAdd(out + in[AT] % 8, 1);
+	else
+		out[in[AT] % 8]++; // race of count
+}
+
+/* The last block adds up what all blocks stored before they counted. */
+KERNEL(last_block)
+{
+	volatile unsigned *sums = out + 1;
+
+	if (threadIdx.x == 0) {
+		out[1 + blockIdx.x] = in[AT]; // race of last_block
+		if (FIXED)
+			__threadfence();
+		if (atomicAdd(out, 1) == gridDim.x - 1) {
+			unsigned sum = 0;
+			if (FIXED)
+				__threadfence();
+#pragma unroll 1
+			for (unsigned i = 0; i < gridDim.x; i++)
+				sum += sums[i]; // race of last_block
+			out[1 + gridDim.x] = sum;
+		}
+	}
+}
+
+/* A warp stores for another, at a barrier of the two. */
+KERNEL(named_barrier)
+{
+	__shared__ unsigned values[THREADS];
+	unsigned pair = threadIdx.x / 64, number = 1 + pair;
+
+	if (threadIdx.x % 64 < 32) {
+		values[threadIdx.x] = in[AT]; // race of named_barrier
+		if (!FIXED)
+			number = 1 + (pair + 1) % 2;
+		asm volatile("bar.arrive %0, 64;" ::"r"(number) : "memory");
+	} else {
+		asm volatile("bar.sync %0, 64;" ::"r"(number) : "memory");
+		out[AT] = values[threadIdx.x - 32]; // race of named_barrier
+	}
+}
+
+/* A warp stores for the others, who wait at an mbarrier. */
+KERNEL(mbarrier)
+{
+	__shared__ unsigned values[32];
+	__shared__ unsigned long long there;
+	unsigned at = shared_address(&there), done = 0;
+
+	if (threadIdx.x == 0)
+		asm volatile("mbarrier.init.shared.b64 [%0], 32;" ::"r"(at) : "memory");
+	__syncthreads();
+	if (threadIdx.x < 32) {
+		values[threadIdx.x] = in[AT]; // race of mbarrier
+		asm volatile("{ .reg .b64 state;\n mbarrier.arrive.shared.b64 state, [%0];\n }" ::"r"(at) : "memory");
+	}
+	while (FIXED && !done)
+		asm volatile("{ .reg .pred p;\n mbarrier.test_wait.parity.shared.b64 p, [%1], 0;\n selp.u32 %0, 1, 0, p; }"
+			     : "=r"(done)
+			     : "r"(at)
+			     : "memory");
+	out[AT] = values[threadIdx.x % 32]; // race of mbarrier
+}
+
+/* A block publishes data by a flag for which the next one waits. */
+KERNEL(flag)
+{
+	unsigned *flags = out + gridDim.x * THREADS;
+	unsigned seen = 0;
+
+	if (threadIdx.x == 0) {
+		out[blockIdx.x] = in[AT]; // race of flag
+		if (FIXED)
+			asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(flags + blockIdx.x) : "memory");
+		else
+			asm volatile("st.relaxed.gpu.u32 [%0], 1;" ::"l"(flags + blockIdx.x) : "memory");
+		if (blockIdx.x) {
+			while (!seen)
+				asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(flags + blockIdx.x - 1) : "memory");
+			out[gridDim.x + blockIdx.x] = out[blockIdx.x - 1]; // race of flag
+		}
+	}
+}
+
+/* Threads read what another had copied, at a barrier that does not wait for the copy. */
+KERNEL(async_copy)
+{
+	__shared__ alignas(16) unsigned values[THREADS];
+
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(values + threadIdx.x)),
+		     "l"(in + AT) // race of async_copy
+		     : "memory");
+	if (FIXED)
+		asm volatile("cp.async.wait_all;" ::: "memory");
+	__syncthreads();
+	out[AT] = values[(threadIdx.x + 32) % THREADS]; // race of async_copy
+}
+
+/* The same for a copy of the whole tile. */
+KERNEL(bulk_copy)
+{
+	__shared__ alignas(128) unsigned values[THREADS];
+	__shared__ unsigned long long there;
+	unsigned at = shared_address(&there), bytes = sizeof(values), done = 0;
+
+	if (threadIdx.x == 0)
+		asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(at) : "memory");
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+		asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+			     ::"r"(shared_address(values)),
+			     "l"(in + blockIdx.x * THREADS), "r"(bytes), "r"(at) // race of bulk_copy
+			     : "memory");
+	}
+	__syncthreads();
+	while (FIXED && !done)
+		asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+			     : "=r"(done)
+			     : "r"(at)
+			     : "memory");
+	out[AT] = values[threadIdx.x]; // race of bulk_copy
+}
+
+/* Not a race that changes a result: all threads store the same. */
+extern "C" __global__ void same_value(unsigned *out, const unsigned *in)
+{
+	if (in[AT] != 0xffffffff)
+		out[0] = 1;
+}

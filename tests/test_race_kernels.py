@@ -1,0 +1,155 @@
+"""`race --exact`: kernels with a planted race, and the same without it, on the simulator."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+RACES = support.ROOT / "tests" / "races"
+MARK = re.compile(r"// race of (\w+)")
+WANTED = ("--kind", "opcode,registers,values", "--category", "memory,sync,tma")
+
+
+def marked() -> dict[str, set[str]]:
+    """The lines of each planted race, as FILE:LINE."""
+    out: dict[str, set[str]] = {}
+    for number, line in enumerate((RACES / "kernels.cu").read_text().splitlines(), 1):
+        for name in MARK.findall(line):
+            out.setdefault(name, set()).add(f"kernels.cu:{number}")
+    return out
+
+
+PLANTED = marked()
+FOUND = pytest.mark.parametrize("name", PLANTED)
+
+
+@pytest.fixture(scope="module")
+def program(built: Path) -> str:
+    return str(support.build_embedding(RACES / "program.c", built / "races"))
+
+
+def instrument(run: Path, program: str, *kernels: str, options: tuple[str, ...] = WANTED) -> None:
+    line: list[str | Path] = ["instrument", "--sim", "-q", *options, "-o", run, "--", program]
+    assert support.ttanalyze(*line, *kernels, environment=SIM).status == 0
+
+
+@pytest.fixture(scope="module")
+def run(program: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which each kernel was launched once, and traced."""
+    where = tmp_path_factory.mktemp("races") / "run"
+    instrument(where, program, *PLANTED, *(f"{name}_fixed" for name in PLANTED), "same_value")
+    return where
+
+
+@pytest.fixture(scope="module")
+def report(run: Path) -> dict[str, Any]:
+    """What `race --exact` says of each kernel."""
+    done = support.ttanalyze("race", run, "--exact", "--json")
+    assert done.status == 1 and not done.stderr
+    return {one["kernel"]: one for one in json.loads(done.stdout)["launches"]}
+
+
+@FOUND
+def test_planted_race_is_found_at_its_lines(report: dict[str, Any], name: str) -> None:
+    races = report[name]["races"]
+    assert races and all(race["certain"] for race in races)
+    lines = {race[side]["line"] for race in races for side in ("first", "second")}
+    assert lines == PLANTED[name]
+
+
+@FOUND
+def test_fixed_kernel_has_no_race(report: dict[str, Any], name: str) -> None:
+    one = report[f"{name}_fixed"]
+    assert one["races"] == [] and one["missing"] == [] and one["records"] > 0
+
+
+def test_race_names_threads_and_memory(report: dict[str, Any]) -> None:
+    (race,) = report["blocks"]["races"]
+    assert race["count"] == 512 and race["space"] == "global" and race["region"] is not None
+    first, second = race["first"], race["second"]
+    assert (first["does"], second["does"]) == ("stores", "loads")
+    assert (first["block"], second["block"]) == ([0, 0, 0], [3, 0, 0])
+    assert first["thread"] == second["thread"] and first["size"] == 4
+    (race,) = report["read_after_write"]["races"]
+    assert race["space"] == "shared" and race["owner"] == [0, 0, 0] and race["address"] == 4
+
+
+def test_stores_of_one_value_are_reported_apart(run: Path, report: dict[str, Any]) -> None:
+    (race,) = report["same_value"]["races"]
+    assert race["same_value"]
+    launch = str(report["same_value"]["launch"])
+    done = support.ttanalyze("race", run, "--exact", "--launch", launch)
+    assert done.status == 0 and "no race" in done.stdout and "same value" in done.stdout
+
+
+def test_launch_without_race_is_no_race(run: Path, report: dict[str, Any]) -> None:
+    launch = str(report["flag_fixed"]["launch"])
+    done = support.ttanalyze("race", "--exact", "--launch", launch, run)
+    assert done.status == 0 and done.stdout.startswith(f"launch {launch} of flag_fixed: no race")
+
+
+def test_text_has_both_sides_of_a_race(run: Path, report: dict[str, Any]) -> None:
+    launch = str(report["warp"]["launch"])
+    done = support.ttanalyze("race", run, "--exact", "--launch", launch)
+    assert done.status == 1 and f"launch {launch} of warp: 1 race" in done.stdout
+    for line in PLANTED["warp"]:
+        assert f" at {line}" in done.stdout
+    assert "block 0, thread 1 stores 4 bytes: st.shared.u32" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "missing"),
+    [
+        (("--blocks", "0:1"), "only blocks 0:1 were traced"),
+        (("--max-records", "40"), "records lost"),
+    ],
+    ids=["blocks", "records"],
+)
+def test_incomplete_trace_is_not_clean(
+    program: str, tmp_path: Path, more: tuple[str, ...], missing: str
+) -> None:
+    instrument(tmp_path / "run", program, "blocks_fixed", options=(*WANTED, *more))
+    done = support.ttanalyze("race", tmp_path / "run", "--exact")
+    assert done.status == 2 and ": unclear (" in done.stdout and missing in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--kind", "opcode"), "its trace has no addresses or values"),
+        (("--kind", "values"), "its trace has no opcode or registers"),
+        ((*WANTED[:2], "--category", "memory"), "only memory instructions were traced"),
+    ],
+    ids=["addresses", "opcode", "category"],
+)
+def test_trace_that_lacks_something_is_refused(
+    program: str, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    instrument(tmp_path / "run", program, "blocks", options=options)
+    done = support.ttanalyze("race", tmp_path / "run", "--exact")
+    assert done.status == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("--exact", "RUN", "--launch", "1"), "launch 1 was not traced"),
+        (("--exact", "--runs", "3", "RUN"), "--runs cannot be combined with --exact"),
+        (("--exact", "RUN", "RUN"), "--exact takes one run directory"),
+        (("--exact", "/dev/null"), "/dev/null"),
+        (("--launch", "3", "true"), "--launch needs --exact"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_use_is_named(run: Path, line: tuple[str, ...], message: str) -> None:
+    words = [run if word == "RUN" else word for word in line]
+    done = support.ttanalyze("race", *words)
+    assert done.status == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1

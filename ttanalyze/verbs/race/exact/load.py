@@ -1,0 +1,317 @@
+"""Reads the trace of a launch from a run, for the search for races."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import layout
+from ttanalyze.format.instruction_traces import KIND, TraceRecords
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
+from ttanalyze.verbs.race.exact import listing, statements
+from ttanalyze.verbs.race.exact.model import (
+    BLOCK_SHIFT,
+    NO_ADDRESS,
+    SHARED,
+    STRIDED,
+    WARP,
+    Access,
+    Launch,
+    Operation,
+    Space,
+    Sync,
+)
+
+ADVICE = "ttanalyze instrument --kind opcode,registers,values --category memory,sync,tma"
+PLACED = ("values", "addresses")
+MBARRIERS = (Sync.MBARRIER_ARRIVE, Sync.MBARRIER_WAIT)
+NEEDED = ({"addresses", "values"}, {"opcode", "registers"})
+WINDOW = 1 << 32  # of shared memory among generic addresses, on the simulator
+SHARED_WINDOW = 0x4000000000000000
+COLUMNS = {"instruction": "u4", "mask": "u4", "block": "u4", "warp": "u2", "base": "u8"}
+COLUMNS |= {"stride": "i4", "row": "i4"}
+OFFSET = (1 << BLOCK_SHIFT) - 1
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced launch.
+
+    Attributes:
+        launch: Its records.
+        seq: Of the call.
+        kernel: The mangled name.
+        grid, block: Sizes.
+        machine: Numbers of instructions are places in machine code, else lines of PTX.
+    """
+
+    launch: Launch
+    seq: int
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    machine: bool
+
+
+def survey(process: Process) -> dict[int, dict[int, int]]:
+    """Returns for each traced launch, by its instructions, which kinds of records there are: bits
+    1 << kind.
+    """
+    seen: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for records in process.trace_records():
+        heads = records.heads
+        for launch in layout.distinct(heads["launch"]).tolist():
+            of = heads["launch"] == launch
+            pairs = heads["instruction"][of].astype(np.int64) << 8 | records.kinds[of]
+            for pair in layout.distinct(pairs).tolist():
+                seen[launch][pair >> 8] |= 1 << (pair & 0xFF)
+    return seen
+
+
+def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
+    """Returns a traced launch of a process.
+
+    index: in process.traced. seen: what `survey` found of it. Raises Error if there is no trace,
+    or it lacks what is needed.
+    """
+    head = process.traced[index]
+    kernel = process.kernel(int(head["function"])) or ""
+    _check(process, head)
+    code = listing.code(process, int(head["function"]), kernel)
+    grid, block = (tuple(int(n) for n in head[name]) for name in ("grid", "block"))
+    parts = _Parts(process, index, code.operations, seen, grid)
+    launch = Launch(
+        parts.operations,
+        int(np.prod(block)),
+        **parts.columns,
+        operands=parts.operands(),
+        values=parts.values(),
+        missing=[*_missing(process, index, grid, parts), *parts.missing],
+    )
+    return Traced(launch, int(head["seq"]), kernel, grid, block, code.machine)
+
+
+def refused(process: Process, head: Any) -> str | None:
+    """Returns why a launch was not traced, None if it was."""
+    if not head["refused"]:
+        return None
+    text_of = int(head["text"])
+    details = None if text_of == layout.NO_ID else process.strings.get(text_of)
+    return details or layout.REFUSED_TRACES[int(head["refused"])]
+
+
+def _check(process: Process, head: Any) -> None:
+    """Raises Error if a launch has no trace that races could be found in."""
+    where = f"{process.path}: launch {int(head['seq'])}"
+    if (why := refused(process, head)) is not None:
+        raise Error(f"{where} was not traced: {why}")
+    kinds = {name for name, number in KIND.items() if int(head["kinds"]) >> number & 1}
+    for needed in NEEDED:
+        if not needed & kinds:
+            raise Error(f"{where}: its trace has no {' or '.join(sorted(needed))}; use {ADVICE}")
+    categories = str(process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY", ""))
+    if categories and not {"memory", "sync", "tma"} <= set(categories.split(",")):
+        raise Error(f"{where}: only {categories} instructions were traced; use {ADVICE}")
+
+
+def _missing(process: Process, index: int, grid: Sequence[int], parts: _Parts) -> list[str]:
+    """Returns what a trace lacks."""
+    out = []
+    summary = process.instruction_trace.summary[index]
+    options = process.info.get("options", {})
+    if not summary["complete"]:
+        out.append("the trace ends before the launch")
+    if summary["lost"]:
+        out.append(f"{text.count(int(summary['lost']), 'record')} lost")
+    for name, what in (("BLOCKS", "blocks"), ("INSTRUCTIONS", "instructions")):
+        if options.get(f"TT_INSTRUMENT_{name}"):
+            out.append(f"only {what} {options[f'TT_INSTRUMENT_{name}']} were traced")
+    return out
+
+
+class _Parts:
+    """The columns of a launch, from all chunks of its trace."""
+
+    def __init__(
+        self,
+        process: Process,
+        index: int,
+        known: Mapping[int, Operation],
+        seen: Mapping[int, int],
+        grid: Sequence[int],
+    ) -> None:
+        self._process, self._index, self._grid = process, index, grid
+        self.missing: list[str] = []
+        self.operations: dict[int, Operation] = {}
+        self._kinds = self._chosen(known, seen)
+        self._columns: dict[str, list[Array]] = defaultdict(list)
+        self._lanes: list[Array] = []
+        self._rows = 0
+        self._values: dict[int, list[Array]] = defaultdict(list)
+        self._operands: dict[int, list[Array]] = defaultdict(list)
+        for records in process.trace_records(index):
+            self._take(records)
+        self.columns: dict[str, Any] = {
+            name: np.concatenate([np.empty(0, kind), *self._columns[name]]).astype(kind)
+            for name, kind in COLUMNS.items()
+        }
+        self.columns["lanes"] = np.concatenate([np.empty((0, WARP), "u8"), *self._lanes])
+
+    def values(self) -> dict[int, Array]:
+        """Returns what instructions store: a row for each record, of bytes by lane."""
+        return {one: np.concatenate(parts) for one, parts in self._values.items()}
+
+    def operands(self) -> dict[int, Array]:
+        return {one: np.concatenate(parts) for one, parts in self._operands.items()}
+
+    # ---- which records ----
+
+    def _chosen(self, known: Mapping[int, Operation], seen: Mapping[int, int]) -> Array:
+        """Returns by instruction which kind of its records is read, 0 for none."""
+        chosen: Array = np.zeros(max(seen, default=0) + 1, np.uint8)
+        unplaced = 0
+        for number, kinds in seen.items():
+            operation = known.get(number, Operation())
+            if operation.access == Access.NONE and operation.sync == Sync.NONE:
+                continue
+            placed = [name for name in PLACED if kinds >> KIND[name] & 1]
+            if operation.access != Access.NONE:
+                unplaced += not placed
+                order = placed
+            elif operation.sync in MBARRIERS:
+                order = [*placed, "opcode", "registers"]
+            else:
+                in_register = operation.barrier is None or operation.count is None
+                order = ["registers", "opcode"] if in_register else ["opcode", "registers"]
+            usable = [KIND[name] for name in order if kinds >> KIND[name] & 1]
+            if operation.copy and not operation.size:
+                operation = self._sized(number, operation)
+            if usable:
+                chosen[number], self.operations[number] = usable[0], operation
+        if unplaced:
+            self.missing.append(f"{text.count(unplaced, 'instruction')} without addresses")
+        return chosen
+
+    def _sized(self, number: int, operation: Operation) -> Operation:
+        """Returns a copy with the size that a register has."""
+        found: set[int] = set()
+        row = statements.size_register(operation.text)
+        for records in self._process.trace_records(self._index, ["registers"], [number]):
+            values = records.registers()
+            if row < values.shape[1]:
+                found.update(layout.distinct(values[:, row][records.lanes]).tolist())
+        if len(found) == 1:
+            return replace(operation, size=found.pop())
+        self.missing.append(f"copies of {'several sizes' if found else 'unknown size'}")
+        return replace(operation, size=min(found, default=0), sync=Sync.UNKNOWN)
+
+    def _take(self, records: TraceRecords) -> None:
+        number = records.heads["instruction"].astype(np.int64)
+        inside = number < len(self._kinds)
+        want = inside & (self._kinds[np.where(inside, number, 0)] == records.kinds)
+        records = records.take(np.flatnonzero(want & (records.heads["mask"] != 0)))
+        if not len(records):
+            return
+        heads = records.heads
+        block = heads["block_x"] + np.uint32(self._grid[0]) * (
+            heads["block_y"] + np.uint32(self._grid[1]) * heads["block_z"].astype("u4")
+        )
+        placed = np.flatnonzero(np.isin(records.kinds, [KIND[name] for name in PLACED]))
+        base = np.zeros(len(records), "u8")
+        row = np.full(len(records), NO_ADDRESS, "i4")
+        if len(placed):
+            base[placed], row[placed] = self._addresses(records.take(placed), block[placed])
+        columns = {"base": base, "row": row, "block": block, "stride": heads["stride"]}
+        columns |= {name: heads[name] for name in ("instruction", "mask", "warp")}
+        for name, column in columns.items():
+            self._columns[name].append(column)
+        self._stored(records)
+        self._registers(records)
+
+    # ---- what they have ----
+
+    def _addresses(self, records: TraceRecords, block: Array) -> tuple[Array, Array]:
+        """Returns the base addresses and the rows of addresses, in one address space."""
+        numbers = records.heads["instruction"]
+        top = int(numbers.max()) + 1
+        spaces = np.array([self._space(number) for number in range(top)])[numbers]
+        row = np.full(len(records), STRIDED, "i4")
+        scattered = np.flatnonzero(~records.strided)
+        base = records.units[records.places + layout.TRACE_RECORD.itemsize // 8]
+        base = _canonical(base, spaces, block)
+        if len(scattered):
+            lanes = records.take(scattered).addresses()
+            wide = np.broadcast_to
+            shape = lanes.shape
+            lanes = _canonical(
+                lanes, wide(spaces[scattered, None], shape), wide(block[scattered, None], shape)
+            )
+            row[scattered] = self._rows + np.arange(len(scattered))
+            self._rows += len(scattered)
+            self._lanes.append(lanes)
+        return base, row
+
+    def _space(self, number: int) -> Space:
+        operation = self.operations.get(number)
+        return operation.space if operation else Space.NONE
+
+    def _stored(self, records: TraceRecords) -> None:
+        with_values = records.take(np.flatnonzero(records.kinds == KIND["values"]))
+        for number in layout.distinct(with_values.heads["instruction"]).tolist():
+            operation = self.operations[number]
+            if operation.access != Access.STORE:
+                continue
+            some = with_values.take(np.flatnonzero(with_values.heads["instruction"] == number))
+            words = some.values(-(-operation.size // 4))
+            lanes = np.ascontiguousarray(words.transpose(0, 2, 1)).view("u1")
+            self._values[number].append(lanes[:, :, : operation.size])
+
+    def _registers(self, records: TraceRecords) -> None:
+        """Keeps the operands of barriers that are in registers."""
+        for number in layout.distinct(records.heads["instruction"]).tolist():
+            operation = self.operations[number]
+            if operation.barrier is not None and operation.count is not None:
+                continue
+            if self._kinds[number] != KIND["registers"]:
+                continue
+            some = records.take(np.flatnonzero(records.heads["instruction"] == number))
+            found = some.registers()
+            lane = np.argmax(some.lanes, axis=1)
+            values = found[np.arange(len(some)), :, lane].astype(np.int64)
+            self._operands[number].append(_barrier(values, operation))
+
+
+def _barrier(values: Array, operation: Operation) -> Array:
+    """Returns [number, count] of each record from its registers, of which these are the last."""
+    out = np.full((len(values), 2), -1, np.int64)
+    told = (operation.barrier, operation.count)
+    asked = [i for i, known in enumerate(told) if known is None]
+    for i, known in enumerate(told):
+        if known is not None:
+            out[:, i] = known
+        elif values.shape[1]:
+            out[:, i] = values[:, -min(len(asked) - asked.index(i), values.shape[1])]
+    return out
+
+
+def _canonical(addresses: Array, spaces: Array, block: Array) -> Array:
+    """Returns addresses in the one address space of `model`."""
+    out = addresses.copy()
+    shared = spaces == Space.SHARED
+    generic = (spaces == Space.GENERIC) & (addresses >= np.uint64(SHARED_WINDOW))
+    shared |= generic & (addresses < np.uint64(SHARED_WINDOW + WINDOW))
+    own = np.uint64(SHARED) | block.astype("u8") << np.uint64(BLOCK_SHIFT)
+    out[shared] = own[shared] | addresses[shared] & np.uint64(OFFSET)
+    return out
+
+
+def launches(process: Process, seq: int | None) -> list[int]:
+    """Returns the indices of the launches that were to be traced: of a call, or all."""
+    return [i for i, of in enumerate(process.traced["seq"].tolist()) if seq in (None, of)]
