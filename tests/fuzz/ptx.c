@@ -1,13 +1,17 @@
 /*
- * PTX: a text is loaded, and each of its functions launched with whatever parameters.
+ * PTX: a text is loaded, and each of its functions launched with whatever parameters. Every other launch is traced.
  */
 #include "fuzz.h"
 #include "sim/ptx/ptx.h"
+#include "sim_trace.h"
 
 #define VARIABLES 64
 #define LARGEST (1 << 16)
 #define BUDGET 2000 /* warp instructions */
 #define SCRATCH 4096
+#define LINES 200
+
+static struct tt_trace_ring *ring;
 
 struct memory {
 	size_t count;
@@ -45,6 +49,30 @@ static void *translate(void *user, uint64_t address, size_t size, bool write)
 	return NULL;
 }
 
+/* Traces the first lines with all kinds of records, in a ring of its own. */
+static void trace(struct memory *m, struct tt_sim_trace *t)
+{
+	static uint8_t lines[LINES];
+	struct tt_trace_param *p = &t->param;
+
+	memset(lines, 0xff, sizeof(lines));
+	p->ring = place(m, &(ptx_global){.size = sizeof(*ring)});
+	p->base = place(m, &(ptx_global){.size = SCRATCH});
+	p->counts = place(m, &(ptx_global){.size = LINES * 16});
+	p->heartbeat = place(m, &(ptx_global){.size = SCRATCH});
+	p->bytes = SCRATCH;
+	p->last_block = 1;
+	t->lines = lines;
+	t->line_count = LINES;
+	ring = translate(m, p->ring, sizeof(*ring), true);
+}
+
+static void make_room(bool wait)
+{
+	(void)wait;
+	ring->tail = ring->head;
+}
+
 static void launch(const ptx_function *f, struct memory *m, uint64_t seed)
 {
 	const ptx_function_info *info = ptx_info(f);
@@ -65,7 +93,13 @@ static void launch(const ptx_function *f, struct memory *m, uint64_t seed)
 		.translate = translate,
 		.user = m,
 		.budget = BUDGET,
+		.pause = make_room,
 	};
+	struct tt_sim_trace traced = {0};
+	if (seed % 2) {
+		trace(m, &traced);
+		config.trace = &traced;
+	}
 	ptx_launch(f, &config, error, sizeof(error));
 	free(params);
 }
