@@ -534,13 +534,14 @@ CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction f, 
 		     struct sim_work **out);
 CUresult launch_check_cluster(const struct sim_work *work);
 
-/* ---- copy.c, fill.c, memop.c ---- */
+/* ---- copy.c, copy_work.c, fill.c, memop.c ---- */
 
 CUresult copy_check(CUcontext ctx, struct copy *c, bool *pageable_src, bool *pageable_dst);
 struct sim_work *copy_work(CUcontext ctx, const struct copy *c); /* of a checked copy */
 struct copy copy_from_3d(const CUDA_MEMCPY3D *from);
 CUDA_MEMCPY3D copy_to_3d(const struct copy *c);
 CUstream own_stream(CUstream handle); /* as the per-thread variants of calls understand it */
+unsigned char *copy_stage(CUcontext ctx, const struct copy *c); /* the bytes of its source (malloc) */
 CUresult copy_run(CUcontext ctx, const struct copy *c, const unsigned char *staged);
 CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, size_t width, size_t height);
 CUresult memops_check(CUcontext ctx, unsigned count, const CUstreamBatchMemOpParams *ops);
@@ -627,6 +628,9 @@ struct CUgraph_st {
 
 void edges_set(struct edges *e, const struct edge *items, size_t count);
 void edges_add(struct edges *e, const struct edge *items, size_t count); /* each node once */
+size_t edges_find(const struct edges *e, CUgraphNode node); /* its index; count: none */
+void edges_connect(CUgraphNode from, CUgraphNode to, CUgraphEdgeData data);
+void edges_disconnect(CUgraphNode from, CUgraphNode to);
 CUgraph graph_make(void);
 unsigned graph_next_number(void); /* a new number, for a graph or an executable graph */
 void graph_delete(CUgraph graph);

@@ -1,7 +1,7 @@
 /*
- * Graphs: nodes, edges and queries about both.
+ * Graphs: nodes, and queries about nodes and edges.
  *
- * Invariant: both nodes of an edge list it; edges never leave their graph; a child graph belongs only to its node.
+ * Invariant: a child graph belongs only to its node.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,88 +9,6 @@
 #include "sim/driver/driver.h"
 
 static unsigned long long last_graph, last_node;
-
-/* ---- edges ---- */
-
-void edges_set(struct edges *e, const struct edge *items, size_t count)
-{
-	struct edge *copy = count ? sim_copy(items, count * sizeof *items) : NULL;
-
-	free(e->items);
-	e->items = copy;
-	e->count = count;
-}
-
-static size_t edges_find(const struct edges *e, CUgraphNode node)
-{
-	size_t i = 0;
-
-	while (i < e->count && e->items[i].node != node)
-		i++;
-	return i;
-}
-
-static void edges_append(struct edges *e, struct edge item)
-{
-	e->items = realloc(e->items, (e->count + 1) * sizeof *e->items);
-	if (!e->items)
-		abort();
-	e->items[e->count++] = item;
-}
-
-void edges_add(struct edges *e, const struct edge *items, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (edges_find(e, items[i].node) == e->count)
-			edges_append(e, items[i]);
-	}
-}
-
-/* The last one takes its position, as in NVIDIA's driver. */
-static void edges_drop(struct edges *e, CUgraphNode node)
-{
-	size_t at = edges_find(e, node);
-
-	if (at < e->count)
-		e->items[at] = e->items[--e->count];
-}
-
-static void connect(CUgraphNode from, CUgraphNode to, CUgraphEdgeData data)
-{
-	if (!from->after.count)
-		TAILQ_REMOVE(&from->graph->last, from, end);
-	edges_append(&to->before, (struct edge){from, data});
-	edges_append(&from->after, (struct edge){to, data});
-}
-
-static void disconnect(CUgraphNode from, CUgraphNode to)
-{
-	edges_drop(&to->before, from);
-	edges_drop(&from->after, to);
-	if (!from->after.count)
-		TAILQ_INSERT_HEAD(&from->graph->last, from, end);
-}
-
-CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count, struct edge **out)
-{
-	if (!handle_is(graph, HANDLE_GRAPH) || (count && !nodes))
-		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; i < count; i++) {
-		if (!handle_is(nodes[i], HANDLE_NODE) || nodes[i]->graph != graph)
-			return CUDA_ERROR_INVALID_VALUE;
-		for (size_t k = 0; k < i; k++) {
-			if (nodes[k] == nodes[i])
-				return CUDA_ERROR_INVALID_VALUE;
-		}
-	}
-	*out = sim_alloc(count * sizeof **out);
-	for (size_t i = 0; i < count; i++) {
-		(*out)[i].node = nodes[i];
-		if (data)
-			(*out)[i].data = data[i];
-	}
-	return CUDA_SUCCESS;
-}
 
 /* ---- graphs and nodes ---- */
 
@@ -113,9 +31,9 @@ unsigned graph_next_number(void)
 static void node_delete(CUgraphNode node)
 {
 	while (node->before.count)
-		disconnect(node->before.items[0].node, node);
+		edges_disconnect(node->before.items[0].node, node);
 	while (node->after.count)
-		disconnect(node, node->after.items[0].node);
+		edges_disconnect(node, node->after.items[0].node);
 	TAILQ_REMOVE(&node->graph->last, node, end);
 	TAILQ_REMOVE(&node->graph->nodes, node, all);
 	node->graph->count--;
@@ -185,7 +103,7 @@ CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, C
 		child->parent = node;
 	TAILQ_INSERT_HEAD(&graph->last, node, end);
 	for (size_t i = 0; i < count; i++)
-		connect(deps[i].node, node, deps[i].data);
+		edges_connect(deps[i].node, node, deps[i].data);
 	TAILQ_INSERT_TAIL(&graph->nodes, node, all);
 	graph->count++;
 	handle_add(node, HANDLE_NODE);
@@ -246,8 +164,8 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 	TAILQ_FOREACH(node, &graph->nodes, all)
 	{
 		for (size_t i = 0; i < node->before.count; i++)
-			connect((CUgraphNode)node->before.items[i].node->mark, (CUgraphNode)node->mark,
-				node->before.items[i].data);
+			edges_connect((CUgraphNode)node->before.items[i].node->mark, (CUgraphNode)node->mark,
+				      node->before.items[i].data);
 	}
 	/* Edges and last nodes keep the order of the original. */
 	TAILQ_FOREACH(node, &graph->nodes, all)
@@ -500,7 +418,7 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
 	ENTER(enter_graph(graph));
 	INVALID_IF(count && (!from || !to || !pairs_good(graph, from, to, count, false)));
 	for (size_t i = 0; i < count; i++)
-		connect(from[i], to[i], data ? data[i] : none);
+		edges_connect(from[i], to[i], data ? data[i] : none);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -521,7 +439,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 	if (has_memory(graph))
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 	for (size_t i = 0; i < count; i++)
-		disconnect(from[i], to[i]);
+		edges_disconnect(from[i], to[i]);
 	return sim_leave(CUDA_SUCCESS);
 }
 

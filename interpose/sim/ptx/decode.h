@@ -1,6 +1,6 @@
 /*
- * What the parts of the decoder share: core (decode.c), computation (decode_value.c), memory
- * (decode_memory.c) and control flow (decode_control.c).
+ * What the parts of the decoder share: core (decode.c), operands (decode_operands.c),
+ * computation (decode_value.c), memory (decode_memory.c) and control flow (decode_control.c).
  *
  * Invariant: a decoder function that returns false may have emitted operations. The core removes them, and
  * the instruction becomes one that fails at launch.
@@ -55,6 +55,8 @@ bool ptx_result_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx
 bool ptx_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t *predicate);
 bool ptx_result_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t *predicate);
 bool ptx_split_pair(struct ptx_decoder *d, const struct ptx_operand *o, struct ptx_operand *a, uint32_t *predicate);
+/* An unknown name among operands, NULL: none. */
+const char *ptx_unknown_name(struct ptx_decoder *d, const struct ptx_operand *o, unsigned count);
 /* Bytes of the register that o names; 0: none. */
 size_t ptx_register_size(const struct ptx_decoder *d, const struct ptx_operand *o);
 uint32_t ptx_constant_row(struct ptx_decoder *d, uint64_t value, bool wide);
