@@ -38,7 +38,7 @@ class Library:
     path: str
     patterns: tuple[str, ...]
     link: tuple[str, ...]
-    embed: tuple[tuple[str, str], ...] = ()  # symbol, text file
+    embed: tuple[tuple[str, str], ...] = ()  # symbol, file
 
 
 RECORDER = "ttanalyze.lib.libttshim"
@@ -105,6 +105,7 @@ LIBRARIES = {
             ("capture_ptx", "interpose/capture/capture.ptx"),
             ("replay_ptx", "interpose/capture/replay.ptx"),
             ("fill_ptx", "interpose/capture/fill.ptx"),
+            ("trace_patch", "interpose/instrument/trace_patch.fatbin"),
         ),
     ),
 }
@@ -131,16 +132,16 @@ def sources_of(library: Library) -> list[str]:
 
 
 def embedded(symbol: str, text: bytes) -> str:
-    """C that defines `symbol` as the text with a NUL at its end, and its length without that."""
-    if b"\0" in text or not text.isascii():
-        raise CompileError(f"{symbol}: not ASCII text")
+    """C that defines `symbol` as a file's bytes with a NUL at their end, and their number without
+    that.
+    """
     rows = [text[i : i + 24] for i in range(0, len(text), 24)]
     data = "\n".join("\t" + "".join(f"{byte}," for byte in row) for row in rows)
     return (
         "#include <stddef.h>\n"
         f"extern const char {symbol}[];\n"
         f"extern const size_t {symbol}_size;\n"
-        f"const char {symbol}[] = {{\n{data}\n\t0}};\n"
+        f"_Alignas(16) const char {symbol}[] = {{\n{data}\n\t0}};\n"
         f"const size_t {symbol}_size = {len(text)};\n"
     )
 

@@ -4,13 +4,16 @@
 #include "capture/graph_epochs.h"
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"
-#include "instrument/flights.h"
+#include "instrument/instrument.h"
 #include "hooks/op.h"
 #include "track/copy_sources.h"
 
 EXPORT CUresult CUDAAPI cuInit(unsigned flags)
 {
-	return REAL(cuInit) ? real.cuInit(flags) : CUDA_ERROR_NOT_INITIALIZED;
+	if (!REAL(cuInit))
+		return CUDA_ERROR_NOT_INITIALIZED;
+	instrument_open();
+	return real.cuInit(flags);
 }
 
 /* How often the program retained a device's primary context: the last release destroys it. */

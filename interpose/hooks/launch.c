@@ -98,11 +98,11 @@ static __attribute__((noinline)) void begin_traced(struct op *op, struct functio
 	recorder_work_end(op->t, mode);
 }
 
-static __attribute__((noinline)) void end_traced(struct op *op, struct shape *s, CUresult r)
+static __attribute__((noinline)) void end_traced(struct op *op, struct shape *s, const struct function *f, CUresult r)
 {
 	CUstreamCaptureMode mode = recorder_work_begin(op->t);
 
-	flight_submitted(s->flight, op->stream->handle, r != CUDA_SUCCESS);
+	instrument_submitted(s->flight, f, op->stream->handle, r != CUDA_SUCCESS);
 	recorder_work_end(op->t, mode);
 }
 
@@ -160,7 +160,7 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 	if (!op->on)
 		return;
 	if (unlikely(s->flight != NULL))
-		end_traced(op, s, r);
+		end_traced(op, s, f, r);
 	if (r == CUDA_SUCCESS && f &&
 	    unlikely(!(atomic_load_explicit(&f->known, memory_order_acquire) & context_bit(op->context)))) {
 		op->t->busy++;

@@ -20,7 +20,7 @@ struct tt_trace_ring {
 	uint64_t reserved[4];
 };
 
-/* What a traced kernel gets: one more parameter, by value, behind its own. */
+/* What a traced kernel gets: one more parameter, by value, behind its own; a patch gets its address. */
 struct tt_trace_param {
 	uint64_t ring;      /* address of struct tt_trace_ring */
 	uint64_t base;      /* address of the ring's memory */
@@ -28,8 +28,10 @@ struct tt_trace_param {
 	uint64_t counts;    /* address of two u64 for each instruction: executions by warps and by threads; 0: none */
 	uint64_t heartbeat; /* address of a struct tt_heartbeat for each warp of the launch; 0: none */
 	uint32_t launch;    /* index of its tt_traced */
-	uint32_t reserved;
+	uint32_t kinds;     /* bits 1 << enum tt_trace_kind, of patches */
 	uint64_t first_block, last_block; /* linear numbers of the blocks that are traced */
+	uint64_t code;      /* address of the kernel's first instruction, of patches */
+	uint32_t first_instruction, last_instruction; /* the instructions that are traced, of patches */
 };
 
 /* tt_heartbeat.state */

@@ -29,7 +29,8 @@ struct flight {
 	uint64_t records, lost; /* stored, and not stored */
 	bool submitted, ended;
 	CUevent end;
-	struct memory counts;
+	struct memory counts, copy; /* copy: of the parameter */
+	struct tt_trace_param param;
 };
 
 struct context_ring {
@@ -160,6 +161,7 @@ static void release(struct context_ring *r, struct flight *f)
 	if (f->end)
 		real.cuEventDestroy_v2(f->end);
 	memory_free(r->context, &f->counts);
+	memory_free(r->context, &f->copy);
 	free(f);
 }
 
@@ -332,7 +334,8 @@ static struct flight *flight_new(struct context *c, uint32_t slots)
 	f->ring = ring_of(c);
 	if (!flights.running)
 		flights.running = !recorder_thread(&flights.thread, "tt-trace", 0, body, NULL);
-	if (f->ring && !f->ring->ring.broken && flights.running && make_counts(&f->ring->ring, f))
+	if (f->ring && !f->ring->ring.broken && flights.running && make_counts(&f->ring->ring, f) &&
+	    memory_on_device(c, &f->copy, sizeof(f->param)))
 		return f;
 	if (f->ring)
 		memory_free(c, &f->counts);
@@ -353,7 +356,13 @@ void flight_refused(struct tt_traced *t)
 	pthread_mutex_unlock(&flights.lock);
 }
 
-struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots, struct tt_trace_param *param)
+struct tt_trace_param *flight_param(struct flight *f, CUdeviceptr *device)
+{
+	*device = f->copy.device;
+	return &f->param;
+}
+
+struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots)
 {
 	pthread_mutex_lock(&flights.lock);
 	struct flight *f = flights.full ? NULL : flight_new(c, slots);
@@ -363,13 +372,18 @@ struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slo
 		f->next = f->ring->flights;
 		f->ring->flights = f;
 		uint64_t end = options.instrument_blocks.end;
-		*param = (struct tt_trace_param){.ring = f->ring->ring.control.device,
-						 .base = f->ring->ring.memory.device,
-						 .bytes = f->ring->ring.bytes,
-						 .counts = f->counts.device,
-						 .launch = f->index,
-						 .first_block = options.instrument_blocks.first,
-						 .last_block = end ? end - 1 : UINT64_MAX};
+		uint64_t last = options.instrument_instructions.end;
+		f->param = (struct tt_trace_param){.ring = f->ring->ring.control.device,
+						   .base = f->ring->ring.memory.device,
+						   .bytes = f->ring->ring.bytes,
+						   .counts = f->counts.device,
+						   .launch = f->index,
+						   .first_block = options.instrument_blocks.first,
+						   .last_block = end ? end - 1 : UINT64_MAX,
+						   .kinds = t->kinds,
+						   .first_instruction = (uint32_t)options.instrument_instructions.first,
+						   .last_instruction = last && last <= UINT32_MAX ? (uint32_t)last - 1
+												  : UINT32_MAX};
 	}
 	add_record(t);
 	pthread_mutex_unlock(&flights.lock);

@@ -18,10 +18,11 @@
 struct flight;
 
 /*
- * A launch that is about to be submitted: its record, and what its kernel gets. slots: number of instructions that may
- * be counted. NULL: t->refused says why. The caller has the context current.
+ * A launch that is about to be submitted: its record. slots: number of instructions that may be counted. NULL: t->refused says why. The caller has the context current.
  */
-struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots, struct tt_trace_param *param);
+struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots);
+/* What its kernel gets; valid until the launch has ended. `device`: memory for a copy. */
+struct tt_trace_param *flight_param(struct flight *f, CUdeviceptr *device);
 /* It was submitted to this stream, or failed. */
 void flight_submitted(struct flight *f, CUstream stream, bool failed);
 /* Writes the record of a launch that is not traced. */

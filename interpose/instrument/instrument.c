@@ -1,7 +1,7 @@
 /*
  * Chooses launches, and prepares them. See instrument.h for the invariant.
  *
- * A simulator is told what to trace before its launch.
+ * A simulator is told what to trace before the launch. On a GPU, the Sanitizer API inserts the code that records.
  */
 #define _GNU_SOURCE
 #include "instrument/instrument.h"
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "instrument/plan.h"
+#include "instrument/sanitizer.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "sim_trace.h"
@@ -72,17 +73,27 @@ static bool is_next(void)
 	return options.instrument_every < 2 || number % options.instrument_every == 0;
 }
 
-static void find_simulator(void)
+static void open_once(void)
 {
 	Dl_info info;
 	void *library = NULL;
 
 	if (dladdr((void *)(uintptr_t)real.cuLaunchKernel, &info) && info.dli_fname)
 		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-	if (!library)
-		return;
-	instrument.simulate = (tt_sim_trace_next *)(uintptr_t)dlsym(library, "ttSimTraceNext");
-	dlclose(library);
+	if (library) {
+		instrument.simulate = (tt_sim_trace_next *)(uintptr_t)dlsym(library, "ttSimTraceNext");
+		dlclose(library);
+	}
+	if (!instrument.simulate)
+		sanitizer_open();
+}
+
+void instrument_open(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (options.instrument)
+		pthread_once(&once, open_once);
 }
 
 static struct flight *refuse(struct tt_traced *t, const struct function *f, uint32_t why, const char *text)
@@ -94,19 +105,43 @@ static struct flight *refuse(struct tt_traced *t, const struct function *f, uint
 	return NULL;
 }
 
+static struct flight *begin_simulated(struct context *c, struct tt_traced *t, const struct module_plan *p)
+{
+	struct flight *flight = flight_begin(c, t, plan_asked() & 1u << TT_TRACE_COUNT ? p->count : 0);
+	CUdeviceptr device;
+
+	if (flight)
+		instrument.simulate(&(struct tt_sim_trace){*flight_param(flight, &device), p->lines, p->count});
+	return flight;
+}
+
+static struct flight *begin_patched(struct context *c, struct tt_traced *t, const struct function *f)
+{
+	const char *missing = sanitizer_missing();
+	CUdeviceptr device;
+
+	if (!missing && !(plan_asked() & sanitizer_kinds()))
+		missing = "on a GPU only the kinds opcode, addresses and values are traced";
+	if (missing)
+		return refuse(t, f, TT_REFUSED_CODE, missing);
+	struct flight *flight = flight_begin(c, t, 0);
+	if (flight) {
+		struct tt_trace_param *param = flight_param(flight, &device);
+		sanitizer_next(param, device);
+	}
+	return flight;
+}
+
 struct flight *instrument_begin(struct context *c, const struct function *f, const unsigned grid[3], const unsigned block[3],
 				uint64_t seq, bool captured)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct tt_traced t = {.seq = seq,
 			      .function = f->id,
 			      .kinds = plan_asked(),
 			      .text = TT_NO_ID,
 			      .grid = {grid[0], grid[1], grid[2]},
 			      .block = {block[0], block[1], block[2]}};
-	struct tt_sim_trace trace;
 
-	pthread_once(&once, find_simulator);
 	pthread_mutex_lock(&instrument.lock);
 	bool next = is_next();
 	const struct module_plan *p = plan_of(f->module);
@@ -115,16 +150,18 @@ struct flight *instrument_begin(struct context *c, const struct function *f, con
 		return NULL;
 	if (captured)
 		return refuse(&t, f, TT_REFUSED_CALL, "they are part of a graph");
-	if (!instrument.simulate || !p)
-		return refuse(&t, f, TT_REFUSED_CODE,
-			      instrument.simulate ? "their PTX is unknown" : "machine code is not instrumented");
-	struct flight *flight = flight_begin(c, &t, plan_asked() & 1u << TT_TRACE_COUNT ? p->count : 0, &trace.param);
-	if (!flight)
-		return NULL;
-	trace.lines = p->lines;
-	trace.line_count = p->count;
-	instrument.simulate(&trace);
-	return flight;
+	if (!instrument.simulate)
+		return begin_patched(c, &t, f);
+	if (!p)
+		return refuse(&t, f, TT_REFUSED_CODE, "their PTX is unknown");
+	return begin_simulated(c, &t, p);
+}
+
+void instrument_submitted(struct flight *flight, const struct function *f, CUstream stream, bool failed)
+{
+	if (!instrument.simulate && !sanitizer_done() && !failed)
+		session_lost("launches of %.120s are not traced: their module was not changed", f->name);
+	flight_submitted(flight, stream, failed);
 }
 
 void instrument_forget(void)

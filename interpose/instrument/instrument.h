@@ -10,6 +10,8 @@
 #include "instrument/flights.h"
 #include "track/functions.h"
 
+/* Call before the driver is initialised. */
+void instrument_open(void);
 /* A module was loaded: remembers what of its code is traced. */
 void instrument_module(uint32_t module, const void *image);
 
@@ -19,6 +21,9 @@ void instrument_module(uint32_t module, const void *image);
  */
 struct flight *instrument_begin(struct context *c, const struct function *f, const unsigned grid[3], const unsigned block[3],
 				uint64_t seq, bool captured);
+
+/* After the call. */
+void instrument_submitted(struct flight *flight, const struct function *f, CUstream stream, bool failed);
 
 void instrument_forget(void); /* in a forked child */
 

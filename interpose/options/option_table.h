@@ -154,6 +154,9 @@ OPTION(INSTRUMENT_RECORDS, instrument_records, COUNT, "4294967295", "0", "N",
        "Stop tracing after this many records (default: 100000000).")
 OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
        "Device memory for records that are not on disk yet, rounded up to a power of two (default 64M).")
+OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
+       "libsanitizer-public.so of NVIDIA's compute-sanitizer, which inserts the code that records (default: that of the Python "
+       "package nvidia-cuda-sanitizer-api or of the CUDA toolkit).")
 OPTION(STALL_MS, stall_ms, COUNT, "4294967295", "10000", "MS", "Give up an epoch after this wait (default 10000).")
 OPTION(TIMEOUT, timeout_ms, SECONDS, "", "0", "SECONDS",
        "End a program that runs longer, with the processes that it started, by SIGTERM, and say what it waited for "
@@ -218,6 +221,7 @@ TUNES(INSTRUMENT_CATEGORY, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_BLOCKS, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_RECORDS, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_RING, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_LIBRARY, INSTRUMENT, INSTRUMENT, "traced")
 
 #undef OPTION
 #undef IMPLIES

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -168,6 +169,9 @@ def record(
         environment |= {**(variables or {}), "TT_OUT": str(out)}
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
+        if environment.get("TT_INSTRUMENT") and not sim:
+            environment.setdefault("TT_INSTRUMENT_LIBRARY", sanitizer_library())
+            environment["CUDA_MODULE_LOADING"] = "EAGER"  # what is loaded later is not changed
         limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
         status, late, interrupted = run(path, argv, environment, limit, output, warn)
     seconds = time.monotonic() - began
@@ -192,6 +196,23 @@ def driver_loads() -> bool:
     except OSError:
         return False
     return True
+
+
+SANITIZER = "nvidia-cuda-sanitizer-api"
+OLDEST_SANITIZER = (13, 5)  # older ones end programs whose kernels access memory in other ways
+
+
+def sanitizer_library() -> str:
+    """Returns the path of libsanitizer-public.so in its Python package.
+
+    "": the package is missing or too old.
+    """
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        version = tuple(map(int, metadata.version(SANITIZER).split(".")[:2]))
+        for file in metadata.files(SANITIZER) or ():
+            if file.name == "libsanitizer-public.so" and version >= OLDEST_SANITIZER:
+                return str(file.locate())
+    return ""
 
 
 def default_out(program: str, ending: str = ".tt") -> Path:
