@@ -111,6 +111,7 @@ wheel: build ## dist/: a wheel for every glibc from this system's on, and the so
 
 ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)
 	$(BIN)/python interpose/capture/build_ptx.py
+	$(BIN)/python interpose/instrument/build_patch.py
 	$(MAKE) --no-print-directory -C examples ptx
 
 clean: ## all that was built, but not .venv

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -193,3 +195,8 @@ def test_a_line_has_the_kinds_of_all_its_statements(
     assert instrument(tmp_path / "run", program, *options).status == 0
     seen = [one for one in records(tmp_path / "run") if one.kind == KIND["addresses"]]
     assert [(one.line, int(np.frombuffer(one.payload, "<u8")[0])) for one in seen] == expected
+
+
+def test_patch_is_current() -> None:
+    script = support.ROOT / "interpose" / "instrument" / "build_patch.py"
+    assert support.run([sys.executable, script, "--check"], dict(os.environ)).status == 0

@@ -79,6 +79,7 @@ def test_wheel_lists_its_requirements(archives: Path) -> None:
     assert sorted(extras) == [
         "dev",
         "docs",
+        "instrument",
         "mutate",
         "report",
         "sass",

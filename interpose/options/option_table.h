@@ -155,8 +155,8 @@ OPTION(INSTRUMENT_RECORDS, instrument_records, COUNT, "4294967295", "0", "N",
 OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
        "Device memory for records that are not on disk yet, rounded up to a power of two (default 64M).")
 OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
-       "libsanitizer-public.so of NVIDIA's compute-sanitizer, which inserts the code that records (default: that of the Python "
-       "package nvidia-cuda-sanitizer-api or of the CUDA toolkit).")
+       "The library of NVIDIA's Sanitizer API, libsanitizer-public.so, which inserts the code that records on a GPU (default: "
+       "that of the Python package nvidia-cuda-sanitizer-api).")
 OPTION(STALL_MS, stall_ms, COUNT, "4294967295", "10000", "MS", "Give up an epoch after this wait (default 10000).")
 OPTION(TIMEOUT, timeout_ms, SECONDS, "", "0", "SECONDS",
        "End a program that runs longer, with the processes that it started, by SIGTERM, and say what it waited for "

@@ -75,9 +75,9 @@ def instrument(
     """Run a program and trace what the instructions of its kernels do.
 
     A record says which warp executed which instruction, with which lanes, and what --kind asks
-    for. Records go to a ring in device memory, which is emptied while kernels run. Launches that
-    are not chosen run the program's own code. The exit status is that of `record`. Look at the
-    trace with `query RUN --table trace`.
+    for. Records go to a ring in device memory, which is emptied while kernels run. On a GPU only
+    the kinds addresses, values (of stores) and opcode (of barriers) are traced. The exit status is
+    that of `record`. Look at the trace with `query RUN --table trace`.
     """
     from ttanalyze.verbs.record.run import record, say
 
