@@ -14,15 +14,16 @@ verbs = Typer()
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze compare before.ndjson after.ndjson.zst\n"
-    "  ttanalyze compare kernel_trace.ndjson kernel_trace.log --json"
+    "  ttanalyze compare kernel_trace.ndjson kernel_trace.log --json\n"
+    "  ttanalyze compare run1 run2"
 )
 def compare(
-    a: Path = Argument(..., metavar="A", help="An instruction trace."),
+    a: Path = Argument(..., metavar="A", help="An instruction trace: a file or a run."),
     b: Path = Argument(..., metavar="B", help="Another, or the same in another format."),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Compare two instruction traces of CUTracer: JSON lines, zstd or text.
+    """Compare two instruction traces: of runs, or files of CUTracer (JSON lines, zstd, text).
 
     Compares the records of each warp in their order: instructions, registers, addresses, values,
     transfers. Shows counts, and the first difference with its line in both files.

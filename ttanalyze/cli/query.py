@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from typer import Argument, Option, Typer
 
@@ -13,9 +14,12 @@ from ttanalyze.errors import Error
 
 if TYPE_CHECKING:
     from ttanalyze.format import Run
+    from ttanalyze.traces.native import AnyTrace
+    from ttanalyze.util.progress import Progress
     from ttanalyze.verbs.query import Query, RecordsFile
 
 verbs = Typer()
+CUTRACER = ("cutracer", "cutracer-text")
 
 QUERY_EXAMPLES = """\b
 Examples:
@@ -47,6 +51,11 @@ Examples:
     ttanalyze query kernel_trace.ndjson --filter 'pc>=0x100;warp=24' --head 10
   Count the warps of a trace that exited, hang, or never ran:
     ttanalyze query kernel_trace.ndjson --table warps --group-by state --sum warps
+  Show the first traced instructions of a launch, and its most executed instructions:
+    ttanalyze query run1 --table trace --launch 57 --head 20
+    ttanalyze query run1 --table trace-counts --launch 57 --sort -warps --top 20
+  Write the instruction trace of a run as CUTracer does, compressed:
+    ttanalyze query run1 --table trace --format cutracer -o trace.ndjson.zst --compress
   Count the executed instructions in an instruction trace of CUTracer:
     ttanalyze query kernel_trace.ndjson --group-by opcode_id,sass --count --sort -count
 """
@@ -66,8 +75,9 @@ TableOption = Annotated[
         "--table",
         metavar="TABLE",
         help="events (default), activities, epochs, regions, labels, allocs, functions, "
-        "modules, graphs, nodes or digests. Of a trace: events, kernels, instructions, warps or "
-        "histogram.",
+        "modules, graphs, nodes or digests; traced, and of the traced instructions: trace, "
+        "trace-counts, instructions, warps or histogram. Of a trace in a file: events, kernels, "
+        "instructions, warps or histogram.",
     ),
 ]
 
@@ -84,7 +94,21 @@ SortOption = Annotated[
     str | None, Option(metavar="COLUMNS", help="Sort by these columns; -COLUMN: the largest first.")
 ]
 FormOption = Annotated[
-    str, Option("--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet.")
+    str,
+    Option(
+        "--format",
+        metavar="FORMAT",
+        help="table (default), csv, json, ndjson or parquet. For --table trace of a run also the "
+        "formats of CUTracer: cutracer (lines of JSON) or cutracer-text.",
+    ),
+]
+LaunchOption = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        help="For the traced instructions of a run: only the launch with this seq number (see "
+        "--table traced).",
+    ),
 ]
 
 
@@ -119,6 +143,7 @@ def query(
     ),
     tail: int | None = Option(None, metavar="N", help="Keep only the last N rows of the result."),
     fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the result."),
+    launch: LaunchOption = None,
     regions: str | None = Option(
         None,
         metavar="BEGIN:END,…",
@@ -141,10 +166,12 @@ def query(
     docs/reference/tables.md describes them.
     """
     from ttanalyze.traces.histogram import parse_regions
-    from ttanalyze.verbs.query import Query, open_sources
+    from ttanalyze.verbs.query import TRACE_TABLES, Query, open_sources
 
     form = "json" if json else form
     _check_format(form, out, no_header, compress)
+    if launch is not None and table not in TRACE_TABLES:
+        raise Error(f"--launch: needs --table {', '.join(TRACE_TABLES)}")
     common.check_output(out)
     wanted = Query(
         table=table,
@@ -163,8 +190,13 @@ def query(
     )
     if regions is not None and table != "histogram":
         raise Error("--regions: needs --table histogram")
-    opened = open_sources(runs, () if regions is None else parse_regions(regions))
-    _answer(opened, wanted, _Output(form, not no_header, out, compress), quiet)
+    pairs = () if regions is None else parse_regions(regions)
+    opened = open_sources(runs, pairs, table in TRACE_TABLES, launch)
+    to = _Output(form, not no_header, out, compress)
+    if form in CUTRACER:
+        _export(opened, wanted, to, quiet)
+    else:
+        _answer(opened, wanted, to, quiet)
     for note in getattr(opened, "notes", ()):
         common.say(note)
     common.say_what_is_missing()
@@ -184,8 +216,8 @@ def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) 
     from ttanalyze.output import tables as show
     from ttanalyze.util.zstd import zstandard
 
-    if form not in show.FORMATS:
-        raise Error(f"--format {form}: must be one of {', '.join(show.FORMATS)}")
+    if form not in (*show.FORMATS, *CUTRACER):
+        raise Error(f"--format {form}: must be one of {', '.join((*show.FORMATS, *CUTRACER))}")
     if form == "parquet":
         show.load_parquet()
         if out is None:
@@ -201,7 +233,6 @@ def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) 
 def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
     """Writes or prints the answer, in pieces as they come."""
     from ttanalyze.output import tables as show
-    from ttanalyze.util.zstd import zstandard
     from ttanalyze.verbs.query import TABLES, RecordsFile, stream
 
     form, out = to.form, to.out
@@ -220,12 +251,50 @@ def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) 
             with common.output_file(out) as file:
                 if form == "parquet":
                     show.write_parquet(pieces, file)
-                elif to.compress:
-                    made = zstandard("").ZstdCompressor().compressobj()
-                    file.writelines(made.compress(part.encode()) for part in answer)
-                    file.write(made.flush())
                 else:
-                    file.writelines(part.encode() for part in answer)
+                    _write(file, (part.encode() for part in answer), to.compress)
     if out is None:
         for part in answer:
             common.print_text(part, end="", exact=form == "csv")
+
+
+def _write(file: BinaryIO, parts: Iterable[bytes], compress: bool) -> None:
+    from ttanalyze.util.zstd import zstandard
+
+    if not compress:
+        file.writelines(parts)
+        return
+    made = zstandard("").ZstdCompressor().compressobj()
+    file.writelines(made.compress(part) for part in parts)
+    file.write(made.flush())
+
+
+def _export(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
+    """Writes the trace of a run in a format of CUTracer."""
+    from ttanalyze.traces.export import log, ndjson
+    from ttanalyze.verbs.query import TracedRun
+
+    more = (wanted.filter, wanted.sort, wanted.fields, wanted.grouped, wanted.tail is not None)
+    if not isinstance(opened, TracedRun) or wanted.table != "trace" or any(more):
+        raise Error(f"--format {to.form}: needs one run and --table trace, and takes only --head")
+    trace, left_out = opened.open(), set[str]()
+    parts = (
+        ndjson(trace, wanted.top) if to.form == CUTRACER[0] else log(trace, wanted.top, left_out)
+    )
+    if to.out is None:
+        for part in parts:
+            common.print_text(part.decode(), end="")
+    else:
+        with common.progress_bar("writing", quiet) as progress, common.output_file(to.out) as file:
+            _write(file, _told(parts, trace, progress), to.compress)
+    opened.notes += [trace.lines.note] if trace.lines.note else []
+    if left_out:
+        opened.notes.append(f"text traces have no {', '.join(sorted(left_out))}: left out")
+
+
+def _told(parts: Iterator[bytes], trace: AnyTrace, progress: Progress) -> Iterator[bytes]:
+    from ttanalyze.util.progress import tell
+
+    for part in parts:
+        yield part
+        tell(progress, trace.lines.at, trace.lines.size)

@@ -16,10 +16,13 @@ verbs = Typer()
     "  ttanalyze validate delays.json\n"
     "  ttanalyze validate run1/run.json run1/manifest.json\n"
     "  ttanalyze events run1 -o events.ndjson && ttanalyze validate events.ndjson\n"
-    "  ttanalyze validate kernel_trace.ndjson --kind trace --json"
+    "  ttanalyze validate kernel_trace.ndjson --kind trace --json\n"
+    "  ttanalyze validate run1"
 )
 def validate(
-    files: list[Path] = Argument(..., metavar="FILE…", help="Files to check."),
+    files: list[Path] = Argument(
+        ..., metavar="FILE…", help="Files, or runs with instruction traces."
+    ),
     kind: str | None = Option(
         None,
         "--kind",
@@ -30,7 +33,9 @@ def validate(
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Check files against their JSON schemas: our formats and those of CUTracer.
+    """Check files against their JSON schemas, ours and those of CUTracer, and traces of runs.
+
+    Of a run directory, it checks the records of traced instructions (traced.bin, trace.bin).
 
     Exit status 0: all files are valid; 1: a file has faults (one line each); 2: a file could not
     be checked.

@@ -14,7 +14,7 @@ from ttanalyze.disassembly.registers import Registers, registers
 from ttanalyze.format.layout import Array
 
 SIZE = 16  # bytes
-PARTS = re.compile(r"(?:(@!?U?P(?:\d|T)) +)?(\S+) *(.*)", re.S)
+PARTS = re.compile(r"(?:(@!?(?:U?P(?:\d|T)|%[\w$]+)) +)?(\S+) *(.*)", re.S)  # %p1: of PTX
 REMARK = re.compile(r"\s*\(\*.*?\*\)")  # such as the targets of an indirect branch
 SEPARATOR = re.compile(r",|(?<=\d) (?=-?0x)")  # R20 0x0: a register, and what is added to it
 NUMBER = re.compile(r"-?0x[0-9a-f]+$")

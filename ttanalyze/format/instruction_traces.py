@@ -232,6 +232,7 @@ class InstructionTrace:
         """in_order: whether the process ended in order, so that its last chunk is whole."""
         self._file = folder.open("trace.bin")  # before traced.bin, which may only be ahead
         self._in_order = in_order
+        self._seen: dict[int, tuple[int, int, int, int]] = {}  # chunks: end, records, launches
         self.launches = _traced(folder)
 
     def records(
@@ -244,7 +245,7 @@ class InstructionTrace:
         wanted = [kind_number(kind) for kind in kinds]
         if instructions is not None:
             some = np.array([*instructions], "i8")
-        for records in self.chunks():
+        for records in self.chunks(launch):
             which = np.ones(len(records), bool)
             if launch is not None:
                 which &= records.heads["launch"] == launch
@@ -279,25 +280,43 @@ class InstructionTrace:
             out["records"] += counts.astype("u8")
         return out
 
-    def chunks(self) -> Iterator[TraceRecords]:
-        """Yields the records of each chunk."""
+    @property
+    def size(self) -> int:
+        """Returns the bytes of trace.bin."""
+        return self._file.size if self._file else 0
+
+    def chunks(self, launch: int | None = None) -> Iterator[TraceRecords]:
+        """Yields the records of each chunk, without known ones that lack the launch."""
         if self._file is None or not self._file.count:
             return
         contents, at, number = self._file.map(), 0, 0
-        while (bounds := self._bounds(contents, at)) is not None:
-            begin, at, count = bounds
-            units = contents[begin:at].view("<u8")
-            places = _places(units)
-            if len(places) and places[-1] + HEAD > len(units):
-                offset = begin + HEADER_SIZE + int(places[-1]) * UNIT
-                raise self._error(offset, "the record does not fit the chunk")
-            heads = units[places[:, None] + np.arange(HEAD)].view(layout.TRACE_RECORD)[:, 0]
-            numbers = np.arange(number, number + len(places))
-            offset = begin + HEADER_SIZE
-            records = TraceRecords(heads, numbers, units, places, offset)
-            self._check(records, count)
-            number += len(places)
+        while True:
+            end, count, low, high = self._seen.get(at, (0, 0, 0, 0))
+            if end and launch is not None and not low <= launch <= high:
+                at, number = end, number + count
+                continue
+            bounds = self._bounds(contents, at)
+            if bounds is None:
+                break
+            records = self._chunk(contents, bounds, number)
+            of = records.heads["launch"] if len(records) else np.zeros(1, "u4")
+            self._seen[at] = bounds[1], len(records), int(of.min()), int(of.max())
+            at, number = bounds[1], number + len(records)
             yield records
+
+    def _chunk(self, contents: Array, bounds: tuple[int, int, int], number: int) -> TraceRecords:
+        begin, end, count = bounds
+        units = contents[begin:end].view("<u8")
+        places = _places(units)
+        offset = begin + HEADER_SIZE
+        if len(places) and places[-1] + HEAD > len(units):
+            reason = "the record does not fit the chunk"
+            raise self._error(offset + int(places[-1]) * UNIT, reason)
+        heads = units[places[:, None] + np.arange(HEAD)].view(layout.TRACE_RECORD)[:, 0]
+        numbers = np.arange(number, number + len(places))
+        records = TraceRecords(heads, numbers, units, places, offset)
+        self._check(records, count)
+        return records
 
     def _bounds(self, contents: Array, at: int) -> tuple[int, int, int] | None:
         """Returns begin and end of the records of the chunk at a position, and their number.

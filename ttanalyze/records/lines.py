@@ -53,6 +53,11 @@ class Lines:
         return FormatError(self.path, f"line {number}", reason)
 
     @property
+    def size(self) -> int:
+        """Returns the bytes of the file."""
+        return os.path.getsize(self.path)
+
+    @property
     def note(self) -> str | None:
         """What a user must know after the end: that a part is missing. Else None."""
         return self.cut and f"{self.path}: {self.cut}; the records before it are complete"

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ttanalyze.errors import Error
-from ttanalyze.records.lines import Lines, Wrong
+from ttanalyze.records.lines import Wrong
 
 LIMIT = 1 << 63  # of whole numbers
 AMOUNTS = {None: "", 3: "three "}
 
 
+class Source(Protocol):
+    """Where records come from."""
+
+    def error(self, number: int, reason: str) -> Error: ...
+
+
 class Place(NamedTuple):
     """Where a record is, for errors."""
 
-    lines: Lines
+    lines: Source
     number: int
 
     def error(self, reason: str) -> Error:

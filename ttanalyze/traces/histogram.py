@@ -1,4 +1,4 @@
-"""Counts instructions between reads of the clock (`CS2R SR_CLOCKLO`), for each warp.
+"""Counts instructions between reads of the clock (`CS2R SR_CLOCKLO`, `%clock`), for each warp.
 
 Without named regions, each second read ends what the one before it began. Whether regions nest
 cannot be told from reads alone. Named regions are pairs of offsets, which may nest.
@@ -13,13 +13,15 @@ from typing import Any
 
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
-from ttanalyze.traces.reader import EVERY, Kernel, Record, Trace, cta
+from ttanalyze.traces.native import AnyTrace
+from ttanalyze.traces.reader import EVERY, Kernel, Record, cta
 
 COLUMNS = (
     *("kernel", "launch", "cta_x", "cta_y", "cta_z", "warp", "region", "depth"),
-    *("begin_pc", "end_pc", "complete", "instruction", "count"),
+    *("begin_pc", "end_pc", "complete", "instruction", "count", "cycles", "ipc"),
 )
 Pairs = Sequence[tuple[int, int]]
+CLOCK = 1 << 32  # records have the low half of the clock
 READS = ("CS2R", "S2R", "S2UR")
 
 
@@ -31,6 +33,8 @@ class _Region:
     end: int | None = None
     complete: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    clock: int | None = None
+    cycles: int | None = None
 
 
 @dataclass
@@ -60,7 +64,7 @@ def parse_regions(value: str) -> Pairs:
 class Histogram:
     """The histograms of a trace. note: what is uncertain about its regions, after the end."""
 
-    def __init__(self, trace: Trace, pairs: Pairs) -> None:
+    def __init__(self, trace: AnyTrace, pairs: Pairs) -> None:
         self._trace, self._pairs = trace, pairs
         self._begins, self._ends = dict(pairs), {end: begin for begin, end in pairs}
         self._roles: tuple[set[int], set[int]] = set(), set()
@@ -101,14 +105,14 @@ class Histogram:
             raise record.place.error("no text of the instruction, here or in kernel_metadata")
         if sass not in self._texts:
             text = parsed(sass.rstrip("; "))
-            self._texts[sass] = text.mnemonic, text.opcode in READS and "SR_CLOCKLO" in sass
+            self._texts[sass] = text.mnemonic, _reads_clock(text.opcode, sass)
         name, reads_clock = self._texts[sass]
         if reads_clock:
-            yield from self._read(warp, record.offset())
+            yield from self._read(warp, record.offset(), record.members.get("clock"))
         for region in warp.open:
             region.counts[name] += 1
 
-    def _read(self, warp: _Warp, at: int | None) -> Iterator[dict[str, Any]]:
+    def _read(self, warp: _Warp, at: int | None, clock: int | None) -> Iterator[dict[str, Any]]:
         """Begins or ends regions at a read of the clock."""
         ended = 0
         if self._pairs:
@@ -125,14 +129,22 @@ class Histogram:
         for inner in range(ended, 0, -1):
             region = warp.open.pop()
             region.end, region.complete = (at, True) if inner == 1 else (None, False)
+            if inner == 1 and clock is not None and region.clock is not None:
+                region.cycles = (clock - region.clock) % CLOCK
             yield from _rows(warp, region)
         if not ended:
-            warp.open.append(_Region(warp.begun, len(warp.open), at))
+            warp.open.append(_Region(warp.begun, len(warp.open), at, clock=clock))
             warp.begun += 1
 
 
 def _rows(warp: _Warp, region: _Region) -> Iterator[dict[str, Any]]:
     told = {"region": region.number, "depth": region.depth, "begin_pc": region.begin}
     told |= {"end_pc": region.end, "complete": region.complete}
+    every = region.counts.total()
+    times = {"cycles": region.cycles, "ipc": every / region.cycles if region.cycles else None}
     for name, count in sorted(region.counts.items()):
-        yield {**warp.place, **told, "instruction": name, "count": count}
+        yield {**warp.place, **told, "instruction": name, "count": count, **times}
+
+
+def _reads_clock(opcode: str, text: str) -> bool:
+    return (opcode in READS and "SR_CLOCKLO" in text) or "%clock" in text

@@ -278,7 +278,7 @@ def ptx_instruction(one: Statement) -> Instruction:
         mnemonic=one.mnemonic,
         operands=one.operands,
         predicate=one.predicate,
-        category=next((n for p, n in OF_PTX if one.mnemonic.startswith(p)), OTHER),
+        category=ptx_category(one.mnemonic),
         reads=_names(one, one.operands[results:]),
         writes=_names(one, one.operands[:results]),
         recorded=tuple(
@@ -293,6 +293,11 @@ def ptx_instruction(one: Statement) -> Instruction:
         file=one.source and one.source[0],
         line=one.source and one.source[1],
     )
+
+
+def ptx_category(mnemonic: str) -> str:
+    """Returns the category of a statement of PTX."""
+    return next((name for prefix, name in OF_PTX if mnemonic.startswith(prefix)), OTHER)
 
 
 def _results(words: list[str], operands: tuple[str, ...]) -> int:

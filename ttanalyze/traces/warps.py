@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttanalyze.disassembly.decode import parsed
-from ttanalyze.traces.reader import EVERY, Kernel, Record, Trace, cta
+from ttanalyze.traces.native import AnyTrace
+from ttanalyze.traces.reader import EVERY, Kernel, Record, cta
 
 COLUMNS = (
     *("kernel", "launch", "cta_x", "cta_y", "cta_z", "warp", "warps", "state", "records"),
     *("opcode_id", "pc", "sass", "line"),
 )
+
+
+ENDS = ("EXIT", "exit", "ret")  # of machine code and PTX
 
 
 @dataclass
@@ -28,7 +32,7 @@ class _Warp:
         if not self.every or sass is None:
             return "unknown"
         text = parsed(sass.rstrip("; "))
-        if text.opcode != "EXIT":
+        if text.opcode not in ENDS:
             return "in progress"
         return "probably completed" if text.predicate else "completed"
 
@@ -40,7 +44,7 @@ class _Launch:
     warps: dict[tuple[int, int, int, int], _Warp] = field(default_factory=dict)
 
 
-def warps(trace: Trace) -> Iterator[dict[str, Any]]:
+def warps(trace: AnyTrace) -> Iterator[dict[str, Any]]:
     """Yields a row per warp, and one per range of missing warps.
 
     Warps are numbered through the launch. `state` is `completed` after EXIT, `probably completed`

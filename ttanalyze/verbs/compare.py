@@ -19,7 +19,8 @@ import xxhash
 
 from ttanalyze.errors import Error
 from ttanalyze.output import text
-from ttanalyze.traces.reader import IN_TEXT, Kernel, Record, Trace, cta
+from ttanalyze.traces.native import open_trace
+from ttanalyze.traces.reader import IN_TEXT, Kernel, Record, cta
 from ttanalyze.util.progress import Progress, tell
 
 MEMBERS = (
@@ -87,8 +88,8 @@ class _Side:
         self.warps: dict[Warp, tuple[array[int], array[int]]] = {}
 
     def records(self, progress: Progress = None) -> Iterator[tuple[Warp, Record]]:
-        trace, launches = Trace(self.path), dict[tuple[int, int], int]()
-        size = os.path.getsize(self.path)
+        trace, launches = open_trace(self.path), dict[tuple[int, int], int]()
+        size = trace.lines.size
         for count, record in enumerate(trace.whole_records()):
             if isinstance(record, Kernel):
                 continue

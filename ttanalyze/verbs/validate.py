@@ -1,21 +1,50 @@
-"""The results of `ttanalyze validate` as text and JSON."""
+"""Checks files and traces of runs, and shows the result as text and JSON."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import open_run
 from ttanalyze.output import text
-from ttanalyze.schemas import Report, validate
+from ttanalyze.schemas import Fault, Report
+from ttanalyze.schemas import validate as validate_file
 from ttanalyze.schemas.files import MOST, RECORDS
+from ttanalyze.util.progress import Progress
 
-__all__ = ["report_text", "to_object", "validate"]
+RUN = "instruction-trace"
+
+
+def validate(path: Path, kind: str | None = None, progress: Progress = None) -> Report:
+    """Checks a file, or the instruction traces of a run. kind: see ttanalyze.schemas.
+
+    Raises Error if it cannot be read, its kind is unclear, or the run has no traces.
+    """
+    if not path.is_dir():
+        return validate_file(path, kind, progress)
+    if kind not in (None, RUN):
+        raise Error(f"--kind {kind}: {path} is a run directory")
+    launches = records = 0
+    faults = []
+    for process in open_run(path).processes:
+        try:
+            launches += len(process.traced)
+            records += int(process.instruction_trace.summary["records"].sum())
+        except FormatError as e:
+            name = Path(e.path).relative_to(path)
+            where = f"offset {e.where}" if isinstance(e.where, int) else e.where
+            faults.append(Fault(None, f"{name}: {where}", e.reason))
+    if not launches and not faults:
+        raise Error(f"{path}: no launch was to be traced; nothing was checked")
+    return Report(str(path), RUN, records, faults, False)
 
 
 def report_text(report: Report) -> str:
     """Returns one line per fault, or one line that there is none."""
     name = text.printable(report.path)
     if report.good:
-        what = "record" if report.kind in RECORDS else "document"
+        what = "record" if report.kind in (RUN, *RECORDS) else "document"
         return f"{name}: {report.kind}, {text.count(report.checked, what)}: good"
     lines = [f"{name}: {fault}" for fault in report.faults]
     if report.more:

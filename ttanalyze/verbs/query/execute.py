@@ -21,6 +21,7 @@ from ttanalyze.output.tables import join
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.expression import Expression, Numbers, column_value, is_list
 from ttanalyze.verbs.query.files import RecordsFile
+from ttanalyze.verbs.query.native import TRACE_TABLES, TracedRun
 
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
 Source = Run | RecordsFile
@@ -114,9 +115,12 @@ def stream(
     Raises:
         Error: As `query`. Unknown tables and columns are found before the first piece.
     """
+    if isinstance(run, Run) and wanted.table in TRACE_TABLES:
+        run = TracedRun(run)
     tables = run.tables if isinstance(run, RecordsFile) else TABLES
     if wanted.table not in tables:
-        raise Error(f"--table {wanted.table}: must be one of {', '.join(tables)}")
+        names = ", ".join((*tables, *(TRACE_TABLES if isinstance(run, Run) else ())))
+        raise Error(f"--table {wanted.table}: must be one of {names}")
     table = tables[wanted.table]
     for option, rows in (("--top", wanted.top), ("--tail", wanted.tail)):
         if rows is not None and rows < 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -56,6 +56,13 @@ RECORDED = (
 SHOWN = ("launch", "short", *list(AXES)[:6], "registers", "shmem", "stream", "caller")
 
 
+class Ended(Protocol):
+    """What tells how a trace or a file ended."""
+
+    @property
+    def note(self) -> str | None: ...
+
+
 class RecordsFile:
     """A file of records whose tables can be queried like those of a run.
 
@@ -72,7 +79,7 @@ class RecordsFile:
         self.notes: list[str] = []
         os.close(open_regular(self.path))
 
-    def _ended(self, lines: Lines) -> None:
+    def _ended(self, lines: Ended) -> None:
         """Notes whether the file ended early."""
         self.notes = [lines.note] if lines.note else []
 

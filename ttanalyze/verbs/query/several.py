@@ -20,13 +20,17 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.files import RecordsFile
+from ttanalyze.verbs.query.native import TracedRun
 from ttanalyze.verbs.query.traces import open_file
 
 FILE = "file"
 
 
 def open_sources(
-    paths: Sequence[str | os.PathLike[str]], regions: Sequence[tuple[int, int]] = ()
+    paths: Sequence[str | os.PathLike[str]],
+    regions: Sequence[tuple[int, int]] = (),
+    trace: bool = False,
+    launch: int | None = None,
 ) -> Run | RecordsFile:
     """Opens runs and files of records for queries.
 
@@ -34,6 +38,8 @@ def open_sources(
         paths: Run directories, or files. Patterns such as "traces/*.ndjson" stand for all that
             match them.
         regions: For the table `histogram` of traces, pairs of clock reads, by their offsets.
+        trace: Whether the instruction traces of runs are wanted, not their other tables.
+        launch: The `seq` of the only wanted launch of these traces. Default: all.
 
     Returns:
         A run or a file. For several, or a pattern, an object with their tables, where the column
@@ -45,9 +51,13 @@ def open_sources(
     names = [name for path in paths for name in _matching(os.fspath(path))]
     if not names:
         raise Error("no runs and no files")
-    opened = [
-        open_file(name, regions) if os.path.isfile(name) else open_run(name) for name in names
-    ]
+    opened: list[Run | RecordsFile] = []
+    for name in names:
+        if os.path.isfile(name):
+            opened.append(open_file(name, regions))
+        else:
+            run = open_run(name)
+            opened.append(TracedRun(run, launch, regions) if trace else run)
     if names == [os.fspath(path) for path in paths] and len(names) == 1:
         return opened[0]
     for name, source in zip(names, opened, strict=True):

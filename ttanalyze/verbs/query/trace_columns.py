@@ -17,6 +17,7 @@ from ttanalyze.disassembly.decode import parsed
 from ttanalyze.format.columns import categories
 from ttanalyze.format.layout import Array
 from ttanalyze.records.members import Place, hexadecimal, text, whole
+from ttanalyze.traces.instructions import ptx_category
 from ttanalyze.traces.reader import Record, cta
 
 LANES = 32
@@ -27,6 +28,7 @@ WHOLE = {
     "launch": "grid_launch_id",
     **{n: n for n in ("timestamp", "warp", "opcode_id", "mem_space", "access_size")},
     **{n: n for n in ("tma_param_size", "trace_index", "grid_launch_id")},
+    **{n: n for n in ("active_mask", "clock")},
 }
 HEXADECIMAL = {"pc": "pc", "context": "ctx", "desc_addr": "desc_addr"}
 TEXTS = {"kind": "type", "type": "type", "ipoint": "ipoint"}
@@ -76,6 +78,7 @@ WORKED_OUT = (
     *("demangled", "short", *OF_INSTRUCTIONS, "line", "context", "cta", "type"),
     *("trace_index", "grid_launch_id", "kernel_name", "kernel_checksum"),
     *("desc_addr", "desc_raw", "tma_param_size", *TMA),
+    *("active_mask", "clock"),
 )
 Maker = Callable[[Record], Any]
 
@@ -202,7 +205,10 @@ def _said(column: str, record: Record) -> str | None:
     sass = record.sass()
     if sass is None:
         return None
-    made: str = getattr(parsed(sass.rstrip("; ")), column)
+    split = parsed(sass.rstrip("; "))
+    if column == "category" and split.opcode.islower():
+        return ptx_category(split.mnemonic)
+    made: str = getattr(split, column)
     return made
 
 

@@ -18,6 +18,7 @@ from ttanalyze.errors import Error
 from ttanalyze.records.lines import Lines
 from ttanalyze.records.members import Place, hexadecimal, numbers, text, typed, whole
 from ttanalyze.traces import histogram, warps
+from ttanalyze.traces.native import AnyTrace
 from ttanalyze.traces.reader import METADATA, SIZES, TYPES, Kernel, Trace
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query.files import PIECE, EventsFile, RecordsFile, pieces_of
@@ -73,17 +74,24 @@ class TraceFile(RecordsFile):
     def __init__(
         self, path: str | os.PathLike[str], regions: Sequence[tuple[int, int]] = ()
     ) -> None:
+        super().__init__(path, self._tables(regions))
+
+    def _tables(self, regions: Sequence[tuple[int, int]]) -> dict[str, Table]:
         self._regions = regions
         tables = {"events": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of)}
         makers = {
             "kernels": (KERNEL_COLUMNS, self._kernels),
-            "instructions": (INSTRUCTION_COLUMNS, self._instructions),
+            "instructions": (INSTRUCTION_COLUMNS, self._instructions_rows),
             "warps": (warps.COLUMNS, lambda trace: warps.warps(trace)),
             "histogram": (histogram.COLUMNS, self._histogram),
         }
         for name, (columns, rows) in makers.items():
             tables[name] = Table(columns, (), columns, self._pieces_of_rows(columns, rows))
-        super().__init__(path, tables)
+        return tables
+
+    def open(self) -> AnyTrace:
+        """Returns the trace, at its beginning."""
+        return Trace(self.path)
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
         """Reads columns of the records in pieces.
@@ -98,8 +106,8 @@ class TraceFile(RecordsFile):
         Raises:
             Error: A line is wrong. The message names it.
         """
-        trace, rows = Trace(self.path), Rows(columns)
-        total, given, begin = os.path.getsize(self.path), False, 0
+        trace, rows = self.open(), Rows(columns)
+        total, given, begin = trace.lines.size, False, 0
         for record in trace.records():
             if isinstance(record, Kernel):
                 continue
@@ -113,15 +121,15 @@ class TraceFile(RecordsFile):
         self._ended(trace.lines)
 
     def _pieces_of_rows(
-        self, columns: Sequence[str], make: Callable[[Trace], Iterator[dict[str, Any]]]
+        self, columns: Sequence[str], make: Callable[[AnyTrace], Iterator[dict[str, Any]]]
     ) -> Pieces:
         """Returns the function that makes pieces of rows, for a Table."""
 
         def pieces(
             _: Any, wanted: Sequence[str], ordered: bool, progress: Progress
         ) -> Iterator[FramePiece]:
-            trace, given = Trace(self.path), False
-            total, rows = os.path.getsize(self.path), make(trace)
+            trace, given = self.open(), False
+            total, rows = trace.lines.size, make(trace)
             self.notes = []
             while (some := list(itertools.islice(rows, PIECE))) or not given:
                 made = {c: _column(c, [row[c] for row in some]) for c in columns}
@@ -132,19 +140,19 @@ class TraceFile(RecordsFile):
 
         return pieces
 
-    def _kernels(self, trace: Trace) -> Iterator[dict[str, Any]]:
+    def _kernels(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
         for kernel in trace.records():
             if isinstance(kernel, Kernel):
                 yield _header(Place(trace.lines, kernel.line), kernel)
 
-    def _instructions(self, trace: Trace) -> Iterator[dict[str, Any]]:
+    def _instructions_rows(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
         for kernel in trace.records():
             if isinstance(kernel, Kernel):
                 place = Place(trace.lines, kernel.line)
                 for name, told in kernel.instructions.items():
                     yield _instruction(place, kernel, name, told)
 
-    def _histogram(self, trace: Trace) -> Iterator[dict[str, Any]]:
+    def _histogram(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
         made = histogram.Histogram(trace, self._regions)
         yield from made.rows()
         self.notes += [made.note] if made.note else []
@@ -199,4 +207,6 @@ def _column(name: str, values: list[Any]) -> Any:
         return texts(values)
     if name in ("regs", "uregs"):
         return lists(values)
+    if name == "ipc":
+        return pd.array(values, "Float64")
     return pd.array(values, "boolean") if name == "complete" else integers(values)

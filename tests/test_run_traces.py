@@ -1,0 +1,223 @@
+"""Instruction traces of runs: queried, exported as CUTracer's files, validated and compared."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+import pytest
+
+from tests import support
+from tests.rundir import Writer, digest, record, seal
+from tests.trace_writer import TraceWriter
+from ttanalyze.format import layout
+from ttanalyze.traces.instructions import SIMULATOR
+
+PTX = b""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry copy(.param .u64 p) {
+.reg .b64 %rd<3>;
+.reg .b32 %r<3>;
+ld.param.u64 %rd1, [p];
+mov.u32 %r1, %clock;
+ld.global.u32 %r1, [%rd1];
+st.global.u32 [%rd1+4], %r1;
+mov.u32 %r2, %clock;
+ret;
+}
+"""
+PARAM, BEGIN, LOAD, STORE, END, RET = 7, 8, 9, 10, 11, 12
+LANES = np.arange(32)
+
+
+def begun(path: Path) -> TraceWriter:
+    run = Writer(path)
+    members = {"id": 0, "image": digest(PTX), "size": len(PTX)}
+    run.append("modules.bin", seal(record(layout.MODULE, **members)))
+    (run.path / "modules").mkdir()
+    (run.path / "modules" / f"{digest(PTX):016x}").write_bytes(PTX)
+    run.function(0, "copy")
+    return TraceWriter(run)
+
+
+def warp(trace: TraceWriter, launch: int, **where: Any) -> None:
+    """The records of a warp that executes all of the kernel."""
+    given: dict[str, Any] = {"launch": launch, **where}
+    for clock, instruction in enumerate((PARAM, BEGIN, LOAD, STORE, END)):
+        trace.opcode(instruction, clock=1000 + 7 * clock, **given)
+    trace.registers(STORE, [LANES, 0 * LANES, LANES + 1], **given)
+    trace.addresses(LOAD, 0x7000, stride=4, mask=0xFF, **given)
+    trace.values(LOAD, 0x7000, [LANES * 3], stride=4, **given)
+    trace.values(STORE, 0x7004 + 8 * LANES, [LANES * 3], **given)
+    trace.opcode(RET, **given)
+
+
+def written(path: Path) -> Path:
+    """Two launches of two blocks of two warps, of which the first warps are traced."""
+    trace = begun(path)
+    for launch in range(2):
+        trace.launch(kinds=("opcode", "values"), grid=(2, 1, 1), block=(64, 1, 1))
+        warp(trace, launch)
+        warp(trace, launch, block=(1, 0, 0), warp=1)
+        trace.count(LOAD, 2, 64, launch)
+        trace.end(launch)
+        trace.chunk()
+    trace.run.close(devices=[{"ordinal": 0, "name": SIMULATOR, "memory": 1 << 30}])
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("traced") / "run")
+
+
+def query(*options: str | Path) -> pd.DataFrame:
+    done = support.ttanalyze("query", *options, "--format", "csv")
+    return pd.read_csv(io.StringIO(done.stdout))
+
+
+def test_records_are_rows(run: Path) -> None:
+    found = query(run, "--table", "trace", "--launch", "2", "--head", "10")
+    assert found["launch"].tolist() == [1] * 10
+    assert found["index"].tolist() == [*range(10)]
+    assert found["kind"].tolist()[4:7] == ["opcode_only", "reg_trace", "mem_addr_trace"]
+    assert found["opcode_id"].tolist()[:2] == [PARAM, BEGIN]
+    load = found.iloc[7]
+    assert (load["mem_space"], load["is_load"], load["access_size"]) == (1, True, 4)
+    assert orjson.loads(load["addrs"])[:3] == [0x7000, 0x7004, 0x7008]
+    assert orjson.loads(load["values"])[2] == [6]
+
+
+def test_records_are_filtered(run: Path) -> None:
+    options = ("--filter", "warp=3;opcode=ld", "--fields", "cta_x,warp,sass,category,active_mask")
+    found = query(run, "--table", "trace", "--launch", "1", *options)
+    assert found.drop_duplicates().values.tolist() == [
+        [1, 3, "ld.param.u64 %rd1, [p]", "memory", 0xFFFFFFFF],
+        [1, 3, "ld.global.u32 %r1, [%rd1]", "memory", 0xFFFFFFFF],
+        [1, 3, "ld.global.u32 %r1, [%rd1]", "memory", 0xFF],
+    ]
+
+
+def test_counts_warps_and_histogram(run: Path) -> None:
+    counts = query(run, "--table", "trace-counts")
+    assert counts["seq"].tolist() == [1, 2]
+    row = counts[["sass", "warps", "threads"]].iloc[0].tolist()
+    assert row == ["ld.global.u32 %r1, [%rd1]", 2, 64]
+    warps = query(run, "--table", "warps", "--launch", "1")
+    assert warps["state"].tolist() == ["completed", "completed", "missing"]
+    assert warps["warp"].tolist() == [0, 3, 1]
+    regions = query(run, "--table", "histogram", "--launch", "1", "--filter", "warp == 0")
+    assert regions["instruction"].tolist() == ["ld.global.u32", "mov.u32", "st.global.u32"]
+    assert regions["cycles"].tolist() == [21] * 3
+    assert regions["ipc"].tolist() == pytest.approx([3 / 21] * 3)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_an_export_is_the_same_trace(run: Path, tmp_path: Path, compress: bool) -> None:
+    path = tmp_path / "trace.ndjson"
+    options = ("--table", "trace", "--format", "cutracer", "-o", path)
+    support.ttanalyze("query", run, *options, *(("--compress",) if compress else ()))
+    assert support.ttanalyze("validate", path).stdout == f"{path}: trace, 42 records: good\n"
+    same = support.ttanalyze("compare", run, path)
+    assert (same.status, same.stdout.splitlines()[-1]) == (0, "the same")
+    fields = ("--fields", "kernel,launch,warp,opcode_id,sass,addrs,values,regs,active_mask")
+    assert query(run, "--table", "trace", *fields).equals(query(path, *fields))
+
+
+def test_an_export_names_the_kernel_and_its_instructions(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.ndjson"
+    options = ("--table", "trace", "--launch", "2", "--head", "3", "--format", "cutracer")
+    support.ttanalyze("query", run, *options, "-o", path)
+    head, *rest = map(orjson.loads, path.read_bytes().splitlines())
+    assert (head["type"], head["mangled_name"], head["nregs"]) == ("kernel_metadata", "copy", 24)
+    assert (head["grid"], head["block"]) == ([2, 1, 1], [64, 1, 1])
+    assert head["instructions"][str(RET)] == {"sass": "ret ;"}
+    assert len(rest) == 3
+
+
+def test_an_export_as_text(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.log"
+    options = ("--table", "trace", "--format", "cutracer-text", "-o", path)
+    done = support.ttanalyze("query", run, *options)
+    assert "text traces have no mem_value_trace: left out" in done.stderr
+    assert support.ttanalyze("validate", path).status == 0
+    same = support.ttanalyze("compare", path, run)
+    assert (same.status, "the same" in same.stdout.splitlines()) == (0, True)
+
+
+def test_different_traces(run: Path, tmp_path: Path) -> None:
+    trace = begun(tmp_path)
+    for launch in range(2):
+        trace.launch(grid=(2, 1, 1), block=(64, 1, 1))
+        warp(trace, launch)
+        warp(trace, launch, block=(1, 0, 0), warp=1)
+    trace.records[-2] = trace.records[-2][:-4] + b"\1\0\0\0"  # what the last lane stores
+    trace.chunk()
+    trace.run.close(devices=[{"ordinal": 0, "name": SIMULATOR, "memory": 1 << 30}])
+    done = support.ttanalyze("compare", run, tmp_path)
+    assert done.status == 1
+    assert "values[31][0]" in done.stdout
+
+
+def test_a_trace_is_validated(run: Path, tmp_path: Path) -> None:
+    done = support.ttanalyze("validate", run)
+    assert (done.status, done.stdout) == (0, f"{run}: instruction-trace, 42 records: good\n")
+    trace = begun(tmp_path / "bad")
+    trace.launch()
+    trace.opcode(3, launch=1)
+    trace.chunk()
+    trace.run.close()
+    done = support.ttanalyze("validate", tmp_path / "bad")
+    wrong = "p0/trace.bin: offset 96: a launch that traced.bin lacks"
+    assert (done.status, done.stdout) == (1, f"{tmp_path / 'bad'}: {wrong}\n")
+    Writer(tmp_path / "none").close()
+    done = support.ttanalyze("validate", tmp_path / "none")
+    assert done.status == 2
+    assert "no launch was to be traced; nothing was checked" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--table", "trace", "--launch", "7"), "no traced launch 7: see query RUN --table traced"),
+        (("--launch", "1"), "--launch: needs --table trace, trace-counts, instructions, warps"),
+        (("--format", "cutracer"), "--format cutracer: needs one run and --table trace"),
+        (("--table", "trace", "--format", "cutracer", "--filter", "warp=1"), "takes only --head"),
+        (("--table", "traces"), "traced, digests, trace, trace-counts, instructions, warps"),
+    ],
+)
+def test_wrong_requests(run: Path, options: tuple[str, ...], reason: str) -> None:
+    done = support.ttanalyze("query", run, *options)
+    assert done.status == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_code_that_the_run_lacks_is_said(tmp_path: Path) -> None:
+    run = Writer(tmp_path)
+    run.function(0, "unsaved")
+    trace = TraceWriter(run)
+    trace.launch()
+    trace.opcode(5)
+    trace.chunk()
+    run.close()
+    done = support.ttanalyze("query", tmp_path, "--table", "trace", "--fields", "pc,sass")
+    assert done.stdout.split() == ["pc", "sass", "80", "-"]
+    assert "the code of unsaved is not in the run" in done.stderr
+
+
+def test_many_launches_are_read_once_each(tmp_path: Path) -> None:
+    trace = begun(tmp_path)
+    for launch in range(200):
+        trace.launch()
+        trace.opcode(RET, launch=launch)
+        trace.end(launch)
+        trace.chunk()
+    trace.run.close(devices=[{"ordinal": 0, "name": SIMULATOR, "memory": 1 << 30}])
+    found = query(tmp_path, "--table", "trace", "--fields", "launch,index,kind")
+    assert found["launch"].tolist() == [*range(200)]

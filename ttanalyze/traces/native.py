@@ -1,0 +1,262 @@
+"""Traces of a run as records with CUTracer's members, for all that reads traces.
+
+A launch follows the other, each after a record of its kernel. On the simulator `opcode_id` and `pc`
+are the line of the PTX text.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.code import demangle
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import open_run
+from ttanalyze.format.instruction_traces import KIND, ROW, TraceRecords
+from ttanalyze.format.kernel_checksums import Checksums
+from ttanalyze.format.layout import Array
+from ttanalyze.format.modules import function as find_function
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.records.members import Place
+from ttanalyze.traces.instructions import Instructions, instructions_of
+from ttanalyze.traces.reader import METADATA, Kernel, Record, Trace
+
+TYPES = {
+    "opcode": "opcode_only",
+    "registers": "reg_trace",
+    "addresses": "mem_addr_trace",
+    "values": "mem_value_trace",
+    "tma": "tma_trace",
+}
+SPACES = {"global": 1, "shared": 4, "local": 5}  # 0: another one
+BATCH = 4096  # records
+LANES = 32
+
+
+class RecordLines:
+    """Takes the place of the lines of a file. A record has the line that an export gives it."""
+
+    text = False
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path, self.size = path, size
+        self.at = self.read = 0
+        self.notes: dict[str, None] = {}
+
+    def error(self, number: int, reason: str) -> Error:
+        return FormatError(self.path, f"record {number}", reason)
+
+    @property
+    def note(self) -> str | None:
+        """What a user must know after the end. Else None."""
+        return "; ".join(self.notes) or None
+
+
+class RunTrace:
+    """The trace of a run. It is read like a Trace.
+
+    Args:
+        run: The run.
+        launch: The `seq` of the only wanted launch. Default: all traced launches.
+
+    Raises:
+        Error: No such launch was traced.
+    """
+
+    def __init__(self, run: Run, launch: int | None = None) -> None:
+        self.run = run
+        self._wanted = [
+            (process, index)
+            for process in run.processes
+            for index, one in enumerate(process.traced)
+            if not one["refused"] and launch in (None, int(one["seq"]))
+        ]
+        if not self._wanted:
+            what = "traced launches" if launch is None else f"traced launch {launch}"
+            raise Error(f"{run.path}: no {what}: see query RUN --table traced")
+        size = sum(process.instruction_trace.size for process in run.processes)
+        self.lines = RecordLines(run.path, size)
+
+    def records(self) -> Iterator[Record | Kernel]:
+        """Yields all records. Raises Error for one that is wrong."""
+        number = 0
+        sums = Checksums()
+        for process, index in self._wanted:
+            launch = _Launch(self.run, process, index, sums, self.lines)
+            number += 1
+            kernel = Kernel(Place(self.lines, number), launch.metadata())
+            yield kernel
+            count = 0
+            for records in process.trace_records(index, TYPES):
+                for begin in range(0, len(records), BATCH):
+                    some = records.take(np.arange(begin, min(begin + BATCH, len(records))))
+                    for members in launch.members(some, count):
+                        number += 1
+                        yield Record(Place(self.lines, number), members, kernel)
+                    count += len(some)
+                self.lines.at = self.lines.read = records.begin
+
+    def whole_records(self) -> Iterator[Record | Kernel]:
+        """Yields all records."""
+        return self.records()
+
+
+AnyTrace = Trace | RunTrace
+
+
+def open_trace(path: str | os.PathLike[str]) -> AnyTrace:
+    """Returns the trace in a file or a run directory."""
+    return RunTrace(open_run(path)) if os.path.isdir(path) else Trace(path)
+
+
+class _Launch:
+    """A traced launch, as its records need it."""
+
+    def __init__(
+        self, run: Run, process: Process, index: int, sums: Checksums, lines: RecordLines
+    ) -> None:
+        self.index, self._process = index, process
+        self._traced = process.traced[index]
+        self._number = int(self._traced["function"])
+        self._name = process.kernel(self._number) or f"function {self._number}"
+        self._checksum = sums.get(process, self._number)
+        seq = int(self._traced["seq"])
+        found = process.events_between(seq - 1, seq)
+        self._event = found[-1] if len(found) else None
+        try:
+            self._table = _table(run, process, self._number)
+        except Error as e:
+            self._table = Instructions(self._name, False, {})
+            lines.notes[str(e)] = None
+
+    def metadata(self) -> dict[str, Any]:
+        """Returns the record of the kernel."""
+        known = find_function(self._process, self._number)
+        return {
+            "type": METADATA,
+            "mangled_name": self._name,
+            "unmangled_name": demangle.demangle([self._name])[0],
+            "kernel_checksum": self._checksum or "unknown",
+            "func_addr": "0x0",
+            "nregs": 0 if known is None else int(known["registers"]),
+            "shmem_static": 0 if known is None else int(known["shared"]),
+            "grid": self._traced["grid"].tolist(),
+            "block": self._traced["block"].tolist(),
+            "shmem_dynamic": 0 if self._event is None else int(self._event["shared"]),
+            "instructions": {
+                str(one.number): {
+                    "sass": f"{one.text} ;",
+                    **({"binary": one.binary} if one.binary else {}),
+                    **({} if self._table.ptx else {"regs": _indices(one.recorded)}),
+                    **({} if self._table.ptx else {"uregs": _indices(one.uniform)}),
+                }
+                for one in self._table.by_number.values()
+            },
+        }
+
+    def members(self, records: TraceRecords, first: int) -> Iterator[dict[str, Any]]:
+        """Yields the members of records. first: the number of the first one in the launch."""
+        payloads = {
+            KIND[name]: make(self, records.of_kind(name))
+            for name, make in PAYLOADS.items()
+            if (records.kinds == KIND[name]).any()
+        }
+        types = {KIND[name]: name for name in TYPES}
+        heads = records.heads
+        blocks = [heads[f"block_{axis}"].tolist() for axis in "xyz"]
+        columns = (heads["instruction"], heads["mask"], heads["clock"], self._warps(heads))
+        rows = zip(records.kinds.tolist(), *(c.tolist() for c in columns), *blocks, strict=True)
+        context = 0 if self._event is None else int(self._event["context"])
+        time = 0 if self._event is None else int(self._event["time_ns"])
+        scale = 1 if self._table.ptx else 16
+        for i, (kind, instruction, mask, clock, warp, x, y, z) in enumerate(rows):
+            members = {
+                "type": TYPES[types[kind]],
+                "ctx": hex(context),
+                "trace_index": first + i,
+                "timestamp": time,
+                "grid_launch_id": self.index,
+                "cta": [x, y, z],
+                "warp": warp,
+                "opcode_id": instruction,
+                "pc": hex(instruction * scale),
+                "active_mask": mask,
+            }
+            if clock:
+                members["clock"] = clock
+            if kind in payloads:
+                members |= next(payloads[kind])
+            yield members
+
+    def _warps(self, heads: Array) -> Array:
+        """Returns the number of each warp in the launch."""
+        grid, block = self._traced["grid"].astype("i8"), self._traced["block"].astype("i8")
+        x, y, z = (heads[f"block_{axis}"].astype("i8") for axis in "xyz")
+        linear = x + grid[0] * (y + grid[1] * z)
+        return np.asarray(linear * -(-int(block.prod()) // LANES) + heads["warp"])
+
+    def _registers(self, records: TraceRecords) -> Iterator[dict[str, Any]]:
+        general, uniform = records.registers().tolist(), records.uniform_registers().tolist()
+        numbers = records.heads["instruction"].tolist()
+        for number, size, rows, words in zip(
+            numbers, records.sizes.tolist(), general, uniform, strict=True
+        ):
+            one = self._table.by_number.get(number)
+            found: dict[str, Any] = {"regs": rows[: size // ROW]}
+            if one and not self._table.ptx and len(one.recorded) == size // ROW:
+                found["regs_indices"] = _indices(one.recorded)
+            if size % ROW:
+                count = len(one.uniform) if one and one.uniform else 2 * (size % ROW)
+                found["uregs"] = words[:count]
+                if one and one.uniform:
+                    found["uregs_indices"] = _indices(one.uniform)
+            yield found
+
+    def _addresses(self, records: TraceRecords) -> Iterator[dict[str, Any]]:
+        return ({"addrs": row} for row in records.addresses().tolist())
+
+    def _values(self, records: TraceRecords) -> Iterator[dict[str, Any]]:
+        lanes = records.values().transpose(0, 2, 1).tolist()
+        rows = zip(
+            records.heads["instruction"].tolist(),
+            records.words.tolist(),
+            records.addresses().tolist(),
+            lanes,
+            strict=True,
+        )
+        for number, words, at, values in rows:
+            one = self._table.by_number.get(number)
+            found: dict[str, Any] = {"mem_space": SPACES.get((one and one.space) or "", 0)}
+            if one and one.access:
+                found |= {"ipoint": "B" if one.access == "store" else "A"}
+                found |= {"is_load": one.access != "store"}
+            found["access_size"] = one.size if one and one.size else 4 * words
+            yield found | {"addrs": at, "values": [lane[:words] for lane in values]}
+
+    def _tma(self, records: TraceRecords) -> Iterator[dict[str, Any]]:
+        for descriptor, barrier, coordinates, blocks in records.tma().tolist():
+            found = {"desc_addr": hex(descriptor), "barrier": hex(barrier)}
+            yield found | {"coords": coordinates.tolist(), "multicast_cta_mask": blocks}
+
+
+PAYLOADS = {
+    "registers": _Launch._registers,
+    "addresses": _Launch._addresses,
+    "values": _Launch._values,
+    "tma": _Launch._tma,
+}
+
+
+def _indices(names: tuple[str, ...]) -> list[int]:
+    return [int(name.lstrip("UR")) for name in names]
+
+
+@functools.lru_cache(256)
+def _table(run: Run, process: Process, function: int) -> Instructions:
+    return instructions_of(run, process, function)

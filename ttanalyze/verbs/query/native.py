@@ -1,0 +1,90 @@
+"""The tables of the instruction traces of a run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.core.run_tables import FramePiece, Table
+from ttanalyze.errors import Error
+from ttanalyze.format.run import Run
+from ttanalyze.traces.instructions import Instructions, instructions_of
+from ttanalyze.traces.native import AnyTrace, RunTrace
+from ttanalyze.util.progress import Progress
+from ttanalyze.verbs.query.files import pieces_of
+from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, integers, texts
+from ttanalyze.verbs.query.traces import SHOWN, TraceFile
+
+COUNTS = (
+    *("process", "launch", "seq", "kernel", "instruction", "sass", "opcode", "category"),
+    *("source", "warps", "threads"),
+)
+COUNT_TEXTS = ("kernel", "sass", "opcode", "category", "source")
+TRACE_TABLES = ("trace", "trace-counts", "instructions", "warps", "histogram")
+
+
+class TracedRun(TraceFile):
+    """The instruction traces of a run.
+
+    The table `trace` has a row per record, with the columns of an instruction trace in a file;
+    `trace-counts` has how often instructions were executed; `instructions`, `warps` and `histogram`
+    are those of TraceFile.
+
+    Args:
+        run: The run.
+        launch: The `seq` of the only wanted launch. Default: all traced launches.
+        regions: For `histogram`, pairs of clock reads.
+    """
+
+    def __init__(
+        self, run: Run, launch: int | None = None, regions: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self.path, self.notes = run.path, []
+        self._run, self._launch = run, launch
+        own = self._tables(regions)
+        self.tables = {
+            "trace": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of),
+            "trace-counts": Table(COUNTS, (), COUNTS, self._counts),
+            **{name: own[name] for name in ("instructions", "warps", "histogram")},
+        }
+
+    def open(self) -> AnyTrace:
+        """Returns the trace, at its beginning."""
+        return RunTrace(self._run, self._launch)
+
+    def _counts(
+        self, _: Any, columns: Sequence[str], ordered: bool, progress: Progress
+    ) -> Iterator[FramePiece]:
+        rows: list[tuple[Any, ...]] = []
+        self.notes = []
+        for process in self._run.processes:
+            known = functools.cache(functools.partial(self._known, process))
+            for records in process.trace_records(kinds=["count"]):
+                counts = records.counts().tolist()
+                heads = zip(records.heads["launch"], records.heads["instruction"], strict=True)
+                for (launch, number), (warps, threads) in zip(heads, counts, strict=True):
+                    of = process.traced[launch]
+                    if self._launch not in (None, int(of["seq"])):
+                        continue
+                    table = known(int(of["function"]))
+                    one = table.by_number.get(int(number))
+                    told = (one.text, one.opcode, one.category, one.source) if one else (None,) * 4
+                    place = (process.index, int(launch), int(of["seq"]), table.kernel, int(number))
+                    rows.append((*place, *told, warps, threads))
+        made = {name: [row[i] for row in rows] for i, name in enumerate(COUNTS)}
+        frame = {
+            name: texts(made[name]) if name in COUNT_TEXTS else integers(made[name])
+            for name in columns
+        }
+        yield FramePiece(pd.DataFrame(frame, index=np.arange(len(rows))))
+
+    def _known(self, process: Any, function: int) -> Instructions:
+        try:
+            return instructions_of(self._run, process, function)
+        except Error as e:
+            self.notes.append(str(e))
+            return Instructions(process.kernel(function) or f"function {function}", False, {})
