@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
 
 pytestmark = pytest.mark.native
@@ -105,6 +106,21 @@ def test_text_has_both_sides_of_a_race(run: Path, report: dict[str, Any]) -> Non
     assert "block 0, thread 1 stores 4 bytes: st.shared.u32" in done.stdout
 
 
+def test_replayable_launch_without_trace_is_replayed_and_traced(
+    program: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    line: list[str | Path] = ["record", "--sim", "-q", "--replayable", "-o", run, "--", program]
+    assert support.ttanalyze(*line, "blocks", "blocks_fixed", environment=SIM).status == 0
+    for seq, kernel in tt.open(run).events.query("kind == 'launch'")[["seq", "kernel"]].values:
+        words = ("race", run, "--exact", "--sim", "--launch", str(seq))
+        done = support.ttanalyze(*words, "--json", environment=SIM)
+        assert done.status == (kernel == "blocks"), done.stderr
+        (launch,) = json.loads(done.stdout)["launches"]
+        assert (launch["launch"], launch["kernel"]) == (seq, kernel) and not launch["missing"]
+        assert all(race["region"] is not None for race in launch["races"])
+
+
 @pytest.mark.parametrize(
     ("more", "missing"),
     [
@@ -141,7 +157,7 @@ def test_trace_that_lacks_something_is_refused(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (("--exact", "RUN", "--launch", "1"), "launch 1 was not traced"),
+        (("--exact", "RUN", "--launch", "1"), "launch 1 was neither traced ("),
         (("--exact", "--runs", "3", "RUN"), "--runs cannot be combined with --exact"),
         (("--exact", "RUN", "RUN"), "--exact takes one run directory"),
         (("--exact", "/dev/null"), "/dev/null"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,10 @@ Examples:
     ttanalyze instrument --kind opcode,registers,values --category memory,sync,tma --kernel sum \\
       -o run1 -- ./app
     ttanalyze race run1 --exact
+  The same for one replayable launch of a run without traces:
+    ttanalyze race run2 --exact --launch 7
 """
-WITH_EXACT = {"command", "exact", "launch", "process", "json", "quiet"}
+WITH_EXACT = {"command", "exact", "launch", "process", "sim", "json", "quiet"}
 
 
 class RaceCommand(TyperCommand):
@@ -66,7 +69,8 @@ def race(
     launch: int | None = Option(
         None,
         metavar="N",
-        help="With --exact: the launch, by its seq number (see `query`; default: all).",
+        help="With --exact: the launch, by its seq number (see `query`; default: all traced "
+        "ones). If it has no trace, it is replayed and traced.",
     ),
     process: common.ProcessOption = 0,
     out: Path | None = Option(
@@ -114,14 +118,15 @@ def race(
     memory diverges, and which unordered calls access it. An interrupted search resumes. Exit
     status 0: no difference found; 1: found; 2: the search failed.
 
-    With --exact, the verb reads the traces of a run that `ttanalyze instrument` made. It reports
+    With --exact, the verb reads the traces of a run that `ttanalyze instrument` made, or replays
+    and traces one launch that `ttanalyze record --replayable` recorded. It reports
     accesses to the same byte by two threads of a launch, one of them a store, that no barrier,
     fence or atomic operation orders. A race is found even if it changed nothing. Exit status 0: no
     race, or only stores of the same value; 1: a race, certain or possible; 2: no race in an
     incomplete trace, or an error.
     """
     if exact:
-        return _exact(context, command, launch, process, json, quiet)
+        return _exact(context, command, launch, process, sim, json, quiet)
     if launch is not None or process:
         raise Error(f"{'--launch' if launch is not None else '--process'} needs --exact")
     from ttanalyze.verbs.race.show import race_text
@@ -140,11 +145,13 @@ def _exact(
     command: list[str],
     launch: int | None,
     process: int,
+    sim: bool,
     json: bool,
     quiet: bool,
 ) -> int:
     from ttanalyze.format import open_run
     from ttanalyze.verbs.race.exact.report import search
+    from ttanalyze.verbs.race.exact.retrace import traced_launch
     from ttanalyze.verbs.race.exact.show import inner_text
 
     for option in context.command.params:
@@ -155,8 +162,15 @@ def _exact(
     if len(command) != 1:
         raise Error("--exact takes one run directory: ttanalyze race RUN --exact")
     of = open_run(Path(command[0])).process(process)
-    with common.progress_bar("searching", quiet) as progress, common.interruptible():
-        report = search(of, launch, progress)
+    with (
+        common.progress_bar("searching", quiet) as progress,
+        common.interruptible(),
+        tempfile.TemporaryDirectory(prefix="ttanalyze-race-") as folder,
+    ):
+        replayed = None
+        if launch is not None and launch not in of.traced["seq"]:
+            replayed = traced_launch(of, launch, Path(folder), sim)
+        report = search(of, launch, progress, replayed)
     common.print_text(report.to_json() if json else inner_text(report, text.colours_wanted(1)))
     if report.found:
         return common.DIFFERS

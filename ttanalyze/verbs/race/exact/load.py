@@ -29,7 +29,8 @@ from ttanalyze.verbs.race.exact.model import (
     Sync,
 )
 
-ADVICE = "ttanalyze instrument --kind opcode,registers,values --category memory,sync,tma"
+KINDS, CATEGORIES = "opcode,registers,values", "memory,sync,tma"
+ADVICE = f"ttanalyze instrument --kind {KINDS} --category {CATEGORIES}"
 PLACED = ("values", "addresses")
 MBARRIERS = (Sync.MBARRIER_ARRIVE, Sync.MBARRIER_WAIT)
 NEEDED = ({"addresses", "values"}, {"opcode", "registers"})
@@ -117,7 +118,7 @@ def _check(process: Process, head: Any) -> None:
         if not needed & kinds:
             raise Error(f"{where}: its trace has no {' or '.join(sorted(needed))}; use {ADVICE}")
     categories = str(process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY", ""))
-    if categories and not {"memory", "sync", "tma"} <= set(categories.split(",")):
+    if categories and not set(CATEGORIES.split(",")) <= set(categories.split(",")):
         raise Error(f"{where}: only {categories} instructions were traced; use {ADVICE}")
 
 

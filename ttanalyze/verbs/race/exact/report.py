@@ -128,44 +128,59 @@ class InnerReport:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
-def search(process: Process, seq: int | None = None, progress: Progress = None) -> InnerReport:
+def search(
+    process: Process,
+    seq: int | None = None,
+    progress: Progress = None,
+    replayed: tuple[Process, str] | None = None,
+) -> InnerReport:
     """Searches traced launches for races.
 
     Args:
         process: The process.
         seq: The sequence number of the launch. Default: all traced launches.
         progress: Called with the finished and the total number of launches.
+        replayed: What `traced_launch` returned of the launch. Default: the process has its trace.
 
     Raises:
         Error: There is no such trace, or it lacks what is needed.
     """
-    chosen = load.launches(process, seq)
+    of, doubt = replayed or (process, "")
+    chosen = load.launches(of, None if replayed else seq)
     if not chosen:
-        which = "no launch was" if seq is None else f"launch {seq} was not"
-        raise Error(f"{process.path}: {which} traced; record with `{load.ADVICE}`")
+        raise Error(f"{process.path}: no launch was traced; record with `{load.ADVICE}`")
     report = InnerReport(str(process.path.parent))
-    seen = load.survey(process)
+    seen = load.survey(of)
     for done, index in enumerate(chosen, 1):
-        report.launches.append(_searched(process, index, seen[index], seq is not None))
+        launch = int(of.traced["seq"][index]) if seq is None else seq
+        if seq is None and (why := load.refused(of, of.traced[index])) is not None:
+            found = _about(of, index, launch)
+            found.missing = [f"the launch was not traced: {why}"]
+        else:
+            found = _searched(process, of, index, launch, seen[index])
+        found.missing += [doubt] if doubt else []
+        report.launches.append(found)
         tell(progress, done, len(chosen))
     return report
 
 
-def _searched(process: Process, index: int, seen: Mapping[int, int], refuse: bool) -> LaunchRaces:
-    """Searches one launch. refuse: raise Error if it was not traced."""
-    began = time.monotonic()
-    head = process.traced[index]
+def _about(of: Process, index: int, seq: int) -> LaunchRaces:
+    head = of.traced[index]
     grid, block = (tuple(int(n) for n in head[name]) for name in ("grid", "block"))
-    kernel = process.kernel(int(head["function"])) or ""
-    out = LaunchRaces(int(head["seq"]), kernel, grid, block)
-    if not refuse and (why := load.refused(process, head)) is not None:
-        out.missing = [f"the launch was not traced: {why}"]
-        return out
-    traced = load.traced(process, index, seen)
+    return LaunchRaces(seq, of.kernel(int(head["function"])) or "", grid, block)
+
+
+def _searched(
+    process: Process, of: Process, index: int, seq: int, seen: Mapping[int, int]
+) -> LaunchRaces:
+    """Searches one launch of `process`, whose trace `of` has."""
+    began = time.monotonic()
+    out = _about(of, index, seq)
+    traced = load.traced(of, index, seen)
     out.machine, out.records = traced.machine, len(traced.launch.instruction)
     out.missing = list(traced.launch.missing)
     found = conflicts(traced.launch)
-    regions = alive_at(process, out.launch) if found else pd.DataFrame()
+    regions = alive_at(process, seq) if found else pd.DataFrame()
     out.races = [_race(traced, conflict, regions) for conflict in found]
     out.seconds = time.monotonic() - began
     return out
