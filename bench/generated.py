@@ -109,7 +109,7 @@ def add_events(run: Path, count: int, kernels: int) -> None:
 
 
 def add_activities(run: Path) -> None:
-    """What the GPU did for the launches and copies of a run's events, one after the other."""
+    """Adds GPU times for launches and copies of a run, one after the other."""
     asked = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "copy")]
     process = open_run(run).process(0)
     with (process.path / "timeline.bin").open("ab") as file:

@@ -140,7 +140,7 @@ def short(value: float) -> str:
 
 
 def time(nanoseconds: float) -> str:
-    """Nanoseconds in the largest unit of which there is at least one."""
+    """Returns nanoseconds in the largest unit that gives 1 or more."""
     for size, unit in TIMES:
         if nanoseconds >= size:
             return f"{nanoseconds / size:g} {unit}"

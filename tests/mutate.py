@@ -123,8 +123,8 @@ def command(module: str) -> list[str]:
 
 
 def passes(tests: list[str], seconds: int = STUCK) -> bool:
-    """Whether tests pass, each of their processes within so many seconds of the processor's, and
-    all of them before STUCK. None outlives this.
+    """Whether tests pass. Each process may use so many seconds of processor time, and all
+    together may run for STUCK seconds. All processes have ended when this returns.
     """
     # A cache of compiled modules does not tell two changes within a second from each other.
     uncached = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -104,7 +104,7 @@ done:
 
 
 def edges(kind: str) -> list[int]:
-    """Bit patterns worth trying."""
+    """Bit patterns of special values."""
     width = WIDTHS[kind]
     if kind == "f32":
         floats = [
@@ -212,7 +212,7 @@ def kernel(parameters: str, body: str, before: str = "", name: str = "k") -> str
 def run(
     body: str, before: str = "", threads: int = 32, dtype: Any = np.uint32, **options: Any
 ) -> Array:
-    """What the threads of one block store at %o."""
+    """Runs one block, and returns what its threads store at %o."""
     machine = Machine()
     out = machine.alloc(8 * threads)
     machine.load(kernel(".param .u64 out", body, before)).launch(

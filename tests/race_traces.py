@@ -72,7 +72,7 @@ class Written:
         self.lanes.append([*addresses, *[0] * (WARP - len(addresses))])
 
     def everywhere(self, number: int, operation: Operation, warps: int, block: int = 0) -> None:
-        """Adds a record of each warp of a block, without addresses."""
+        """Adds a record without addresses for each warp of a block."""
         for warp in range(warps):
             self.add(number, operation, warp, block)
 

@@ -122,7 +122,7 @@ for step in sys.argv[1:]:
 
 
 def fills(*steps: str) -> list[str]:
-    """A program that, COUNT times, allocates SIZE bytes, sets all it has to VALUE, and waits.
+    """A program that COUNT times allocates SIZE bytes, sets all its memory to VALUE, and waits.
 
     A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk; or
     "end": the context ends before the program.

@@ -75,7 +75,7 @@ class Patched:
 
 
 def build(folder: Path) -> Patcher:
-    """Compiles the patcher with what CC and CFLAGS say."""
+    """Compiles the patcher with CC and CFLAGS."""
     made = folder / "libsass.so"
     command = [
         *shlex.split(os.environ.get("CC", "cc")),

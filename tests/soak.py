@@ -76,7 +76,7 @@ def grown(samples: list[Sample], seconds: float) -> list[str]:
 
 
 def soak(seconds: float, environment: dict[str, str], folder: Path) -> bool:
-    """Whether the recording stayed within bounds, and is whole."""
+    """Whether memory and descriptors stayed within bounds, and the recording is complete."""
     program = support.build_program("recorder_soak", folder)
     run = folder / "run"
     recorded = support.recording(environment, run, **OPTIONS)

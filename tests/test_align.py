@@ -119,7 +119,7 @@ def test_levels_never_cross(seed: int) -> None:
 
 
 def steps(kinds: int = 50) -> Array:
-    """What a training loop launches: one step of a hundred kernels, again and again."""
+    """The launches of a training loop: the same hundred kernels in each step."""
     out: Array = np.tile(np.random.default_rng(1).integers(0, kinds, 100), LONG // 100)
     return out
 

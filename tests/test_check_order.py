@@ -205,7 +205,7 @@ def test_findings_equal_a_model(tmp_path: Path) -> None:
     assert sum(check(tmp_path / str(seed), seed) for seed in FEW) > 200
 
 
-def test_order_check_forgets_what_the_host_knows_to_be_over(
+def test_order_check_forgets_completed_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its memory is bounded by the work that is not over, and nothing is missed."""
@@ -385,7 +385,7 @@ def test_a_tensor_says_how_far_a_pointer_reaches(w: Writer) -> None:
     assert found.sure and (found.low, found.high) == (64, 128)
 
 
-def test_kernels_that_nobody_knows_to_write_are_a_guess(w: Writer) -> None:
+def test_kernels_that_may_write_are_a_guess(w: Writer) -> None:
     launched(w, 16, 4, BASE)
     launched(w, 17, 4, BASE)
     launched(w, 17, 1, BASE)
@@ -402,7 +402,7 @@ def test_the_same_pair_again_and_again_is_listed_once(w: Writer) -> None:
     assert found.times == 10
 
 
-def test_what_a_host_function_tells_is_not_known(w: Writer) -> None:
+def test_host_functions_make_findings_a_guess(w: Writer) -> None:
     launched(w, 16, 3, 0, BASE)
     w.event("launch-host", stream=16)
     launched(w, 17, 1, BASE)

@@ -138,7 +138,29 @@ def test_work_in_one_stream_has_an_order(w: Writer) -> None:
     assert (outcome.status, outcome.reason) == ("clean", "all work is in one stream")
 
 
+def test_three_streams_without_shared_memory_are_clean(w: Writer) -> None:
+    for stream in (16, 17, 18):
+        set_(w, stream, 64 * (stream - 16))
+    outcome, _ = examined(w)
+    assert (outcome.status, outcome.reason) == ("clean", "")
+
+
 # ---- delays ----
+
+
+def test_progress_counts_the_recordings_with_delays() -> None:
+    assert order.recordings(Settings(("true",))).more == 1 + order.TRIED
+    assert order.recordings(Settings(("true",), quick=True)).more == 0
+
+
+def test_delays_of_the_legacy_stream_count_calls_of_all_threads(w: Writer) -> None:
+    set_(w, 1, 128, thread=1)
+    w.event("sync", stream=0)
+    set_(w, 1, thread=2)
+    copy(w, 17)
+    outcome, _ = examined(w, delayed="other")
+    written = json.loads(Path(outcome.findings[-1].details["delays"]).read_text())
+    assert list(written["launches"]) == ["1:1"]
 
 
 def test_delay_that_changes_the_output_confirms_a_finding(w: Writer, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_transcript(name: str, built: Path) -> None:
 @pytest.mark.parametrize("seed", ["1", pytest.param("2", marks=pytest.mark.large)])
 @pytest.mark.parametrize("name", support.all_names())
 def test_transcript_holds_for_random_schedules(name: str, seed: str, built: Path) -> None:
-    """What a program does not order may happen in any order: no transcript depends on it."""
+    """Work without an order runs in a random order. No transcript depends on it."""
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=seed)
     outcome = support.run(support.command(name, built), environment)
     assert outcome.transcript() == transcripts.read(name)[1]

@@ -618,7 +618,7 @@ def test_random_damage(
 
 
 def harmless(path: Path) -> Any:
-    """What of a manifest counts in a comparison with a run without refused epochs."""
+    """Returns the part of a manifest that is compared with a run without refused epochs."""
     value = json.loads(path.read_text())
     for process in value["processes"]:
         for epoch in process["epochs"]:

@@ -38,7 +38,7 @@ def recorded(command: list[str], run: Path, **simulator: str) -> support.Outcome
 
 
 def addresses(built: Path, what: str) -> list[str]:
-    """tests/programs/recorder_addresses.c, which prints where memory is and what is in it."""
+    """tests/programs/recorder_addresses.c, which prints addresses and contents of memory."""
     return [str(support.build_program("recorder_addresses", built)), what]
 
 

@@ -1,4 +1,4 @@
-"""diff: where two runs part, what differs there, and what could have made it."""
+"""diff: the first divergence of two runs, the differences, and their possible causes."""
 
 from __future__ import annotations
 
@@ -417,7 +417,7 @@ def test_bad_events_are_an_error(
 def test_random_event_values_do_not_crash_diff(
     first: Path, tmp_path: Path, values: dict[str, int]
 ) -> None:
-    """Whatever they hold, there is a report or an error of one line."""
+    """diff prints a report or an error of one line."""
     second = rundir.copy_of(first, tmp_path / "second")
     for record in (2, 4, 9):
         rundir.edit(second / "p0" / "events.bin", record, **values)

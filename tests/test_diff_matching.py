@@ -522,7 +522,7 @@ def test_thread_order_does_not_matter(tmp_path: Path, contexts: bool) -> None:
 
 
 def test_streams_are_matched_by_their_work(tmp_path: Path) -> None:
-    """Whatever their numbers are: here one more was created first."""
+    """Stream numbers differ, because one run creates another stream first."""
 
     def written(path: Path, shift: int) -> Path:
         w = Writer(path)

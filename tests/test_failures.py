@@ -48,7 +48,7 @@ def program(built: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def bare(program: list[str]) -> support.Outcome:
-    """What that gives without us."""
+    """The outcome without the recorder."""
     return support.run(program, SIM)
 
 

@@ -124,7 +124,7 @@ def test_handler_of_the_program_runs(hang: Hang, run: Path) -> None:
 def test_report_while_streams_and_events_are_destroyed(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
-    """At any moment: the driver is not asked about what is gone."""
+    """The report never asks the driver about destroyed objects."""
     command = [str(support.build_program("recorder_hangs", built)), "threads"]
     for i in range(8):
         run = tmp_path / str(i)
@@ -232,7 +232,7 @@ def test_epoch_behind_a_hang_is_cancelled(hang: Hang, run: Path) -> None:
 
 @pytest.mark.long
 def test_flight_recorder_saves_epochs_before_a_hang(hang: Hang, run: Path) -> None:
-    """What the ring holds of before goes into the run."""
+    """Epochs in the ring from before the hang go into the run."""
     hang("value", signal.SIGTERM, epoch="launch", overwrite="drop-oldest", stall_ms="500")
     check_whole(run, "signal", "signal 15")
     opened = tt.open(run)

@@ -115,7 +115,7 @@ sync()
 
 @pytest.mark.native
 def test_names_span_allocations(run: Path) -> None:
-    """What lies in memory that was mapped piece by piece is named in each piece."""
+    """A name for memory that was mapped in pieces applies to each piece."""
     script = """\
 size, at, handle = 2 << 20, u64(), u64()
 location = (ctypes.c_int * 2)(1, 0)

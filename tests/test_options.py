@@ -40,7 +40,7 @@ def test_invalid_value_is_quoted(name: str) -> None:
 
 
 def test_parser_names_few_options() -> None:
-    """What reads the table knows few rows by name: those with rules of their own."""
+    """The parser names only options with their own rules."""
     text = (support.ROOT / "interpose/options/options.c").read_text()
     assert set(re.findall(r"NUMBER_([A-Z_]+)\b", text)) <= {
         "CONTENTS",

@@ -83,7 +83,7 @@ def test_first_and_last_rows(cli: Cli, trace: Path, monkeypatch: pytest.MonkeyPa
     assert grouped.stdout == "warp,count\n3,6\n"
     for words, reason in [
         (("--tail", "-1"), "--tail -1: expected a number of rows"),
-        (("--head", "1", "--tail", "1"), "--tail: not together with --top or --head"),
+        (("--head", "1", "--tail", "1"), "--tail cannot be combined with --top or --head"),
     ]:
         outcome = cli("query", trace, *words)
         assert (outcome.status, outcome.stderr) == (2, f"ttanalyze: {reason}\n")

@@ -92,7 +92,7 @@ def test_order_of_many_calls_equals_a_model(tmp_path: Path) -> None:
 
 
 def check_writers(path: Path, seed: int) -> None:
-    """Of regions that come and go at a few addresses, copies, sets and launches of two contexts."""
+    """Compares writers with a model: two contexts reuse a few addresses."""
     choose, w = random.Random(seed), Writer(path)
     w.function(0, "k")
     lives: dict[int, list[int]] = {}  # base, size, birth, death, context

@@ -473,7 +473,7 @@ class Program:
             raise RefusedError("record with --replayable" + advice * self.keeps)
         made = self.span(before, call.seq, None)
         if not made["steps"] or made["steps"][-1][1] != seq:
-            raise RefusedError("whose epochs do not surround it")
+            raise RefusedError("lacks an epoch before or after it")
         self._check_reads(before, made, call)
         others = 0
         if after is not None:
@@ -740,7 +740,7 @@ class Program:
 
 
 def found_steps(made: Span) -> tuple[list[tuple[Any, ...]], list[frozenset[int]]]:
-    """The steps that do anything, and of each which of these come before it."""
+    """Returns the steps with effects, and for each the steps before it."""
     numbers: dict[int, int] = {}
     steps: list[tuple[Any, ...]] = []
     before: list[frozenset[int]] = []  # of all steps, by number

@@ -138,7 +138,7 @@ def test_run_limit_is_kept() -> None:
 
 
 def test_irreducible_inputs_are_errors() -> None:
-    with pytest.raises(Error, match="no delays are on"):
+    with pytest.raises(Error, match="has no active delays"):
         reduce(configuration(0, 0), needs())
     with pytest.raises(Error, match="does not fail with all delays"):
         reduce(configuration(), lambda _: False)

@@ -58,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def number(runs: dict[str, Path]) -> str:
-    """The number of a launch of shift."""
+    """Returns the sequence number of a launch of the kernel `shift`."""
     events = tt.open(runs["async"]).events
     name = events["kernel"] == "shift"
     return str(events["seq"][name].iloc[-1])
@@ -76,7 +76,7 @@ def as_json(done: Outcome) -> Any:
 
 
 def test_each_launch_replays_alone(runs: dict[str, Path]) -> None:
-    """Each leaves what it left when it was recorded, on memory at its old addresses."""
+    """Each replay leaves the recorded contents, at the recorded addresses."""
     done = replay(runs["async"], "--kernel", "accumulate|shift", "--times", "3", "--json")
     assert done.status == 0
     refused, *found = as_json(done)["launches"]
@@ -177,7 +177,7 @@ def test_replay_finds_module_variables(runs: dict[str, Path]) -> None:
 
 
 def test_earlier_work_is_replayed_first(runs: dict[str, Path]) -> None:
-    """Where the last epoch is some launches ago."""
+    """The last epoch before the launch is several launches earlier."""
     *_, launch = as_json(replay(runs["vecadd"], "--kernel", "add", "--json"))["launches"]
     assert launch["status"] == "same"
 
@@ -417,7 +417,7 @@ def test_runs_without_parameters_are_refused(run_path: Path) -> None:
 
 @pytest.mark.large
 def test_many_allocations_in_a_span(run_path: Path) -> None:
-    """Each costs the same however many there are."""
+    """The time for each does not depend on their number."""
     writer = Writer(run_path)
     writer.epoch("sync", "full")
     for region in range(20_000):

@@ -220,7 +220,7 @@ def test_browser_starts_at_the_last_epoch(story: Path) -> None:
 
 
 def test_every_epoch_and_region_shows_what_was_recorded(training: Path) -> None:
-    """Real memory, its changes, and the epochs of a real program."""
+    """Shows memory, changes and epochs of a recorded program."""
     run = tt.open(training)
     (process,) = run.processes
 

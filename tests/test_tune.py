@@ -170,7 +170,7 @@ const char *nvrtcGetErrorString(int r) { return r ? "NVRTC_ERROR" : ""; }
 
 @pytest.fixture
 def nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What stands for NVRTC takes PTX for CUDA C++, and gives it."""
+    """A stand-in for NVRTC that takes PTX and returns it."""
     library = tmp_path / "home" / "lib64" / "libnvrtc.so.13"
     library.parent.mkdir(parents=True)
     (tmp_path / "nvrtc.c").write_text(NVRTC)

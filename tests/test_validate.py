@@ -205,7 +205,7 @@ def test_unknown_file_type_is_an_error(cli: Cli, tmp_path: Path) -> None:
         assert outcome.status == 2
         kinds = ", ".join(KINDS)
         assert outcome.stderr == (
-            f"ttanalyze: {file}: no file of a kind that is known; --kind KIND: {kinds}\n"
+            f"ttanalyze: {file}: unknown kind of file; choose one with --kind: {kinds}\n"
         )
     assert "must be one of kernel-events, " in cli("validate", file, "--kind", "x").stderr
     assert "No such file" in cli("validate", tmp_path / "none").stderr

@@ -161,7 +161,7 @@ def test_two_culprits_at_one_zone_are_two_findings(faults: Path, tmp_path: Path)
     assert lines_of(found, "end_by_two") == [True, True]
 
 
-def test_writes_that_were_not_looked_at_count_to_a_known_culprit(
+def test_unexamined_writes_are_added_to_a_known_writer(
     faults: Path, check: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the first of six rounds is looked at closely."""

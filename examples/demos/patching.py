@@ -1,4 +1,4 @@
-"""A graph whose nodes get other parameters between replays, and what each replay really had.
+"""Changes parameters of graph nodes between replays, and shows those of each replay.
 
 Records examples/patching.c with ``--epoch graph``. The graph is instantiated once; the value that
 its set writes, the destination of its copy and, with ``--kernel-patch``, the factor of its kernel

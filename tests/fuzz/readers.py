@@ -299,7 +299,7 @@ def change_json(text: bytes, pick: random.Random) -> tuple[bytes, str]:
 
 
 def change(base: Base, pick: random.Random, sealed: bool) -> tuple[dict[str, bytes], list[str]]:
-    """The files that are other ones, and what is other in them."""
+    """Damages files, and returns their names and what changed."""
     changed = {INFO: base.no_endings} if sealed else {}
     notes = []
     names = sorted(base.files)

@@ -62,7 +62,7 @@ def mps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def check(bare: support.Outcome, recorded: support.Outcome, run: Path) -> tt.Run:
-    """The same output and status, and a run that is whole."""
+    """Checks that output and status are the same, and the run is complete."""
     assert bare.status == 0, bare.stderr
     compare("", bare, recorded)
     opened = tt.open(run)

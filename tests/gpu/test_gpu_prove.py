@@ -1,4 +1,4 @@
-"""On a GPU: kernels that are not deterministic are proven not to be, and no others."""
+"""prove on a GPU: finds the kernels that are not deterministic, and no others."""
 
 from __future__ import annotations
 

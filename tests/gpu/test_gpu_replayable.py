@@ -128,7 +128,7 @@ def test_textures_and_surfaces_are_recorded(reaches: Process) -> None:
 
 
 def test_only_textures_that_kernels_use_are_recorded(reaches: Process) -> None:
-    """A number that happens to be a texture's is none: the code does not look at textures."""
+    """A parameter that equals the handle of a texture is not one: the code uses no textures."""
     found = {
         name: used_by(reaches, name)
         for name in ("plain", "textured", "number", "surfaced", "printing", "allocating")

@@ -37,7 +37,7 @@ ReportOption = Annotated[
 
 
 class ReaderGoneError(Exception):
-    """The reader of our output has gone away."""
+    """The program that reads our output has ended."""
 
 
 def print_text(content: str, end: str = "\n", exact: bool = False) -> None:

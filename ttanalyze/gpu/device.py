@@ -283,4 +283,4 @@ def stream_handle(stream: Any) -> int:
         value = getattr(stream, name, None)
         if value is not None:
             return int(getattr(value, "value", value) or 0)
-    raise Error(f"{stream!r} is no stream: give a Stream, a CUstream as an int, or PyTorch's")
+    raise Error(f"{stream!r} is not a stream; give a Stream, a CUstream as an int, or PyTorch's")

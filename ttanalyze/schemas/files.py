@@ -129,7 +129,7 @@ def _kind(path: Path, listed: bool) -> str:
             first = orjson.loads(_read(path))
     found = _kind_of(first[0] if isinstance(first, list) and first else first)
     if found is None:
-        raise Error(f"{path}: no file of a kind that is known; --kind KIND: {', '.join(KINDS)}")
+        raise Error(f"{path}: unknown kind of file; choose one with --kind: {', '.join(KINDS)}")
     return found
 
 

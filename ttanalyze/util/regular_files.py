@@ -21,7 +21,7 @@ def open_regular(path: str | os.PathLike[str]) -> int:
     except OSError as e:
         raise system_error(path, e) from None
     except ValueError:
-        raise Error(f"{os.fspath(path)!r}: no name of a file") from None
+        raise Error(f"{os.fspath(path)!r}: not a valid file name") from None
     try:
         _check(path, os.fstat(fd))
     except Error:

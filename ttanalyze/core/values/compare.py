@@ -66,7 +66,7 @@ def _tolerance(text: str, name: str, part: str) -> Number | None:
             return number
     except (ValueError, OverflowError):
         pass
-    raise Error(f"tolerance {text}: {name} is a number from 0")
+    raise Error(f"tolerance {text}: {name} must be a number, 0 or more")
 
 
 @dataclass(frozen=True)

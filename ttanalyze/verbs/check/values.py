@@ -44,7 +44,7 @@ INFERRED = ("f16", "bf16")  # from contents, if no tensor is named
 
 @dataclass(frozen=True)
 class _Seen:
-    """The first value of its sort in a run. sighting: None if the first epoch has it already.
+    """The first NaN or infinity in a run. sighting: None if the first epoch has it already.
     looked: the name and the options of the recording if it looked closer.
     """
 

@@ -126,7 +126,7 @@ def stream(
         if rows is not None and rows < 0:
             raise Error(f"{option} {rows}: expected a number of rows")
     if wanted.top is not None and wanted.tail is not None:
-        raise Error("--tail: not together with --top or --head")
+        raise Error("--tail cannot be combined with --top or --head")
     condition = None
     conditions = [wanted.filter] if isinstance(wanted.filter, str) else wanted.filter
     if conditions:

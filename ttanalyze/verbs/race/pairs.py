@@ -43,7 +43,7 @@ def find(process: Process, region: int, since: int | None, epoch: int) -> list[P
 
 
 def _changed(process: Process, since: int | None, epoch: int) -> Iterable[int]:
-    """Rows of regions that are not the same in the epoch as in the one before."""
+    """Rows of regions that changed from the epoch before to this one."""
     first = 0 if since is None else since + 1
     listed = np.unique(process.digests(first, epoch + 1)["region"])
     for region in listed.tolist():

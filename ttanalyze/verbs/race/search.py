@@ -311,7 +311,7 @@ class Race:
     # ---- the fewest delays ----
 
     def _with(self, reference: Recording, name: str, config: delays.Config) -> Finding | None:
-        """Returns what differs with exactly these delays."""
+        """Runs the program with exactly these delays, and returns the differences."""
         path = self.out / f"{name}.json"
         _write(path, config)
         self._series.forget(name)

@@ -43,7 +43,7 @@ class TimeLimit:
 
     @property
     def enforced(self) -> bool:
-        """Whether something was ended from here."""
+        """Whether the launcher ended a process."""
         return len(self.signals) < 2
 
     def wait(self) -> float:

@@ -150,7 +150,7 @@ def reduce(
         raise Error("--confidence: expected 1 or more")
     points = points_of(config)
     if not points:
-        raise NothingError("no delays are on in this configuration")
+        raise NothingError("this configuration has no active delays")
     search = _Search(config, points, fails, confidence, limit, {} if known is None else known)
     search.progress = progress
     status = "reduced"

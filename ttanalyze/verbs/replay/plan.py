@@ -222,7 +222,7 @@ def plan(process: Process, seq: int) -> Plan:
     kernel = process.kernel(int(event["id"])) or "?"
     made = span_to(process, before, seq)
     if not made.steps or made.steps[-1].seq != seq:
-        raise Error(f"launch {seq} is of context {context}, whose epochs do not surround it")
+        raise Error(f"launch {seq}: its context {context} lacks an epoch before or after it")
     if kept is None and process.epochs["seq"][before] != seq:  # else it is cut right before
         _check_memory(made, seq)
     unchecked = ""

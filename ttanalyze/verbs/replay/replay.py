@@ -221,7 +221,7 @@ class Replay:
 
     @functools.cached_property
     def expected(self) -> State:
-        """The recorded result. Raises Error if no epoch has it."""
+        """Returns the recorded result. Raises Error if no epoch has it."""
         if self.after is None:
             raise Error(f"launch {self.seq}: {self.plan.unchecked}")
         return State.of_epoch(self.process, self.after, self.plan.rows)
