@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 import ttanalyze as tt
-from tests import recordings, support
+from tests import recordings, support, traced_run
 from tests.rundir import Writer, edit, small_run
 from tests.support import Cli, Outcome
 from ttanalyze.cli.events import EVENTS_EXAMPLES
@@ -619,12 +619,15 @@ def test_help_examples_work(cli: Cli, recorded: Path, tmp_path: Path) -> None:
     commands = [line.strip() for line in lines if line.strip().startswith("ttanalyze ")]
     assert len(commands) >= 12
     assert cli("events", recorded, "-o", tmp_path / "kernel_events.ndjson").status == 0
+    traced = traced_run.written(tmp_path / "traced")
     executed = {"type": "opcode_only", "opcode_id": 0, "cta": [0, 0, 0], "warp": 0}
     executed["sass"] = "EXIT ;"
     (tmp_path / "kernel_trace.ndjson").write_text(json.dumps(executed))
     for command in commands:
         words = [str(recorded) if w == "run1" else w for w in shlex.split(command)[1:]]
-        words = [str(tmp_path / w) if w.endswith((".csv", ".ndjson")) else w for w in words]
+        words = [str(traced) if word == "traced1" else word for word in words]
+        written = (".csv", ".ndjson", ".zst")
+        words = [str(tmp_path / w) if w.endswith(written) else w for w in words]
         outcome = cli(*words)
         assert (outcome.status, outcome.stderr) == (0, ""), command
 

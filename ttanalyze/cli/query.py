@@ -52,10 +52,10 @@ Examples:
   Count the warps of a trace that exited, hang, or never ran:
     ttanalyze query kernel_trace.ndjson --table warps --group-by state --sum warps
   Show the first traced instructions of a launch, and its most executed instructions:
-    ttanalyze query run1 --table trace --launch 57 --head 20
-    ttanalyze query run1 --table trace-counts --launch 57 --sort -warps --top 20
+    ttanalyze query traced1 --table trace --launch 2 --head 20
+    ttanalyze query traced1 --table trace-counts --sort -warps --top 20
   Write the instruction trace of a run as CUTracer does, compressed:
-    ttanalyze query run1 --table trace --format cutracer -o trace.ndjson.zst --compress
+    ttanalyze query traced1 --table trace --format cutracer -o trace.ndjson.zst --compress
   Count the executed instructions in an instruction trace of CUTracer:
     ttanalyze query kernel_trace.ndjson --group-by opcode_id,sass --count --sort -count
 """
