@@ -2,10 +2,12 @@
  * The patcher as functions for tests: handles and plain numbers.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "format.h"
 #include "sass/fatbin.h"
 #include "sass/patch.h"
+#include "sass/trace_code.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -84,8 +86,7 @@ static uint8_t *patch_everywhere(const void *image, size_t size, size_t *new_siz
 }
 
 /* Every cubin that devices of these capabilities take is patched everywhere. */
-API uint8_t *harness_fatbin(const void *image, size_t size, const unsigned *capabilities, size_t count,
-			    uint64_t *new_size)
+API uint8_t *harness_fatbin(const void *image, size_t size, const unsigned *capabilities, size_t count, uint64_t *new_size)
 {
 	struct image fatbin = {TT_MODULE_FATBIN, image, size};
 	uint8_t *out = fatbin_replace(&fatbin, capabilities, count, patch_everywhere);
@@ -102,4 +103,33 @@ API void harness_codes(const void *image, size_t size, unsigned capability, fatb
 
 	image_prepare();
 	free(fatbin_replace(&fatbin, &capability, 1, visit));
+}
+
+/* The code of a kernel with recording code at every instruction, of the same kinds; NULL: not possible. */
+API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned registers, uint32_t kinds, const char **reasons,
+			    uint64_t numbers[3])
+{
+	const struct cubin_kernel *k = &c->kernels[kernel];
+	size_t count = k->size / SASS_INSTRUCTION;
+	struct trace_kernel from = {c->architecture, registers, 0x310, NULL, count, {{0}, 0, NULL}, NULL};
+	struct instruction *code = malloc(k->size);
+	struct trace_point *points = calloc(count, sizeof(*points));
+	struct traced_code traced = {0};
+
+	memcpy(code, c->bytes + k->code, k->size);
+	from.code = code;
+	for (size_t i = 0; i < count; i++) {
+		trace_use(c->architecture, code[i], &from.used);
+		points[i] = (struct trace_point){(uint32_t)(i * SASS_INSTRUCTION), kinds, NULL};
+	}
+	const char *wrong = trace_insert(&from, points, count, &traced);
+	for (size_t i = 0; i < count; i++)
+		reasons[i] = wrong ? wrong : points[i].refused;
+	numbers[0] = traced.count;
+	numbers[1] = traced.registers;
+	numbers[2] = traced.points;
+	free(traced.moved);
+	free(points);
+	free(code);
+	return (uint64_t *)traced.code;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
+import struct
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/fatbin.c", "track/image.c")
+SOURCES = (
+    "sass/cubin.c",
+    "sass/code.c",
+    "sass/patch.c",
+    "sass/fatbin.c",
+    "sass/trace_code.c",
+    "track/image.c",
+)
 EMPTY, FIXED, RANDOM, CLUSTER = range(4)
 EVERY = 2**64 - 1
 VISIT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -27,6 +35,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {  # what each gives and takes
     "kernel": (TEXT, [POINTER, SIZE, POINTER]),
     "refused": (TEXT, [POINTER, SIZE, NUMBER, POINTER]),
     "patch": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER, POINTER]),
+    "trace": (POINTER, [POINTER, SIZE, ctypes.c_uint, ctypes.c_uint32, POINTER, POINTER]),
     "fatbin": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER]),
     "codes": (NUMBER, [TEXT, SIZE, ctypes.c_uint, VISIT]),
 }
@@ -51,6 +60,16 @@ class Patch(ctypes.Structure):
         ("refused_at", ctypes.c_uint32),
         ("moved", ctypes.c_uint32),
     )
+
+
+@dataclass(frozen=True)
+class Traced:
+    """code: (low, high) of each instruction, if any was possible; why not, by old instruction."""
+
+    code: list[tuple[int, int]]
+    registers: int
+    points: int
+    refused: list[str | None]
 
 
 @dataclass(frozen=True)
@@ -159,6 +178,18 @@ class Cubin:
         if isinstance(refusals, str):
             return Counter([refusals])
         return Counter(reason for reason in refusals if reason)
+
+    def trace(self, kernel: Kernel, registers: int, kinds: int) -> Traced:
+        """Its code with code that records at every instruction."""
+        numbers, count = (ctypes.c_uint64 * 3)(), kernel.size // 16
+        reasons = (ctypes.c_char_p * count)()
+        out = self._lib.harness_trace(
+            self._handle, kernel.index, registers, kinds, reasons, numbers
+        )
+        code = ctypes.string_at(out, numbers[0] * 16) if out else b""
+        self._free(out)
+        refused = [r.decode() if r else None for r in reasons]
+        return Traced(list(struct.iter_unpack("<QQ", code)), numbers[1], numbers[2], refused)
 
     def patch(self, kernel: Kernel | None = None, points: Sequence[Point] = ()) -> Patched:
         """Of one kernel or all of them, at these points or everywhere."""

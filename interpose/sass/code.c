@@ -145,6 +145,13 @@ static bool writes_uniforms(const char *mnemonic)
 	return *mnemonic == 'U';
 }
 
+bool code_is_uniform(unsigned architecture, struct instruction i)
+{
+	const char *mnemonic = code_mnemonic(architecture, i);
+
+	return mnemonic && writes_uniforms(mnemonic);
+}
+
 void code_uniforms(unsigned architecture, struct instruction i, struct uniforms *written)
 {
 	const char *mnemonic = code_mnemonic(architecture, i);

@@ -56,6 +56,8 @@ struct instruction code_nop(void);
  * bits.
  */
 void code_uniforms(unsigned architecture, struct instruction i, struct uniforms *written);
+/* Whether it runs on the uniform datapath: then its guard may be a uniform predicate. */
+bool code_is_uniform(unsigned architecture, struct instruction i);
 bool code_spare(const struct uniforms *written, struct spare *out);
 /* Writes the delay; without `out`, only returns its number of instructions. */
 size_t code_delay(unsigned architecture, const struct delay *d, struct spare spare, struct instruction *out);

@@ -1,0 +1,136 @@
+"""Recording code in kernels: what is inserted, as nvdisasm reads it, and what is left alone."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import sass_patcher as sp
+from tests.test_sass_patch import target
+from ttanalyze.disassembly import tools
+
+DATA = Path(__file__).parent / "data" / "sass"
+OPCODE, ADDRESSES, COUNT = 1 << 1, 1 << 3, 1 << 6
+REUSE, BRANCH, OWN = 15 << 58, 0x7947, 64  # OWN: the registers that kernels here may have
+ADDRESS = re.compile(r"\[(U?R[Z\d]+)(?:\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
+NVDISASM = tools.find("nvdisasm")
+
+pytestmark = [pytest.mark.native, pytest.mark.large]
+
+
+@pytest.fixture(scope="module")
+def patcher(tmp_path_factory: pytest.TempPathFactory) -> sp.Patcher:
+    return sp.build(tmp_path_factory.mktemp("sass"))
+
+
+@pytest.fixture(scope="module")
+def cubin(patcher: sp.Patcher) -> sp.Cubin:
+    return patcher.open((DATA / "patch_90a.cubin").read_bytes())
+
+
+def code_of(cubin: sp.Cubin, kernel: sp.Kernel) -> list[tuple[int, int]]:
+    return list(struct.iter_unpack("<QQ", cubin.image[kernel.code : kernel.code + kernel.size]))
+
+
+def disassemble(code: list[tuple[int, int]], folder: Path) -> list[str]:
+    raw = folder / "raw"
+    raw.write_bytes(b"".join(struct.pack("<QQ", *i) for i in code))
+    command = [str(NVDISASM[0]), "-b", "SM90", str(raw)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [row[1] for row in re.finditer(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", out)]
+
+
+@pytest.mark.parametrize("kinds", [COUNT, OPCODE, ADDRESSES, COUNT | ADDRESSES])
+def test_each_traced_instruction_runs_once_behind_its_detour(cubin: sp.Cubin, kinds: int) -> None:
+    traced = 0
+    for kernel in cubin.kernels:
+        old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, kinds)
+        if not new.code:
+            continue
+        chosen = [i for i, reason in enumerate(new.refused) if reason is None]
+        assert len(chosen) == new.points > 0
+        traced += len(chosen)
+        ends = [
+            i
+            for i in range(len(old), len(new.code))
+            if new.code[i][0] & 0xFFFF == BRANCH
+            and target(90, 16 * i, *new.code[i]) < 16 * len(old)
+        ]
+        assert len(ends) == len(chosen)
+        for i, end in zip(chosen, ends, strict=True):
+            detour = target(90, 16 * i, *new.code[i])
+            assert len(old) * 16 <= detour < 16 * end
+            low, high = old[i]
+            assert new.code[end - 1] == (low, high & ~REUSE)
+            assert target(90, 16 * end, *new.code[end]) == 16 * (i + 1)
+        for i, (low, high) in enumerate(old):
+            if i not in chosen:
+                assert (new.code[i][0], new.code[i][1] & ~REUSE) == (low, high & ~REUSE)
+    assert traced > 30
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path: Path) -> None:
+    for kernel in cubin.kernels:
+        new = cubin.trace(kernel, OWN, COUNT | ADDRESSES)
+        if not new.code:
+            continue
+        texts = disassemble(new.code, tmp_path)
+        assert len(texts) == len(new.code)
+        count = kernel.size // 16
+        written = {r for t in texts[:count] for r in re.findall(r"\b(?:UR|B)\d+\b", t)}
+        begins = {
+            target(90, 16 * i, *new.code[i]) // 16 for i, r in enumerate(new.refused) if not r
+        }
+        for at in begins:
+            assert re.match(r"NOP", texts[at])
+            assert re.match(r"P2R R\d+, PR, RZ, 0x7f", texts[at + 1])
+            end = next(i for i in range(at, len(texts)) if texts[i].startswith("R2P PR,"))
+            # the first instructions read the operands of what is traced
+            body = next(i for i in range(at, end) if texts[i].startswith("BSSY"))
+            for text in texts[body:end]:
+                assert not written & set(re.findall(r"\b(?:UR|B)\d+\b", text)), text
+                assert all(OWN <= int(r) < new.registers for r in re.findall(r"\bR(\d+)\b", text))
+            inside = re.compile(r"\b(?:BRA|BSSY) .*?0x([0-9a-f]+)$")
+            for text in texts[at:end]:
+                if match := inside.search(text):
+                    assert at < int(match[1], 16) // 16 <= end, text
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_the_recorded_address_is_that_of_the_operand(cubin: sp.Cubin, tmp_path: Path) -> None:
+    seen = 0
+    for kernel in cubin.kernels:
+        new = cubin.trace(kernel, OWN, ADDRESSES)
+        old = disassemble(code_of(cubin, kernel), tmp_path)
+        texts = disassemble(new.code, tmp_path)
+        for i in (i for i, reason in enumerate(new.refused) if reason is None):
+            at = target(90, 16 * i, *new.code[i]) // 16
+            base, uniform, offset = ADDRESS.findall(old[i])[-1]
+            guard = re.match(r"@(!?U?P\w)", old[i])
+            assert texts[at + 2].endswith(f", PT, {guard[1] if guard else 'PT'}"), old[i]
+            wide = re.match(r"IMAD\.WIDE R\d+, R\d+, (-?0x\w+), (\w+)", texts[at + 4])
+            narrow = re.match(r"IADD3 R\d+, (\w+), (-?0x\w+), RZ", texts[at + 4])
+            found = (wide[2], wide[1]) if wide else (narrow[1], narrow[2]) if narrow else None
+            assert found, texts[at + 4]
+            assert found[0] == (base if base.startswith("R") else "RZ")
+            added = uniform or (base if base.startswith("UR") else "")
+            assert not added or f", {added}, RZ" in texts[at + 5]
+            assert int(found[1], 16) == int(offset or "0", 16), (old[i], texts[at + 4])
+            seen += 1
+    assert seen > 20
+
+
+def test_what_cannot_be_traced_says_why(patcher: sp.Patcher, cubin: sp.Cubin) -> None:
+    kernel = cubin.kernels[0]
+    assert set(cubin.trace(kernel, 240, COUNT | ADDRESSES).refused) == {"no free registers"}
+    assert set(cubin.trace(kernel, OWN, 1 << 5).refused) == {"no instruction that can be traced"}
+    reasons = cubin.trace(kernel, OWN, ADDRESSES).refused
+    assert {"control flow", "it has no address, or one of an unknown form"} <= set(reasons)
+    other = patcher.open((DATA / "patch_120a.cubin").read_bytes())
+    said = set(other.trace(other.kernels[0], OWN, COUNT).refused)
+    assert said == {"no recording code for this architecture"}
