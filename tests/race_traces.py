@@ -100,8 +100,10 @@ class Written:
             },
         )
 
-    def conflicts(self) -> list[Conflict]:
-        return conflicts(self.launch())
+    def conflicts(self, untold: frozenset[Sync] = frozenset()) -> list[Conflict]:
+        made = self.launch()
+        made.untold = untold
+        return conflicts(made)
 
     def found(self) -> list[tuple[tuple[int, int], bool]]:
         """Returns the instructions of each race, and whether it is certain."""

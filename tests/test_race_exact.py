@@ -437,3 +437,15 @@ def test_an_empty_trace_has_no_races() -> None:
     made = Written()
     made.add(1, BARRIER)
     assert made.found() == []
+
+
+@pytest.mark.parametrize("kind", [Sync.WARP, Sync.FENCE])
+def test_kinds_that_a_trace_does_not_tell_leave_races_possible(kind: Sync) -> None:
+    """A warp sync that is not told may order lanes of a warp, but no two warps."""
+    (one,) = hand_over(synced=False).conflicts(frozenset([kind]))
+    assert one.certain == (kind == Sync.WARP)
+    made = Written(threads=32)
+    made.add(1, STORE, base=shared(0))
+    made.scattered(3, LOAD, [shared(4 * (lane ^ 1)) for lane in range(32)])
+    (one,) = made.conflicts(frozenset([kind]))
+    assert not one.certain and "no record" in one.reasons()[0]

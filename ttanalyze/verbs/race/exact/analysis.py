@@ -18,11 +18,12 @@ from ttanalyze.verbs.race.exact.overlaps import Pairs
 from ttanalyze.verbs.race.exact.suspects import suspects
 
 LARGEST = 1 << 25  # pairs that wait for clocks
-FENCE, UNKNOWN, MANY = 1, 2, 3
+FENCE, UNKNOWN, MANY, UNTOLD = 1, 2, 3, 4
 WHY = {
     FENCE: "the thread that reads the flag has no fence or acquire behind it",
     UNKNOWN: "an instruction synchronises in a way that is not modelled",
     MANY: "too many instructions synchronise to compare all",
+    UNTOLD: "the code has instructions that synchronise, of which the trace has no record",
 }
 
 
@@ -218,5 +219,8 @@ class _Judge:
         launch = self._launch
         unclear = self._unclear[launch.block[pairs.first]]
         unclear |= self._unclear[launch.block[pairs.second]]
-        self._table.add(pairs.some(~unclear), why)
+        near = launch.gwarp[pairs.first] == launch.gwarp[pairs.second]
+        untold = near & bool(launch.untold) | ~near & bool(launch.untold - {Sync.WARP})
+        self._table.add(pairs.some(~unclear & ~untold), why)
         self._table.add(pairs.some(unclear), UNKNOWN)
+        self._table.add(pairs.some(untold & ~unclear), UNTOLD)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ttanalyze.disassembly.find import find_tables
 from ttanalyze.errors import Error
@@ -38,8 +39,17 @@ def code(process: Process, function: int, kernel: str) -> Code:
         return Code(of_ptx(image.split(b"\0", 1)[0].decode("latin-1")), machine=False)
     run = open_run(process.path.parent)
     for table in find_tables(run, f"^{re.escape(kernel)}$"):
-        return Code({row["opcode_id"]: machine.of_row(row) for row in table.instructions}, True)
+        return Code(of_machine(table.instructions), machine=True)
     raise Error(f"{process.path}: no instruction table of {kernel}")
+
+
+def of_machine(rows: Sequence[Mapping[str, Any]]) -> dict[int, Operation]:
+    """Returns the rows of an instruction table by number. What fills the end means nothing."""
+    last = max((i for i, row in enumerate(rows) if row["opcode"] != "NOP"), default=-1)
+    return {
+        row["opcode_id"]: machine.of_row(row) if i <= last else Operation(row["sass"])
+        for i, row in enumerate(rows)
+    }
 
 
 def of_ptx(text: str) -> dict[int, Operation]:

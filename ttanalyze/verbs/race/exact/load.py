@@ -95,8 +95,18 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
         operands=parts.operands(),
         values=parts.values(),
         missing=[*_missing(process, index, grid, parts), *parts.missing],
+        untold=_untold(code.operations, parts.operations) if code.machine else frozenset(),
     )
     return Traced(launch, int(head["seq"]), kernel, grid, block, code.machine)
+
+
+def _untold(code: Mapping[int, Operation], traced: Mapping[int, Operation]) -> frozenset[Sync]:
+    """Returns the kinds of synchronisation in the code of a kernel that its trace tells nothing of.
+
+    It may be that none of these ran, or that the way of tracing does not see them.
+    """
+    kinds = {operation.sync for operation in code.values()}
+    return frozenset(kinds - {operation.sync for operation in traced.values()} - {Sync.NONE})
 
 
 def refused(process: Process, head: Any) -> str | None:
@@ -177,8 +187,9 @@ class _Parts:
     def _chosen(self, known: Mapping[int, Operation], seen: Mapping[int, int]) -> Array:
         """Returns by instruction which kind of its records is read, 0 for none."""
         chosen: Array = np.zeros(max(seen, default=0) + 1, np.uint8)
-        unplaced = 0
+        unplaced = outside = 0
         for number, kinds in seen.items():
+            outside += number not in known and kinds >> KIND["end"] & 1 == 0
             operation = known.get(number, Operation())
             if operation.access == Access.NONE and operation.sync == Sync.NONE:
                 continue
@@ -196,6 +207,10 @@ class _Parts:
                 operation = self._sized(number, operation)
             if usable:
                 chosen[number], self.operations[number] = usable[0], operation
+        if outside:
+            self.missing.append(
+                f"{text.count(outside, 'instruction')} outside of the kernel's code"
+            )
         if unplaced:
             self.missing.append(f"{text.count(unplaced, 'instruction')} without addresses")
         return chosen

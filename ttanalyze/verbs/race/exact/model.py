@@ -116,6 +116,7 @@ class Launch:
         values: By the number of an instruction that stores: what each lane stores, as bytes, for
             each of its records.
         missing: What the trace lacks, one line for each.
+        untold: Kinds of instructions that the code has, but of which the trace has no record.
     """
 
     operations: Mapping[int, Operation]
@@ -132,6 +133,7 @@ class Launch:
     operands: Mapping[int, Array] = field(default_factory=dict)
     values: Mapping[int, Array] = field(default_factory=dict)
     missing: Sequence[str] = ()
+    untold: frozenset[Sync] = frozenset()
 
     def __post_init__(self) -> None:
         top = max(self.operations, default=0) + 1
