@@ -156,10 +156,9 @@ def instructions_of(run: Run, process: Process, function: int) -> Instructions:
     if on_simulator(process):
         return Instructions(name, True, _of_ptx(process, function, name))
     checksum = Checksums().get(process, function)
-    found = None
-    if checksum is not None:
-        found = next(iter(tables.of_run(run, f"^{re.escape(name)}$")), None)
-    if found is None or found.kernel_name != name:
+    named = tables.of_run(run, f"^{re.escape(name)}$") if checksum is not None else iter(())
+    found = next((table for table in named if table.kernel_checksum == checksum), None)
+    if found is None:
         raise Error(f"{run.path}: the code of {name} is not in the run")
     rows = (machine_instruction(row) for row in found.instructions)
     return Instructions(name, False, {one.number: one for one in rows})

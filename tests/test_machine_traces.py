@@ -1,0 +1,91 @@
+"""Instruction traces of machine code, whose instructions are disassembled from the run's cubin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from ttanalyze.instructions import Instruction, instructions_of
+
+import ttanalyze as tt
+from tests.rundir import Writer, digest, record, seal
+from tests.support import Cli
+from tests.test_sass import HOPPER, tools
+from tests.trace_writer import TraceWriter
+from ttanalyze.format import layout
+
+__all__ = ["tools"]  # a fixture for every test here
+LANES = np.arange(32)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A trace of all instructions of a kernel, whose stores have registers and values too."""
+    path = tmp_path / "run"
+    image = HOPPER.read_bytes()
+    writer = Writer(path)
+    members = {"id": 0, "image": digest(image), "size": len(image), "kind": 2}
+    writer.append("modules.bin", seal(record(layout.MODULE, **members)))
+    (writer.path / "modules").mkdir()
+    (writer.path / "modules" / f"{digest(image):016x}").write_bytes(image)
+    writer.function(0, "exchange")
+    trace = TraceWriter(writer)
+    trace.launch(kinds=("opcode", "registers", "values"))
+    writer.close(devices=[{"ordinal": 0, "name": "GPU", "memory": 1, "capability": 90}])
+    for one in table(path).values():
+        trace.opcode(one.number)
+        if one.access == "store":
+            rows = [LANES + number for number in range(len(one.recorded))]
+            trace.registers(one.number, rows, range(len(one.uniform)))
+            words = np.ones((-(-one.size // 4), 32))
+            trace.values(one.number, 0x1000, words, stride=one.size)
+    trace.end()
+    trace.chunk()
+    return path
+
+
+def table(path: Path) -> dict[int, Instruction]:
+    run = tt.open(path)
+    return dict(instructions_of(run, run.process(0), 0).by_number)
+
+
+def test_instructions_are_those_of_the_disassembler(run: Path) -> None:
+    found = table(run)
+    listed = next(tt.sass.find_tables(run, "exchange")).instructions
+    assert [one.text for one in found.values()] == [row["sass"] for row in listed]
+    assert [*found] == [row["pc"] // 16 for row in listed]
+    assert {one.category for one in found.values()} >= {"memory", "sync", "control", "other"}
+    assert all(one.size for one in found.values() if one.access)
+    assert any(one.file for one in found.values())
+
+
+def test_an_export_of_machine_code_is_the_same_trace(cli: Cli, run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.ndjson"
+    done = cli("query", run, "--table", "trace", "--format", "cutracer", "-o", path)
+    assert (done.status, done.stderr) == (0, "")
+    assert cli("validate", path).status == 0
+    assert cli("compare", run, path).stdout.endswith("the same\n")
+    head, *records = map(orjson.loads, path.read_bytes().splitlines())
+    known = {int(number): told for number, told in head["instructions"].items()}
+    for told in records:
+        each: dict[str, Any] = known[told["opcode_id"]]
+        assert told["pc"] == hex(16 * told["opcode_id"])
+        if told["type"] == "reg_trace":
+            assert (told["regs_indices"], told.get("uregs_indices", [])) == (
+                each["regs"],
+                each["uregs"],
+            )
+            assert len(told["regs"]) == len(each["regs"])
+    stores = [told for told in records if told["type"] == "mem_value_trace"]
+    assert stores and all((s["is_load"], s["ipoint"]) == (False, "B") for s in stores)
+
+
+def test_code_that_the_run_does_not_have_any_more(run: Path) -> None:
+    path = run / "p0" / "modules"
+    (only,) = path.iterdir()
+    only.unlink()
+    with pytest.raises(tt.Error, match="the code of exchange is not in the run"):
+        table(run)
