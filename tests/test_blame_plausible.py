@@ -13,8 +13,10 @@ import pytest
 from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.core.values import TYPES, parse
+from ttanalyze.format import open_run
 from ttanalyze.format.layout import BLOCK_SIZE
-from ttanalyze.verbs.blame.plausible import half_type, looks_like
+from ttanalyze.verbs.blame import Condition, watch
+from ttanalyze.verbs.blame.plausible import PAGE, half_type, looks_like
 
 NAN = np.array([np.nan], "f4").tobytes()
 
@@ -196,19 +198,44 @@ OTHERS: dict[str, Callable[[np.random.Generator], Any]] = {
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 @pytest.mark.parametrize("numbers", NUMBERS)
-def test_numbers_of_16_bits_are_recognised(name: str, numbers: str) -> None:
-    for seed in range(20):
-        made = NUMBERS[numbers](np.random.default_rng(seed), BLOCK_SIZE // 2)
+@pytest.mark.parametrize(("size", "seeds"), [(BLOCK_SIZE, 20), (PAGE, 100)])
+def test_numbers_of_16_bits_are_recognised(name: str, numbers: str, size: int, seeds: int) -> None:
+    for seed in range(seeds):
+        made = NUMBERS[numbers](np.random.default_rng(seed), size // 2)
         assert half_type(np.frombuffer(sixteen_bits(name, made), "u1")) == name
         wide = made.astype("f4").tobytes(), made.tobytes()
-        assert all(half_type(np.frombuffer(raw, "u1")) is None for raw in wide)
+        assert all(half_type(np.frombuffer(raw[:size], "u1")) is None for raw in wide)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_memory_is_not_taken_for_numbers_of_16_bits(name: str) -> None:
     for seed in range(20):
         raw = OTHERS[name](np.random.default_rng(seed)).tobytes()
-        assert half_type(np.frombuffer(raw, "u1")) is None
+        pages = [raw[first : first + PAGE] for first in range(0, len(raw), PAGE)]
+        assert all(half_type(np.frombuffer(part, "u1")) is None for part in (raw, *pages))
+
+
+@pytest.mark.parametrize("wide", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize("items", [1, 700, 4096])
+def test_wide_infinity_in_a_pool_is_not_nan_of_16_bits(
+    name: str, wide: str, items: int, run_path: Path
+) -> None:
+    """A pool gives the memory of numbers of 16 bits to a tensor of another type."""
+    w, random = Writer(run_path), np.random.default_rng(5)
+    half = random.standard_normal(BLOCK_SIZE // 2)
+    w.born(0, sixteen_bits(name, half))
+    w.epoch("sync", "full")
+    w.write(0, 8192, np.full(items, np.inf, wide).tobytes())
+    w.epoch("sync")
+    w.close()
+    process = open_run(run_path).process(0)
+    for word in ("nan", "inf"):
+        condition = Condition.parse(word, parse(name))
+        assert watch(process, condition, strict=True).sighting is None
+    condition = Condition.parse("inf", parse(wide.replace("4", "32").replace("8", "64")))
+    found = watch(process, condition, strict=True).sighting
+    assert found is not None and found.hits[0].items == items
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])

@@ -9,18 +9,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tests import support
-from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
-from ttanalyze.verbs.check import findings, values
+from ttanalyze.verbs.check import findings
 from ttanalyze.verbs.check.session import Plan, Session, Settings
-from ttanalyze.verbs.record.series import Recording
 
 Check = Callable[..., Outcome]
 
@@ -283,25 +281,3 @@ def test_partial_search_is_not_clean_if_its_findings_are_ignored(
         settings = Settings(("true",), ignore=ignore, sim=True)
         (outcome,) = run_checks(settings, tmp_path / expected, [Partial(raised)]).outcomes
         assert (outcome.status, bool(outcome.findings)) == (expected, not ignore)
-
-
-class Recorded:
-    """A session that has one recording."""
-
-    settings = Settings(("true",), quick=True)
-
-    def __init__(self, run: Path) -> None:
-        self.recording = Recording(run, 0, run / "log", 0)
-
-    def record(self, name: str, **options: object) -> Recording:
-        return self.recording
-
-
-def test_values_are_not_clean_if_all_epochs_were_refused(run_path: Path) -> None:
-    w = Writer(run_path)
-    w.born(0, bytes(256))
-    w.epoch("sync", "refused")
-    w.close()
-    outcome = values.examine(cast("Session", Recorded(run_path)))
-    assert (outcome.status, outcome.findings) == ("not covered", [])
-    assert "no contents" in outcome.reason

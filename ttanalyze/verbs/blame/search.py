@@ -347,8 +347,8 @@ class _Watch:
         of_type, of_other = self._named(region, int(record["block"]), epoch, len(met))
         unnamed = ~(of_type | of_other)
         counts = of_type.copy()
-        if (met & unnamed).any() and holds(self.type, raw, old, unnamed, self._strict):
-            counts |= unnamed
+        if (met & unnamed).any():
+            counts |= holds(self.type, raw, old, unnamed, self._strict)
         if (met & ~counts).any():
             self.unlike.add(region)
         met = met & counts

@@ -83,6 +83,7 @@ def examine(session: Session) -> Outcome:
                 outcome.status = FOUND if outcome.status == CLEAN else outcome.status
                 session.partial = outcome
                 break
+    outcome.findings.sort(key=lambda one: one.call.seq if one.call else 0)
     return outcome
 
 
