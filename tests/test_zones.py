@@ -123,6 +123,25 @@ def findings(program: Path, fault: str, out: Path, *options: str) -> list[dict[s
     return list(json.loads(done.stdout)["outcomes"][0]["findings"])
 
 
+@pytest.mark.parametrize(
+    ("fault", "call"), [("set_too_long", "cuMemsetD8_v2"), ("copy_too_long", "cuMemcpyDtoD_v2")]
+)
+def test_check_knows_the_bytes_of_copies_and_sets(
+    fault: str, call: str, faults: Path, check: Callable[..., Outcome]
+) -> None:
+    outcome = check(faults, fault, quick=True)
+    (found,) = outcome.findings
+    assert found.certainty == "confirmed" and found.call is not None
+    assert (found.call.call, outcome.bytes, outcome.launches) == (call, 1, None)
+
+
+def test_check_says_how_far_a_write_is_from_the_allocation(
+    faults: Path, check: Callable[..., Outcome]
+) -> None:
+    (found,) = check(faults, "start_4").findings
+    assert " directly before the start of region " in found.summary
+
+
 @pytest.fixture
 def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
     """The check in this process."""
