@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from ttanalyze.instructions import Instruction, instructions_of
 
 import ttanalyze as tt
 from tests.rundir import Writer, digest, record, seal
@@ -16,6 +15,7 @@ from tests.support import Cli
 from tests.test_sass import HOPPER, tools
 from tests.trace_writer import TraceWriter
 from ttanalyze.format import layout
+from ttanalyze.traces.instructions import Instruction, instructions_of
 
 __all__ = ["tools"]  # a fixture for every test here
 LANES = np.arange(32)
@@ -24,10 +24,12 @@ LANES = np.arange(32)
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A trace of all instructions of a kernel, whose stores have registers and values too."""
-    path = tmp_path / "run"
-    image = HOPPER.read_bytes()
+    return traced(tmp_path / "run", HOPPER.read_bytes(), kind=2)
+
+
+def traced(path: Path, image: bytes, kind: int) -> Path:
     writer = Writer(path)
-    members = {"id": 0, "image": digest(image), "size": len(image), "kind": 2}
+    members = {"id": 0, "image": digest(image), "size": len(image), "kind": kind}
     writer.append("modules.bin", seal(record(layout.MODULE, **members)))
     (writer.path / "modules").mkdir()
     (writer.path / "modules" / f"{digest(image):016x}").write_bytes(image)
@@ -45,6 +47,16 @@ def run(tmp_path: Path) -> Path:
     trace.end()
     trace.chunk()
     return path
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, tools: Path) -> Path:
+    """The same of a module of PTX, which ptxas compiles to that code."""
+    tool = tools / "ptxas"
+    tool.write_text(f'#!/bin/sh\n[ $1 = --version ] && echo V13.0 || /bin/cp {HOPPER} "$3"\n')
+    tool.chmod(0o755)
+    image = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry exchange() { ret; }\n"
+    return traced(tmp_path / "run", image, kind=1)
 
 
 def table(path: Path) -> dict[int, Instruction]:
@@ -89,3 +101,9 @@ def test_code_that_the_run_does_not_have_any_more(run: Path) -> None:
     only.unlink()
     with pytest.raises(tt.Error, match="the code of exchange is not in the run"):
         table(run)
+
+
+def test_code_that_the_driver_compiled_is_uncertain(cli: Cli, compiled: Path) -> None:
+    note = "exchange: the driver compiled its PTX, perhaps to other instructions than ptxas 13.0"
+    done = cli("query", compiled, "--table", "trace")
+    assert (done.status, note in done.stderr) == (0, True)

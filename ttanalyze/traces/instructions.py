@@ -134,11 +134,13 @@ class Instructions:
         kernel: The mangled name.
         ptx: Whether they are statements of PTX.
         by_number: The instructions, by their numbers.
+        note: What is uncertain about them, or None.
     """
 
     kernel: str
     ptx: bool
     by_number: Mapping[int, Instruction]
+    note: str | None = None
 
 
 def instructions_of(run: Run, process: Process, function: int) -> Instructions:
@@ -161,7 +163,10 @@ def instructions_of(run: Run, process: Process, function: int) -> Instructions:
     if found is None:
         raise Error(f"{run.path}: the code of {name} is not in the run")
     rows = (machine_instruction(row) for row in found.instructions)
-    return Instructions(name, False, {one.number: one for one in rows})
+    by = found.disassembler.partition(",")[0]
+    note = f"{name}: the driver compiled its PTX, perhaps to other instructions than {by}"
+    compiled = by.startswith("ptxas")
+    return Instructions(name, False, {one.number: one for one in rows}, note if compiled else None)
 
 
 def on_simulator(process: Process) -> bool:

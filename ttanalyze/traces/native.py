@@ -134,6 +134,8 @@ class _Launch:
         except Error as e:
             self._table = Instructions(self._name, False, {})
             lines.notes[str(e)] = None
+        if self._table.note:
+            lines.notes[self._table.note] = None
 
     def metadata(self) -> dict[str, Any]:
         """Returns the record of the kernel."""

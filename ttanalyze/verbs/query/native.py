@@ -84,7 +84,9 @@ class TracedRun(TraceFile):
 
     def _known(self, process: Any, function: int) -> Instructions:
         try:
-            return instructions_of(self._run, process, function)
+            found = instructions_of(self._run, process, function)
+            self.notes += [found.note] if found.note else []
+            return found
         except Error as e:
             self.notes.append(str(e))
             return Instructions(process.kernel(function) or f"function {function}", False, {})
