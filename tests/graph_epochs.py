@@ -11,8 +11,7 @@ import ttanalyze as tt
 from tests import support
 
 N = 40000
-# Of each launch: the kernel's name, and what its buffer holds after it.
-CHAIN = [("fill", 0), ("add", 1), ("add", 3)]
+# The name of the kernel of each launch, and what its buffer holds afterwards.
 BRANCH = [("fill", 100), ("add", 101)]
 BASES = [1000, 2000, 3000, 4000, 4000]
 

@@ -19,7 +19,6 @@ from ttanalyze.verbs.race.report import Pair
 
 BASE, SPOTS, SPOT = 1 << 40, 3, 64
 FEW, MANY = range(30), range(1000, 1500)
-FREES = ("cuMemFreeAsync", "cuMemFreeAsync", "cuMemFreeAsync", "cuMemFree_v2")
 HOW = ("reads", "reaches", "writes")
 STREAM_DELAYED = pairs.DELAYED & ~(pairs.DELAYED - 1)
 Touch = tuple[int, set[int]]  # how (of HOW), and which bytes

@@ -16,7 +16,7 @@ from ttanalyze.verbs.verify import verify
 
 BLOCK = layout.BLOCK_SIZE
 CAPTURED, BORN, DIED, LABEL = 1, 1, 2, 3
-FULL, REFUSED, GAP = 1, 8, 32
+FULL, REFUSED = 1, 8
 
 
 def cut(

@@ -191,6 +191,20 @@ def test_unexamined_writes_are_added_to_a_known_writer(
     assert sum(one.details["times"] for one in outcome.findings) == 2 + 5
 
 
+def test_near_writes_are_examined_in_one_recording(
+    faults: Path, check: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three recordings of two rounds each."""
+    monkeypatch.setattr(bounds, "TOGETHER", 4)
+    outcome = check(faults, "end_by_two")
+    assert [one.details["times"] for one in outcome.findings] == [6, 6]
+
+
+def test_progress_counts_the_recordings_that_look_closer() -> None:
+    assert bounds.recordings(Settings(("true",))).more == bounds.WINDOWS
+    assert bounds.recordings(Settings(("true",), quick=True)).more == 0
+
+
 def test_number_of_changes_that_are_looked_at_is_limited(
     faults: Path, check: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:

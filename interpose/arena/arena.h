@@ -111,8 +111,6 @@ static inline bool arena_reach(const struct context *c, CUdeviceptr p)
 }
 /* Memory of another device that the program has not opened to `user`: the driver refuses sets and queries. */
 bool arena_is_closed(CUdevice user, CUdeviceptr p);
-/* The context of memory in the arena. NULL: it was freed. */
-CUcontext arena_context(CUdeviceptr p);
 /* Gives kernels on `user` access to the memory of `device`, or takes it away. */
 void arena_open(CUdevice device, CUdevice user, bool open);
 void arena_open_pools(CUdevice device, CUdevice user, bool open);
