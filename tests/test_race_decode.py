@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from ttanalyze.verbs.race.exact import listing, machine, statements
+from tests.race_traces import Written
+from ttanalyze.verbs.race.exact import listing, load, machine, statements
 from ttanalyze.verbs.race.exact.model import Access, Operation, Scope, Space, Sync
 
 PTX = {
@@ -106,3 +108,19 @@ def test_what_fills_the_end_of_machine_code_is_no_warp_sync() -> None:
     rows = [{"opcode_id": i, "sass": name, "opcode": name} for i, name in enumerate(names)]
     made = listing.of_machine(rows)
     assert [made[i].sync for i in range(3)] == [Sync.WARP, Sync.NONE, Sync.NONE]
+
+
+def test_copies_without_a_record_are_named() -> None:
+    lines = ("UBLKCP.S.G [UR8], [UR10], UR12", "LDG.E R2, desc[UR4][R2.64]")
+    code = dict(enumerate(map(machine.operation, lines)))
+    assert load.unseen_copies(code, {1: code[1]}) == ["no record of UBLKCP, which access memory"]
+    assert load.unseen_copies(code, code) == [] == load.unseen_copies({1: code[1]}, {})
+
+
+def test_generic_addresses_outside_of_allocations_are_noticed() -> None:
+    made = Written()
+    made.add(1, machine.operation("ST.E [R2.64], R4"), base=0x1000)
+    starts, ends = np.array([0x4000, 0x1000], "u8"), np.array([0x5000, 0x1080], "u8")
+    assert not load.elsewhere(made.launch(), starts, ends)
+    assert load.elsewhere(made.launch(), starts, ends - np.uint64(4))
+    assert load.elsewhere(made.launch(), starts[:0], ends[:0])

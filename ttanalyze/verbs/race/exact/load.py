@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.format import layout
 from ttanalyze.format.instruction_traces import KIND, TraceRecords
@@ -27,8 +28,10 @@ from ttanalyze.verbs.race.exact.model import (
     Operation,
     Space,
     Sync,
+    lanes_of,
 )
 
+CHUNK = 1 << 18
 KINDS, CATEGORIES = "opcode,registers,values", "memory,sync,tma"
 ADVICE = f"ttanalyze instrument --kind {KINDS} --category {CATEGORIES}"
 PLACED = ("values", "addresses")
@@ -88,16 +91,42 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
     code = listing.code(process, int(head["function"]), kernel)
     grid, block = (tuple(int(n) for n in head[name]) for name in ("grid", "block"))
     parts = _Parts(process, index, code.operations, seen, grid)
+    unseen = unseen_copies(code.operations, parts.operations) if code.machine else []
     launch = Launch(
         parts.operations,
         int(np.prod(block)),
         **parts.columns,
         operands=parts.operands(),
         values=parts.values(),
-        missing=[*_missing(process, index, grid, parts), *parts.missing],
+        missing=[*_missing(process, index, grid, parts), *parts.missing, *unseen],
         untold=_untold(code.operations, parts.operations) if code.machine else frozenset(),
     )
     return Traced(launch, int(head["seq"]), kernel, grid, block, code.machine)
+
+
+def unseen_copies(code: Mapping[int, Operation], traced: Mapping[int, Operation]) -> list[str]:
+    """Returns a line if the code has copies by engines, of which the trace has no record."""
+    moves = [one for one in code.values() if one.copy or one.sync == Sync.UNKNOWN]
+    if not moves or any(one.copy or one.sync == Sync.UNKNOWN for one in traced.values()):
+        return []
+    opcodes = sorted({parsed(one.text).opcode for one in moves})
+    return [f"no record of {', '.join(opcodes)}, which access memory"]
+
+
+def elsewhere(launch: Launch, starts: Array, ends: Array) -> bool:
+    """Returns whether a generic address is in none of the allocations from starts to ends."""
+    generic = [n for n, one in launch.operations.items() if one.space == Space.GENERIC]
+    records = np.flatnonzero(np.isin(launch.instruction, generic) & (launch.row != NO_ADDRESS))
+    order = np.argsort(starts)
+    starts, ends = starts[order], ends[order]
+    for at in range(0, len(records), CHUNK):
+        some = records[at : at + CHUNK]
+        addresses = launch.addresses(some)[lanes_of(launch.mask[some])]
+        place = np.searchsorted(starts, addresses, side="right") - 1
+        inside = (place >= 0) & (addresses < np.append(ends, np.uint64(0))[place])
+        if not inside.all():
+            return True
+    return False
 
 
 def _untold(code: Mapping[int, Operation], traced: Mapping[int, Operation]) -> frozenset[Sync]:

@@ -180,7 +180,10 @@ def _searched(
     out.machine, out.records = traced.machine, len(traced.launch.instruction)
     out.missing = list(traced.launch.missing)
     found = conflicts(traced.launch)
-    regions = alive_at(process, seq) if found else pd.DataFrame()
+    regions = alive_at(process, seq)
+    starts, sizes = (regions[name].to_numpy().astype("u8") for name in ("base", "bytes"))
+    if traced.machine and load.elsewhere(traced.launch, starts, starts + sizes):
+        out.missing.append("generic addresses outside of allocations, such as of shared memory")
     out.races = [_race(traced, conflict, regions) for conflict in found]
     out.seconds = time.monotonic() - began
     return out
@@ -196,7 +199,7 @@ def _race(traced: load.Traced, conflict: Conflict, regions: pd.DataFrame) -> Inn
     if address & SHARED:
         owner = _place((address ^ SHARED) >> BLOCK_SHIFT, traced.grid)
         place = {"space": "shared", "address": address & OFFSET, "owner": owner}
-    elif len(regions):
+    else:
         inside = (regions["base"] <= address) & (address - regions["base"] < regions["bytes"])
         for region in regions[inside].itertuples():
             place |= {"region": int(region.region), "offset": address - int(region.base)}
