@@ -106,12 +106,12 @@ API void harness_codes(const void *image, size_t size, unsigned capability, fatb
 }
 
 /* The code of a kernel with recording code at every instruction, of the same kinds; NULL: not possible. */
-API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned registers, uint32_t kinds, const char **reasons,
-			    uint64_t numbers[3])
+API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned registers, uint32_t parameter, uint32_t kinds,
+			    const char **reasons, uint64_t numbers[3])
 {
 	const struct cubin_kernel *k = &c->kernels[kernel];
 	size_t count = k->size / SASS_INSTRUCTION;
-	struct trace_kernel from = {c->architecture, registers, 0x310, NULL, count, {{0}, 0, NULL}, NULL};
+	struct trace_kernel from = {c->architecture, registers, parameter, NULL, count, {{0}, 0, NULL}, NULL};
 	struct instruction *code = malloc(k->size);
 	struct trace_point *points = calloc(count, sizeof(*points));
 	struct traced_code traced = {0};

@@ -35,7 +35,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {  # what each gives and takes
     "kernel": (TEXT, [POINTER, SIZE, POINTER]),
     "refused": (TEXT, [POINTER, SIZE, NUMBER, POINTER]),
     "patch": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER, POINTER]),
-    "trace": (POINTER, [POINTER, SIZE, ctypes.c_uint, ctypes.c_uint32, POINTER, POINTER]),
+    "trace": (POINTER, [POINTER, SIZE, *3 * [ctypes.c_uint], POINTER, POINTER]),
     "fatbin": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER]),
     "codes": (NUMBER, [TEXT, SIZE, ctypes.c_uint, VISIT]),
 }
@@ -179,12 +179,12 @@ class Cubin:
             return Counter([refusals])
         return Counter(reason for reason in refusals if reason)
 
-    def trace(self, kernel: Kernel, registers: int, kinds: int) -> Traced:
+    def trace(self, kernel: Kernel, registers: int, kinds: int, parameter: int = 0x310) -> Traced:
         """Its code with code that records at every instruction."""
         numbers, count = (ctypes.c_uint64 * 3)(), kernel.size // 16
         reasons = (ctypes.c_char_p * count)()
         out = self._lib.harness_trace(
-            self._handle, kernel.index, registers, kinds, reasons, numbers
+            self._handle, kernel.index, registers, parameter, kinds, reasons, numbers
         )
         code = ctypes.string_at(out, numbers[0] * 16) if out else b""
         self._free(out)

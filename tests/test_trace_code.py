@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import sass_patcher as sp
-from tests.test_sass_patch import target
+from tests import traced_image as ti
+from tests.test_sass_patch import Elf, target
 from ttanalyze.disassembly import tools
 
 DATA = Path(__file__).parent / "data" / "sass"
@@ -134,3 +135,16 @@ def test_what_cannot_be_traced_says_why(patcher: sp.Patcher, cubin: sp.Cubin) ->
     other = patcher.open((DATA / "patch_120a.cubin").read_bytes())
     said = set(other.trace(other.kernels[0], OWN, COUNT).refused)
     assert said == {"no recording code for this architecture"}
+
+
+def test_a_traced_image_has_the_parameter_and_the_registers(cubin: sp.Cubin) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "scale")
+    image, offset = ti.traced_image(cubin, kernel, COUNT)
+    old, new = Elf(cubin.image), Elf(image)
+    assert offset == 24
+    assert new.attributes("scale")[ti.PARAM_CBANK][4:] == struct.pack("<HH", ti.BANK, 24 + 80)
+    assert new.section(".nv.constant0.scale").size == ti.BANK + 24 + 80
+    assert new.symbol_size("scale") == new.section(".text.scale").size > kernel.size
+    for s in old.sections:
+        if s.kind != 8 and not s.name.endswith(("scale", ".nv.info", ".symtab")):
+            assert new.contents(new.section(s.name)) == old.contents(s), s.name
