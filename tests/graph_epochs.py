@@ -11,8 +11,6 @@ import ttanalyze as tt
 from tests import support
 
 N = 40000
-# The name of the kernel of each launch, and what its buffer holds afterwards.
-BRANCH = [("fill", 100), ("add", 101)]
 BASES = [1000, 2000, 3000, 4000, 4000]
 
 
