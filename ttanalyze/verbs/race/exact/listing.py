@@ -13,10 +13,10 @@ from ttanalyze.errors import Error
 from ttanalyze.format import modules, open_run
 from ttanalyze.format.kernel_checksums import image_of
 from ttanalyze.format.process import Process
+from ttanalyze.traces.instructions import SIMULATOR
 from ttanalyze.verbs.race.exact import machine, statements
 from ttanalyze.verbs.race.exact.model import Operation
 
-SIMULATOR = "ttanalyze simulator"  # the name of its device, whose instructions are lines of PTX
 FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 
