@@ -140,6 +140,7 @@ def check(command: list[str | Path], folder: Path, *options: str) -> Any:
 def test_check_names_a_launch_that_reads_past_the_end(faults: Path, tmp_path: Path) -> None:
     """It is one of 18 in flight. A failed launch has no parameters: another recording has them."""
     outcome = check([faults, "read_in_a_queue"], tmp_path / "out")
+    assert outcome["bytes"] == 1
     (found,) = outcome["findings"]
     assert (found["kind"], found["certainty"]) == ("read past the end", "confirmed")
     assert found["call"]["kernel"] == "halo"
