@@ -890,6 +890,33 @@ static void zero_by_unwritten(void)
 	show(to, SIZE);
 }
 
+/* Two kernels and a copy take what nobody wrote to the launch that divides by it. */
+static void nan_from_chain(void)
+{
+	CUdeviceptr a = values(n), b = fixed ? values(n) : raw(SIZE), c = values(n), d = values(n);
+	CUdeviceptr to = values(n);
+
+	CHECK(cuMemsetD32(a, 0, 16));
+	GO("move", NULL, n, &c, &b, &none, &n);
+	GO("scale", NULL, n, &c, &half, &n);
+	CHECK(cuMemcpyDtoD(d, c, SIZE));
+	GO("divide", NULL, n, &to, &a, &d, &n); /* culprit of nan_from_chain */
+	show(to, SIZE);
+}
+
+/* The divisor is computed from what somebody wrote; what nobody wrote is only copied. */
+static void nan_beside_chain(void)
+{
+	CUdeviceptr a = values(n), b = raw(SIZE), c = values(n), d = values(n), to = values(n);
+
+	CHECK(cuMemsetD32(a, 0, 16));
+	if (!fixed)
+		CHECK(cuMemsetD32(d, 0, 16));
+	GO("move", NULL, n, &c, &b, &none, &n);
+	GO("divide", NULL, n, &to, &a, &d, &n); /* culprit of nan_beside_chain */
+	show(to, SIZE);
+}
+
 /* The last divisor lies past the end, where a freed allocation had zeros. */
 static void divide_past_end(CUdeviceptr a, int zero)
 {
@@ -982,7 +1009,8 @@ static const struct {
 	FAULT(set_in_other_stream, order), FAULT(event_too_early, order), FAULT(wait_for_other_event, order),
 	FAULT(not_default_stream, order), FAULT(free_too_early, order), FAULT(graph_race, order),
 	FAULT(host_buffer_reused, order), FAULT(staging_reused, order),
-	FAULT(zero_by_zero, values), FAULT(infinite, values), FAULT(root_of_negative, values),
+	FAULT(zero_by_zero, values), FAULT(nan_from_chain, values), FAULT(nan_beside_chain, values),
+	 FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(half_overflow, values),
 	FAULT(zero_by_unwritten, values), FAULT(nan_from_uninitialized, uninitialized),
 	FAULT(nan_past_end, values), FAULT(infinity_past_end, values), FAULT(nan_inside, values),

@@ -16,6 +16,8 @@ KINDS = {
     "loaded_nan": "loaded",
     "zero_by_unwritten": "uninitialized",
     "nan_inside": "computed",
+    "nan_from_chain": "uninitialized",
+    "nan_beside_chain": "computed",
     "nan_past_end": "out of bounds",
     "infinity_past_end": "out of bounds",
     "nan_after_free": "out of bounds",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ttanalyze.core import guard
 from ttanalyze.core.reach import WRITES
@@ -12,11 +15,26 @@ from ttanalyze.errors import Error
 from ttanalyze.format import contents, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.blame import Condition, Sighting
+from ttanalyze.verbs.blame.suspects import suspects
 from ttanalyze.verbs.check import fills
-from ttanalyze.verbs.check.fills import Same
+from ttanalyze.verbs.check.fills import Same, Sorts
 from ttanalyze.verbs.check.findings import Memory
 from ttanalyze.verbs.check.naming import memory_of, reached
 from ttanalyze.verbs.check.session import Session
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value comes from.
+
+    Attributes:
+        memory: The memory that nobody had written.
+        calls: The calls that passed it on, by sequence number.
+    """
+
+    memory: list[Memory]
+    calls: list[int]
+
 
 FILLED = "filled", {"fill": "pattern:1"}
 ZONED = "zoned", {"zones": "256"}
@@ -28,7 +46,7 @@ def sources(
     process: Process,
     condition: Condition,
     sighting: Sighting,
-) -> list[Memory]:
+) -> Origin | None:
     """Records again with other contents of new memory.
 
     Args:
@@ -39,15 +57,19 @@ def sources(
         sighting: The value. A single launch may have made it.
 
     Returns:
-        The memory that the launch read and that nobody had written, if the value is not there in
-        the other recording and all other memory of the launch was the same. Else nothing.
+        The memory that the launch read and that nobody had written, or that earlier calls had
+        passed on to it, if the value is not there in the other recording and all other memory of
+        the launch was the same. Else None.
     """
     try:
         same = _without(session, looked, process, condition, sighting, *FILLED)
-        return [] if same is None else _unwritten(same, sighting)
+        if same is None:
+            return None
+        where = sighting.since, sighting.epoch, sighting.hits[0].region
+        return _origin(same, _seq(sighting), *where)
     except Error as e:
         session.say(f"whether {condition.text} comes from uninitialised memory is not known: {e}")
-        return []
+        return None
 
 
 def outside(
@@ -115,24 +137,66 @@ def _gone(same: Same, condition: Condition, sighting: Sighting) -> bool:
     return not condition.test(contents.read(same.processes[1], rows[sighting.epoch], *where)).any()
 
 
-def _unwritten(same: Same, sighting: Sighting) -> list[Memory]:
-    """The memory of a launch with bytes that nobody wrote, if no other bytes differ. Memory that is
-    new since the epoch before is looked at after the launch. The region with the value counts only
-    if no other memory does.
+def _origin(
+    same: Same, seq: int, before: int | None, epoch: int, result: int, own: bool = True
+) -> Origin | None:
+    """The memory of a call with bytes that nobody wrote, if no other bytes differ but those that
+    earlier calls made of such memory. Memory that is new since the epoch before is looked at after
+    the call. The region with the result counts only if no other memory does, and if `own`.
     """
     process, found = same.processes[0], dict[int, Memory]()
-    before, result, seq = sighting.since, sighting.hits[0].region, _seq(sighting)
+    earlier: list[Origin] = []
     for region in reached(process, seq):
         sorts = None if before is None else fills.sorts(same, before, region)
         if sorts is None and region == result:
             continue
-        sorts = sorts or fills.sorts(same, sighting.epoch, region)
-        if sorts is None or sorts.copied.count or sorts.computed.count:
-            return []
-        if sorts.unwritten.count:
+        sorts = sorts or fills.sorts(same, epoch, region)
+        if sorts is None:
+            return None
+        if sorts.copied.count or sorts.computed.count:
+            origin = None if before is None else _made(same, region, before, sorts)
+            if origin is None:
+                return None
+            earlier.append(origin)
+        elif sorts.unwritten.count:
             first, count = sorts.unwritten.first, sorts.unwritten.count
             found[region] = memory_of(process, region, first, count, seq)
-    return [one for region, one in found.items() if region != result] or list(found.values())
+    direct = [one for region, one in found.items() if region != result]
+    if not direct and earlier:
+        sources = {one.region: one for origin in earlier for one in origin.memory}
+        calls = {call for origin in earlier for call in origin.calls}
+        return Origin(list(sources.values()), sorted(calls))
+    memory = direct or (list(found.values()) if own else [])
+    return Origin(memory, []) if memory else None
+
+
+def _made(same: Same, region: int, last: int, now: Sorts) -> Origin | None:
+    """Where the bytes of a region come from that depend on the contents of new memory, if a single
+    call made them all.
+    """
+    process, before = same.processes[0], None
+    row = contents.captured_row(process, region)
+    epochs = same.epochs[:, 0][same.epochs[:, 0] <= last]
+    for epoch in epochs[epochs >= process.regions.born[row]].tolist():
+        sorts = fills.sorts(same, epoch, region)
+        if sorts is not None and sorts.copied.count + sorts.computed.count:
+            break
+        before = epoch
+    else:
+        return None
+    if sorts.copied.count + sorts.computed.count < now.copied.count + now.computed.count:
+        return None
+    if before is None and epoch != epochs[0]:
+        before = int(epochs[np.searchsorted(epochs, epoch) - 1])
+    firsts = [one.first for one in (sorts.copied, sorts.computed) if one.first is not None]
+    part = min(firsts), min(firsts) + 1
+    makers = suspects(process, region, part, before, epoch)
+    if makers.count != 1:
+        return None
+    seq = makers.listed[0].seq
+    # Random numbers in new memory differ, too: what the call overwrites says nothing.
+    origin = _origin(same, seq, before, epoch, region, own=False)
+    return None if origin is None else Origin(origin.memory, [*origin.calls, seq])
 
 
 def _alike(same: Same, sighting: Sighting) -> bool:

@@ -26,7 +26,6 @@ from ttanalyze.verbs.check.findings import (
     POSSIBLE,
     Call,
     Finding,
-    Memory,
     Outcome,
 )
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
@@ -178,25 +177,26 @@ def _call(process: Process, seq: int, epoch: int) -> Call:
 
 def _sources(
     session: Session, one: _Seen, call: Call | None, sighting: Sighting
-) -> tuple[str, str, list[Memory]]:
+) -> tuple[str, str, unwritten.Origin]:
     """The kind, if a single launch made the value of memory that nobody wrote or of bytes outside
     of allocations, what it read, and the memory; else "".
     """
+    nothing = "", "", unwritten.Origin([], [])
     alone = sighting.hits[0].suspects.count == 1 and bool(sighting.hits[0].first)
     if one.looked is None or not alone or call is None:
-        return "", "", []
+        return nothing
     if call.kind != "launch" or call.seq != sighting.hits[0].suspects.listed[0].seq:
-        return "", "", []
+        return nothing
     where = one.looked, one.process, Condition.parse(one.word, one.type), sighting
-    found = unwritten.sources(session, *where) if one.word == "nan" else []
-    if found:
+    found = unwritten.sources(session, *where) if one.word == "nan" else None
+    if found is not None:
         return "uninitialized", "uninitialised bytes of", found
     left = unwritten.outside(session, *where)
     if left is None:
-        return "", "", []
+        return nothing
     what = "the freed memory of" if left and left[0].freed else "bytes outside of"
     near = [memory_of(one.process, allocation.region, seq=call.seq) for allocation in left]
-    return "out of bounds", what, near
+    return "out of bounds", what, unwritten.Origin(near, [])
 
 
 def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
@@ -212,15 +212,19 @@ def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     kind, what = _cause(call, WORDS[one.word], sure)
     who = f"{call_text(call)} {what}" if call else f"{WORDS[one.word]} appears"
     items = text.count(hit.items or 1, "item")
-    special, read, sources = _sources(session, one, call, sighting)
+    special, read, origin = _sources(session, one, call, sighting)
+    sources, passed = origin.memory, [call_of(process, seq) for seq in origin.calls]
     if special:
         kind = special
         who += f" from {read} {' or '.join(map(memory_text, sources[:3])) or 'its allocations'}"
+    if passed:
+        who += f", passed on by {', '.join(map(call_text, passed[:3]))}"
     summary = f"{who}: {items} of {memory_text(memory)}, seen as {one.type.name}, from item {item}."
     command = ["ttanalyze", "blame", str(one.run), "--dtype", one.type.name, "--watch", one.word]
     details: dict[str, Any] = {"epoch": sighting.epoch, "dtype": one.type.name, "item": item}
     details["suspect_count"] = hit.suspects.count
     details["sources"] = [dataclasses.asdict(memory) for memory in sources]
+    details["passed_on"] = [dataclasses.asdict(call) for call in passed]
     # An infinity may be meant, such as that of a mask.
     named = one.type.name not in INFERRED or hit.tensor is not None
     certainty = CONFIRMED if sure and named and one.word == "nan" else POSSIBLE
