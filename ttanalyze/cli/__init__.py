@@ -36,7 +36,7 @@ VERBS = (  # in the order of the help; each is a file of this folder
         "events",
     ),
     *("memory", "tui", "report", "graph", "trace", "rewind", "blame", "replay", "prove"),
-    *("export", "tune", "sass", "reduce", "race", "check"),
+    *("export", "tune", "sass", "reduce", "race", "memcheck", "check"),
 )
 app = typer.Typer(
     name="ttanalyze",
