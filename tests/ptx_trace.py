@@ -91,7 +91,8 @@ class Trace:
         self.held = ffi.from_buffer(self.lines)
         addresses = (self.ring_at, self.base_at, self.size, self.counts_at, self.beats_at)
         at = int(ffi.cast("uintptr_t", self.held))
-        return struct.pack("<5QII2QQI4x", *addresses, 7, 0, *self.blocks, at, self.line_count)
+        param = (*addresses, 7, 0, *self.blocks, 0, 0, 0xFFFFFFFF)
+        return struct.pack("<5QII2QQIIQI4x", *param, at, self.line_count)
 
     def drain(self) -> None:
         """Takes the complete records and makes room."""
