@@ -30,13 +30,13 @@ PARAM, BEGIN, LOAD, STORE, END, RET = 7, 8, 9, 10, 11, 12
 LANES = np.arange(32)
 
 
-def begun(path: Path) -> TraceWriter:
+def begun(path: Path, ptx: bytes = PTX, kernel: str = "copy") -> TraceWriter:
     run = Writer(path)
-    members = {"id": 0, "image": digest(PTX), "size": len(PTX)}
+    members = {"id": 0, "image": digest(ptx), "size": len(ptx)}
     run.append("modules.bin", seal(record(layout.MODULE, **members)))
     (run.path / "modules").mkdir()
-    (run.path / "modules" / f"{digest(PTX):016x}").write_bytes(PTX)
-    run.function(0, "copy")
+    (run.path / "modules" / f"{digest(ptx):016x}").write_bytes(ptx)
+    run.function(0, kernel)
     return TraceWriter(run)
 
 

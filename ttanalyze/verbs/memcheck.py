@@ -21,8 +21,14 @@ from ttanalyze.traces.instructions import Instruction, instructions_of
 KINDS = ("addresses", "values")
 SPACES = ("global", "generic")
 LANES = 32
-LOWEST = 1 << 24  # generic addresses of a GPU below it are offsets in shared or local memory
-WINDOWS = 1 << 62  # from here on, those of the simulator are
+LOWEST = 1 << 24  # generic addresses of a GPU below it may be offsets in shared or local memory
+WINDOWS = (1 << 62, 5 << 60)  # where the simulator has shared and local memory
+WINDOW = 1 << 32  # bytes
+CHOSEN = {  # options that leave accesses out of a trace
+    "TT_INSTRUMENT_BLOCKS": "only blocks {} were traced",
+    "TT_INSTRUMENT_INSTRUCTIONS": "only instructions {} were traced",
+    "TT_INSTRUMENT_CATEGORY": "only instructions that are {} were traced",
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,8 @@ class LaunchAccesses:
         launch: The sequence number of the call.
         kernel: The mangled name.
         accesses: Accesses by threads that were examined.
-        elsewhere: Accesses through generic addresses of shared or local memory, not examined.
+        elsewhere: Copies to shared memory, and accesses through generic addresses of shared or
+            local memory, which were not examined.
         found: The wrong ones, by instruction.
         missing: What the trace lacks.
     """
@@ -140,19 +147,50 @@ def _launch(run: Run, process: Process, index: int, regions: pd.DataFrame) -> La
         out.missing.append("the trace has no end of the launch")
     if summary["lost"]:
         out.missing.append(f"{int(summary['lost']):,} records were lost")
-    instructions = instructions_of(run, process, function).by_number
-    state = _State(process, regions, head)
+    options = process.info.get("options", {})
+    out.missing += [
+        line.format(options[name]) for name, line in CHOSEN.items() if options.get(name)
+    ]
+    instructions = instructions_of(run, process, function)
+    state, unknown = _State(process, regions, head, instructions.ptx), 0
     for records in process.trace_records(index, KINDS):
         for number in np.unique(records.heads["instruction"]).tolist():
-            instruction = instructions.get(number)
-            if instruction is not None and instruction.space in SPACES:
-                which = np.flatnonzero(records.heads["instruction"] == number)
+            which = np.flatnonzero(records.heads["instruction"] == number)
+            instruction = instructions.by_number.get(number)
+            if instruction is None:
+                unknown += len(which)
+            elif instruction.space in SPACES:
                 state.examine(instruction, records.take(which))
+    if unknown:
+        out.missing.append(f"{unknown:,} records are of instructions that its code does not have")
+    if state.near:
+        out.missing.append(
+            f"{state.near:,} generic accesses below {LOWEST:#x}: shared memory, or null pointers"
+        )
     if not state.accesses and not out.missing:
         out.missing.append("the trace has no addresses of accesses to global memory")
     out.accesses, out.elsewhere = state.accesses, state.elsewhere
     out.found = [*state.rows()]
     return out
+
+
+def _within(base: Array, end: Array, at: Array, size: np.uint64) -> Array:
+    """Whether `size` bytes at each address lie in the range that begins last before it."""
+    if not len(base):
+        return np.zeros(at.shape, bool)
+    row = np.searchsorted(base, at, "right") - 1
+    room = end[row] - base[row] >= size
+    return np.asarray((row >= 0) & room & (at <= end[row] - np.minimum(size, end[row] - base[row])))
+
+
+def _joined(regions: pd.DataFrame) -> tuple[Array, Array]:
+    """The ranges of regions, where those that overlap are one: their beginnings and ends."""
+    base, size = regions["base"].to_numpy("u8"), regions["bytes"].to_numpy("u8")
+    order = np.argsort(base, kind="stable")
+    base, end = base[order], np.maximum.accumulate(base[order] + size[order])
+    first = np.concatenate([[True], base[1:] > end[:-1]])[: len(base)]
+    last = np.concatenate([first[1:], [True]])[: len(base)]
+    return base[first], end[last]
 
 
 @dataclass
@@ -170,36 +208,44 @@ class _Found:
 class _State:
     """The allocations at a launch, and the wrong accesses found so far."""
 
-    def __init__(self, process: Process, regions: pd.DataFrame, head: Any) -> None:
+    def __init__(self, process: Process, regions: pd.DataFrame, head: Any, ptx: bool) -> None:
         self.process, self.allocs, seq = process, regions, int(head["seq"])
-        born = regions[(regions["seq"] < seq) & (regions["kind"] != "array")]
+        self.ptx = ptx
+        born = regions[(regions["seq"] < seq) & ~regions["kind"].isin(["array", "zone"])]
         freed = (born["free_seq"] < seq).fillna(False).to_numpy(bool)
         alive = born[~freed].sort_values("base", kind="stable")
         self.alive, self.freed = alive, born[freed]
         self.base = alive["base"].to_numpy("u8")
-        self.end = self.base + alive["bytes"].to_numpy("u8")
+        # Of ranges that begin up to each: they may lie within each other.
+        self.end = np.maximum.accumulate(self.base + alive["bytes"].to_numpy("u8"))
+        self.freed_base, self.freed_end = _joined(self.freed)
         self.block = tuple(head["block"].tolist())
-        self.accesses = self.elsewhere = 0
+        self.accesses = self.elsewhere = self.near = 0
         self.found: dict[tuple[int, str], _Found] = {}
 
     def examine(self, instruction: Instruction, records: TraceRecords) -> None:
         at, lanes = records.addresses(), records.lanes
+        if instruction.access == "copy":  # its address is that in shared memory
+            self.elsewhere += int(lanes.sum())
+            return
         if instruction.space == "generic":
-            near = lanes & ((at < LOWEST) | (at >= WINDOWS))
-            self.elsewhere += int(near.sum())
-            lanes = lanes & ~near
+            other = lanes & self._other_space(at)
+            self.elsewhere += int(other.sum())
+            self.near += 0 if self.ptx else int(other.sum())
+            lanes = lanes & ~other
         self.accesses += int(lanes.sum())
         size = np.uint64(max(instruction.size, 1))
-        outside = lanes & ~self._inside(at, size)
-        self._note(instruction, "outside", records, outside, at)
+        outside = lanes & ~_within(self.base, self.end, at, size)
+        freed = outside & _within(self.freed_base, self.freed_end, at, np.uint64(1))
+        self._note(instruction, "outside", records, outside & ~freed, at)
+        self._note(instruction, "freed", records, freed, at)
         self._note(instruction, "misaligned", records, lanes & ~outside & (at % size != 0), at)
 
-    def _inside(self, at: Array, size: np.uint64) -> Array:
-        if not len(self.base):
-            return np.zeros(at.shape, bool)
-        row = np.searchsorted(self.base, at, "right") - 1
-        within = (row >= 0) & (at + size <= self.end[row])
-        return np.asarray(within)
+    def _other_space(self, at: Array) -> Array:
+        """Generic addresses that are, or on a GPU may be, of shared or local memory."""
+        if not self.ptx:
+            return np.asarray(at < LOWEST)
+        return np.asarray(np.any([at - np.uint64(w) < WINDOW for w in WINDOWS], axis=0))
 
     def _note(
         self, instruction: Instruction, what: str, records: TraceRecords, bad: Array, at: Array
@@ -208,8 +254,6 @@ class _State:
             return
         record, lane = (int(i[0]) for i in np.nonzero(bad))
         address = int(at[record, lane])
-        if what == "outside" and self._freed(address) is not None:
-            what = "freed"
         new = _Found(instruction, what, records.heads[record], lane, address)
         self.found.setdefault((instruction.number, what), new).count += int(bad.sum())
 
