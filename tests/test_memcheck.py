@@ -36,6 +36,7 @@ def memcheck(run: Path, *options: str) -> tuple[int, dict[str, Any]]:
     return done.status, json.loads(done.stdout)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "what", "access", "count", "distance"),
     [

@@ -62,6 +62,7 @@ def test_counts_warps_and_histogram(run: Path) -> None:
     assert regions["ipc"].tolist() == pytest.approx([3 / 21] * 3)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("compress", [False, True])
 def test_an_export_is_the_same_trace(run: Path, tmp_path: Path, compress: bool) -> None:
     path = tmp_path / "trace.ndjson"
