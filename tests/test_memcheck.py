@@ -98,7 +98,13 @@ GENERIC, GLOBAL, COPY = 7, 8, 9
 MEMORY = 1 << 32
 
 
-def written(path: Path, line: int, *addresses: int, inner: bool = False, **options: str) -> Path:
+def written(
+    path: Path,
+    line: int,
+    *addresses: int,
+    inner: bool = False,
+    options: dict[str, str] | None = None,
+) -> Path:
     """A launch that accesses 4 bytes at each address, by a lane each, in a run with 256 bytes at
     MEMORY, 64 freed ones behind, and perhaps a region within the first."""
     trace = begun(path, ANY, "any")
@@ -113,7 +119,7 @@ def written(path: Path, line: int, *addresses: int, inner: bool = False, **optio
     trace.addresses(line, lanes, mask=(1 << len(addresses)) - 1)
     trace.end()
     trace.chunk()
-    names = {f"TT_INSTRUMENT_{name.upper()}": value for name, value in options.items()}
+    names = {f"TT_INSTRUMENT_{name.upper()}": value for name, value in (options or {}).items()}
     device = {"ordinal": 0, "name": SIMULATOR, "memory": 1 << 30}
     trace.run.close(devices=[device], options=names)
     return path
@@ -154,6 +160,6 @@ def test_regions_may_lie_within_others(tmp_path: Path) -> None:
     ("option", "value"), [("blocks", "0:1"), ("instructions", "1:7"), ("category", "memory")]
 )
 def test_part_of_a_launch_is_never_clean(option: str, value: str, tmp_path: Path) -> None:
-    run = written(tmp_path / "run", GLOBAL, MEMORY, **{option: value})
+    run = written(tmp_path / "run", GLOBAL, MEMORY, options={option: value})
     done = support.ttanalyze("memcheck", run)
     assert done.status == 2 and f"{value} were traced" in done.stdout
