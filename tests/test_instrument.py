@@ -74,6 +74,7 @@ def test_every_execution_of_every_launch_is_recorded(vecadd: list[str], tmp_path
     bare = support.run(vecadd, SIM)
     done = instrument(tmp_path / "run", vecadd, "--kind", "opcode,addresses,count")
     assert (done.status, done.stdout) == (bare.status, bare.stdout)
+    assert f"traced {STEPS} launches, " in done.stderr
     seen = list(records(tmp_path / "run"))
     executed = Counter((one.launch, one.line) for one in seen if one.kind == KIND["opcode"])
     counted = {(one.launch, one.line): one.numbers[0] for one in seen if one.kind == KIND["count"]}
@@ -139,6 +140,7 @@ def test_kernels_in_graphs_are_refused_with_the_reason(built: Path, tmp_path: Pa
     graph = [str(support.build_examples(built / "examples") / "graph")]
     done = instrument(tmp_path / "run", graph)
     assert done.stdout == support.run(graph, SIM).stdout
+    assert re.search(r"traced 0 launches, .*; \d+ refused \(call\): ", done.stderr)
     refused = traced(tmp_path / "run")["refused"].tolist()
     assert layout.REFUSED_TRACES.index("call") in refused
     assert "are not traced: they are part of a graph" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from ttanalyze import options
 from ttanalyze.cli.record_options import recorder_options
+from ttanalyze.errors import Error
 
 verbs = typer.Typer()
 NAMES = {  # options of the recorder, by the option here
@@ -100,4 +102,24 @@ def instrument(
         print(done.to_json(), file=sys.stderr)
     elif not quiet:
         say(done.line(command[0]))
+        with contextlib.suppress(
+            Error
+        ):  # the program's status counts, and the run says what failed
+            if done.processes:
+                say(_line(done.out))
     return done.status
+
+
+def _line(run: Path) -> str:
+    """What was traced, as one line."""
+    from ttanalyze.format import layout, open_run
+    from ttanalyze.output import text
+
+    processes = open_run(run).processes
+    refused = [int(why) for process in processes for why in process.traced["refused"]]
+    traced, size = refused.count(0), sum(p.instruction_trace.size for p in processes)
+    out = f"traced {text.count(traced, 'launch', 'launches')}, {text.size(size)}"
+    if traced < len(refused):
+        names = sorted({layout.REFUSED_TRACES[why] for why in refused if why})
+        out += f"; {len(refused) - traced:,} refused ({', '.join(names)})"
+    return f"{out}: ttanalyze query {run} --table traced"
