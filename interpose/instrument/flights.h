@@ -18,7 +18,8 @@
 struct flight;
 
 /*
- * A launch that is about to be submitted: its record. slots: number of instructions that may be counted. NULL: t->refused says why. The caller has the context current.
+ * A launch that is about to be submitted: its record. slots: number of instructions that may be counted. NULL:
+ * t->refused says why. The caller has the context current.
  */
 struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots);
 /* What its kernel gets; valid until the launch has ended. `device`: memory for a copy. */

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ttanalyze import options
-from ttanalyze.cli.record_options import recorder_options
+from ttanalyze.cli import record_options
 from ttanalyze.errors import Error
 
 verbs = typer.Typer()
@@ -44,14 +44,10 @@ def _option(name: str) -> typer.models.OptionInfo:
     "  ttanalyze instrument --sim --kind registers --instructions 20:40 -- ./vecadd\n"
     "  ttanalyze query run --table trace --head 20",
 )
-@recorder_options(*ALSO)
+@record_options.recorder_options(*ALSO)
 def instrument(
-    command: Annotated[
-        list[str], typer.Argument(metavar="PROGRAM", help="The program to run, and its arguments.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help)
-    ] = None,
+    command: record_options.ProgramArgument,
+    out: record_options.OutOption = None,
     *,
     kind: Annotated[str, _option("kind")] = "opcode",
     kernel: Annotated[str | None, _option("kernel")] = None,
@@ -63,16 +59,10 @@ def instrument(
     max_records: Annotated[str | None, _option("max_records")] = None,
     ring_bytes: Annotated[str | None, _option("ring_bytes")] = None,
     recorded: dict[str, object],
-    sim: Annotated[
-        bool, typer.Option("--sim", help="Run on the simulator instead of a GPU.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace an existing run directory.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print a summary as JSON, on standard error.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
+    sim: record_options.SimOption = False,
+    force: record_options.ForceOption = False,
+    json: record_options.SummaryOption = False,
+    quiet: record_options.QuietOption = False,
 ) -> int:
     """Run a program and trace what the instructions of its kernels do.
 

@@ -79,7 +79,7 @@ def _launch(launch: LaunchAccesses, kernel: str) -> list[str]:
 
 def _rows(one: BadAccess) -> list[tuple[str, str]]:
     where = f" at {text.printable(one.line)}" if one.line else ""
-    who = f"block {_place(one.block)}, thread {_place(one.thread)}"
+    who = f"block {text.coordinates(one.block)}, thread {text.coordinates(one.thread)}"
     count = text.count(one.count, "access", "accesses")
     rows = [(WHAT[one.what], f"{count} of {one.size} bytes ({one.access})")]
     rows.append(("instruction", f"{text.printable(one.text)} ({one.number}){where}"))
@@ -96,9 +96,3 @@ def _distance(one: BadAccess) -> str:
     if one.what == "outside":
         return f"{one.distance:,} bytes after the end of "
     return "in "
-
-
-def _place(place: tuple[int, ...]) -> str:
-    """Returns x, or x,y or x,y,z where these are not 0."""
-    last = max((i for i, number in enumerate(place) if number), default=0)
-    return ",".join(str(number) for number in place[: last + 1])

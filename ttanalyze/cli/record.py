@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ttanalyze import options
+from ttanalyze.cli import record_options
 from ttanalyze.cli.common import ERROR, check_output, write_file
-from ttanalyze.cli.record_options import recorder_options
 
 verbs = typer.Typer()
 
@@ -27,23 +27,17 @@ verbs = typer.Typer()
     "  ttanalyze record --replayable --crash-safe --max-per-kernel 0 -- ./crashes\n"
     "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
 )
-@recorder_options(*(name for name in options.TABLE if name != "out"))
+@record_options.recorder_options(*(name for name in options.TABLE if name != "out"))
 def record(
-    command: Annotated[
-        list[str], typer.Argument(metavar="PROGRAM", help="The program to run, and its arguments.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help)
-    ] = None,
+    command: record_options.ProgramArgument,
+    out: record_options.OutOption = None,
     *,
     recorded: dict[str, object],
     delay_dump: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the delays of this run to a file, as JSON."),
     ] = None,
-    sim: Annotated[
-        bool, typer.Option("--sim", help="Run on the simulator instead of a GPU.")
-    ] = False,
+    sim: record_options.SimOption = False,
     require_complete: Annotated[
         bool,
         typer.Option(
@@ -51,13 +45,9 @@ def record(
             help="End with status 2, and say why, if the recording lacks something.",
         ),
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace an existing run directory.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print a summary as JSON, on standard error.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
+    force: record_options.ForceOption = False,
+    json: record_options.SummaryOption = False,
+    quiet: record_options.QuietOption = False,
 ) -> int:
     """Run a program and record its GPU memory over time.
 

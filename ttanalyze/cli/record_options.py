@@ -1,15 +1,31 @@
-"""The options of the recorder as options of a verb, from their table."""
+"""The options of verbs that record a program; those of the recorder are from their table."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ttanalyze import options
+
+OutOption = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help)
+]
+ProgramArgument = Annotated[
+    list[str], typer.Argument(metavar="PROGRAM", help="The program to run, and its arguments.")
+]
+SimOption = Annotated[bool, typer.Option("--sim", help="Run on the simulator instead of a GPU.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", "-f", help="Replace an existing run directory.")
+]
+SummaryOption = Annotated[
+    bool, typer.Option("--json", help="Print a summary as JSON, on standard error.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")]
 
 
 def _parameter(name: str) -> inspect.Parameter:

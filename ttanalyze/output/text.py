@@ -35,6 +35,12 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def coordinates(place: tuple[int, ...]) -> str:
+    """Returns a block or thread: x, or x,y or x,y,z where these are not 0."""
+    last = max((i for i, number in enumerate(place) if number), default=0)
+    return ",".join(str(number) for number in place[: last + 1])
+
+
 def listing(items: Iterable[tuple[str, int]]) -> str:
     """Returns counted items: "sync 8, final 1"."""
     return ", ".join(f"{name} {number:,}" for name, number in items)

@@ -16,6 +16,7 @@ from ttanalyze.format.instruction_traces import TraceRecords
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.traces.coverage import missing
 from ttanalyze.traces.instructions import Instruction, instructions_of
 
 KINDS = ("addresses", "values")
@@ -24,11 +25,6 @@ LANES = 32
 LOWEST = 1 << 24  # generic addresses of a GPU below it may be offsets in shared or local memory
 WINDOWS = (1 << 62, 5 << 60)  # where the simulator has shared and local memory
 WINDOW = 1 << 32  # bytes
-CHOSEN = {  # options that leave accesses out of a trace
-    "TT_INSTRUMENT_BLOCKS": "only blocks {} were traced",
-    "TT_INSTRUMENT_INSTRUCTIONS": "only instructions {} were traced",
-    "TT_INSTRUMENT_CATEGORY": "only instructions that are {} were traced",
-}
 
 
 @dataclass(frozen=True)
@@ -137,20 +133,15 @@ def memcheck(run: Run, process: Process, launch: int | None = None) -> Memcheck:
 
 
 def _launch(run: Run, process: Process, index: int, regions: pd.DataFrame) -> LaunchAccesses:
-    head, summary = process.traced[index], process.instruction_trace.summary[index]
+    head = process.traced[index]
     function, seq = int(head["function"]), int(head["seq"])
     out = LaunchAccesses(seq, process.kernel(function) or f"function {function}")
     if head["refused"]:
         out.missing.append("the launch was not traced")
         return out
-    if not summary["complete"]:
-        out.missing.append("the trace has no end of the launch")
-    if summary["lost"]:
-        out.missing.append(f"{int(summary['lost']):,} records were lost")
-    options = process.info.get("options", {})
-    out.missing += [
-        line.format(options[name]) for name, line in CHOSEN.items() if options.get(name)
-    ]
+    out.missing += missing(process, index)
+    if categories := process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY"):
+        out.missing.append(f"only instructions that are {categories} were traced")
     instructions = instructions_of(run, process, function)
     state, unknown = _State(process, regions, head, instructions.ptx), 0
     for records in process.trace_records(index, KINDS):

@@ -13,7 +13,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format import modules, open_run
 from ttanalyze.format.kernel_checksums import image_of
 from ttanalyze.format.process import Process
-from ttanalyze.traces.instructions import SIMULATOR
+from ttanalyze.traces.instructions import on_simulator
 from ttanalyze.verbs.race.exact import machine, statements
 from ttanalyze.verbs.race.exact.model import Operation
 
@@ -35,7 +35,7 @@ def code(process: Process, function: int, kernel: str) -> Code:
     image = None if module is None else image_of(process, int(module["image"]))
     if image is None:
         raise Error(f"{process.path}: the code of {kernel} was not saved")
-    if any(device.get("name") == SIMULATOR for device in process.info.get("devices", [])):
+    if on_simulator(process):
         return Code(of_ptx(image.split(b"\0", 1)[0].decode("latin-1")), machine=False)
     run = open_run(process.path.parent)
     for table in find_tables(run, f"^{re.escape(kernel)}$"):

@@ -16,6 +16,7 @@ from ttanalyze.format.instruction_traces import KIND, TraceRecords
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
+from ttanalyze.traces.coverage import missing
 from ttanalyze.verbs.race.exact import listing, statements
 from ttanalyze.verbs.race.exact.model import (
     BLOCK_SHIFT,
@@ -98,7 +99,7 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
         **parts.columns,
         operands=parts.operands(),
         values=parts.values(),
-        missing=[*_missing(process, index, grid, parts), *parts.missing, *unseen],
+        missing=[*missing(process, index), *parts.missing, *unseen],
         untold=_untold(code.operations, parts.operations) if code.machine else frozenset(),
     )
     return Traced(launch, int(head["seq"]), kernel, grid, block, code.machine)
@@ -159,21 +160,6 @@ def _check(process: Process, head: Any) -> None:
     categories = str(process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY", ""))
     if categories and not set(CATEGORIES.split(",")) <= set(categories.split(",")):
         raise Error(f"{where}: only {categories} instructions were traced; use {ADVICE}")
-
-
-def _missing(process: Process, index: int, grid: Sequence[int], parts: _Parts) -> list[str]:
-    """Returns what a trace lacks."""
-    out = []
-    summary = process.instruction_trace.summary[index]
-    options = process.info.get("options", {})
-    if not summary["complete"]:
-        out.append("the trace ends before the launch")
-    if summary["lost"]:
-        out.append(f"{text.count(int(summary['lost']), 'record')} lost")
-    for name, what in (("BLOCKS", "blocks"), ("INSTRUCTIONS", "instructions")):
-        if options.get(f"TT_INSTRUMENT_{name}"):
-            out.append(f"only {what} {options[f'TT_INSTRUMENT_{name}']} were traced")
-    return out
 
 
 class _Parts:

@@ -47,19 +47,13 @@ def _race(race: InnerRace, launch: LaunchRaces) -> list[tuple[str, str]]:
 def _side(side: Side, launch: LaunchRaces) -> str:
     place = f"pc {side.number * 16:#x}" if launch.machine else f"line {side.number} of the PTX"
     where = f" at {text.printable(side.line)}" if side.line else ""
-    who = f"block {_coordinates(side.block)}, thread {_coordinates(side.thread)}"
+    who = f"block {text.coordinates(side.block)}, thread {text.coordinates(side.thread)}"
     return f"{who} {side.does} {side.size} bytes: {text.printable(side.text)} ({place}){where}"
-
-
-def _coordinates(place: tuple[int, ...]) -> str:
-    """Returns x, or x,y or x,y,z where these are not 0."""
-    last = max((i for i, number in enumerate(place) if number), default=0)
-    return ",".join(str(number) for number in place[: last + 1])
 
 
 def _address(race: InnerRace) -> str:
     if race.owner is not None:
-        return f"byte {race.address:,} of the shared memory of block {_coordinates(race.owner)}"
+        return f"byte {race.address:,} of the shared memory of block {text.coordinates(race.owner)}"
     if race.region is None:
         return f"{race.address:#x}, in no allocation"
     label = f" ({text.printable(race.label)})" if race.label else ""
