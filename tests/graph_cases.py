@@ -20,11 +20,13 @@ import numpy as np
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.gpu import (
+    CudaError,
     Device,
     DeviceBuffer,
     EndedError,
     Graph,
     GraphExec,
+    MemcpyDirection,
     Module,
     Stream,
     StreamCapture,
@@ -136,9 +138,9 @@ def capture() -> None:
     capture.record_kernel("scale<unsigned int>", (4, 1), (256,), 0, (second, COUNT, 2))
     capture.record_memcpy("device_to_device", BYTES // 2, dst=first, src=second)
     capture.record_memcpy("DtoH", BYTES, dst=taken, src=first)
-    print(capture.recorded_count, capture)
+    print(capture.recorded_count(), capture)
     graph = capture.end()
-    print(graph.node_count, graph)
+    print(graph.node_count(), graph)
     nodes, edges = graph.nodes, graph.edges
     print(nodes[["node", "kind", "kernel", "short", "bytes", "shared"]].to_string())
     print(nodes[[f"{size}_{axis}" for size in ("grid", "block") for axis in "xyz"]].to_string())
@@ -203,7 +205,7 @@ def foreign_streams() -> None:
                 with stream.device.use():
                     address, raw = buffer.address, capture._raw
                     driver.call("cuMemsetD32Async", address + BYTES - 4, 1, 1, raw)
-            assert capture.graph.node_count == 2
+            assert capture.graph.node_count() == 2
             capture.graph.instantiate().launch(given)
             total += 1
             stream.synchronize()
@@ -296,20 +298,20 @@ def by_hand() -> None:
     device = Device(0)
     left, right = DeviceBuffer(BYTES), DeviceBuffer(BYTES)
     with Graph.new(device) as graph:
-        clear = graph.add_memset(BYTES, 3, left, item=4)
-        one = graph.add_kernel("add", **LAUNCH, args=(left, COUNT, 1), after=[clear])
-        two = graph.add_memset(BYTES, 0x0101, right, item=2)
-        both = graph.add_kernel("add", **LAUNCH, args=(right, COUNT, 1), after=[one, two])
-        graph.add_memcpy("d2d", 4, left, right, after=[both])
-        print(graph.edges[["from", "to"]].values.tolist(), graph.node_count)
-        print(_refused(lambda: graph.add_memset(4, 0, left, after=[9])))
+        clear = graph.add_memset_node(BYTES, 3, left, item=4)
+        one = graph.add_kernel_node("add", **LAUNCH, args=(left, COUNT, 1), after=[clear])
+        two = graph.add_memset_node(BYTES, 0x0101, right, item=2)
+        both = graph.add_kernel_node("add", **LAUNCH, args=(right, COUNT, 1), after=[one, two])
+        graph.add_memcpy_node("d2d", 4, left, right, after=[both])
+        print(graph.edges[["from", "to"]].values.tolist(), graph.node_count())
+        print(_refused(lambda: graph.add_memset_node(4, 0, left, after=[9])))
         executable = graph.instantiate()
     print(_refused(lambda: executable.update(0, value=1), EndedError))
     executable.launch()
     device.synchronize()
     assert left.read("u4").tolist() == [0x01010102] + [4] * (COUNT - 1)
     _is(right, 0x01010102)
-    print(_refused(lambda: graph.node_count, EndedError))
+    print(_refused(lambda: graph.node_count(), EndedError))
     print(_refused(lambda: graph.instantiate(), EndedError))
     with executable:
         pass
@@ -362,18 +364,75 @@ def arguments() -> None:
     print(_refused(lambda: stored(*good, 1)))
 
 
+def described() -> None:
+    """Nodes without code and addresses: the example that oxicuda documents, then what makes its
+    graph run.
+    """
+    stream = Stream(Device(0))
+    capture = StreamCapture.begin(stream)
+    capture.record_kernel("my_kernel", (4, 1, 1), (256, 1, 1), 0)
+    capture.record_memcpy(MemcpyDirection.DeviceToHost, 1024)
+    capture.record_memset(1024, 7)
+    assert capture.is_active() and capture.recorded_count() == 3
+    graph = capture.end()
+    assert graph.node_count() == 3 and graph.dependency_count() == 2
+    for ended in (capture.end, lambda: capture.record_memset(1024, 7)):
+        print(_refused(ended, CudaError.StreamCaptureUnmatched))
+    columns = ["kind", "kernel", "grid_x", "block_x", "shared", "bytes", "known"]
+    print(graph.nodes[columns].to_string())
+    print([str(graph.get_node(i) and graph.get_node(i).kind) for i in (0, 1, 2, 3)])  # type: ignore[union-attr]
+    print(graph.topological_sort(), "my_kernel" in graph.to_dot())
+    print(_refused(graph.instantiate))
+
+    Module.load(PTX)
+    memory, taken = DeviceBuffer.of(np.arange(256, dtype="u4")), np.zeros(256, "u4")
+    first = graph.add_memset_node(8, 1)
+    last = graph.add_empty_node(after=[2, first])
+    graph.add_dependency(first, 1)
+    print(_refused(lambda: graph.add_dependency(last, last)))
+    print(_refused(lambda: graph.add_dependency(0, 9)))
+    graph.bind(0, function="add")
+    print(_refused(lambda: graph.bind(1, dst=taken)))
+    print(_refused(lambda: graph.bind(1, args=())))
+    graph.bind(1, dst=taken, src=memory)
+    print(_refused(graph.instantiate))
+    graph.bind(2, dst=memory, size=4)
+    graph.bind(first, dst=memory.address + 4)
+    print(_refused(lambda: graph.bind(first, dst=memory)))
+    graph.bind(0, args=(memory, 256, 10))
+    print(graph.nodes[columns].to_string())
+    print(graph.edges[["from", "to"]].sort_values(["from", "to"]).values.tolist())
+    executable = graph.instantiate()
+    assert executable.node_count() == 5 and executable.graph() is graph
+    order = executable.execution_order()
+    assert all(order.index(a) < order.index(b) for a, b in graph.edges[["from", "to"]].values)
+    executable.enable(first, False)
+    executable.launch(stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(taken, np.arange(256) + 10)
+    assert memory.read("u4")[:2].tolist() == [0x07070707, 11]
+    executable.update(0, args=(memory, 256, 20))
+    graph.add_dependency(last, first)
+    print(_refused(graph.topological_sort))
+
+    with StreamCapture.begin(stream) as capture:
+        capture.record_kernel("my_kernel", 4, 256)
+    Module.load((HEAD + _kernel("my_kernel", "", "")).encode())
+    capture.graph.instantiate().launch(stream)  # by its name, now that there is one
+
+
 def errors() -> None:
     """What is refused, and how it is said."""
     device = Device(0)
-    print(_refused(lambda: StreamCapture.begin().record_kernel("add", 1, 1)))
+    print(_refused(lambda: StreamCapture.begin().record_kernel("add", 1, 1, args=())))
     module = Module.load(PTX)
     buffer = DeviceBuffer(64)
     capture = StreamCapture.begin()
     half: Any = 1.5
     odd: Any = module
     for wrong in (
-        lambda: capture.record_kernel("sotre", 1, 1),
-        lambda: capture.record_kernel("nothing like it", 1, 1),
+        lambda: capture.record_kernel("sotre", 1, 1, args=()),
+        lambda: capture.record_kernel("nothing like it", 1, 1, args=()),
         lambda: capture.record_kernel("add", 0, 1, args=(buffer, 1, 1)),
         lambda: capture.record_kernel("add", (1, 1, 1, 1), 1, args=(buffer, 1, 1)),
         lambda: capture.record_kernel("add", (1 << 32, 1), 1, args=(buffer, 1, 1)),
@@ -394,20 +453,19 @@ def errors() -> None:
         lambda: capture.record_memset(64, 256, buffer),
         lambda: capture.record_memset(63, 0, buffer, item=2),
         lambda: capture.record_memset(64, 0, buffer, item=3),
-        lambda: capture.record_memset(64, 0),
         lambda: buffer.read(),
         lambda: device.synchronize(),
         lambda: capture.graph,
     ):
         print(_refused(wrong))
-    assert capture.recorded_count == 0 and capture.active
+    assert capture.recorded_count() == 0 and capture.is_active()
     graph = capture.end()
-    print(graph.node_count, len(graph.nodes), len(graph.edges))
+    print(graph.node_count(), len(graph.nodes), len(graph.edges))
     for ended in (capture.end, lambda: capture.record_memset(64, 0, buffer)):
         print(_refused(ended, EndedError))
     capture = StreamCapture.begin()
     many = _refused(lambda: capture.record_kernel("add", 1, 4096, args=(buffer, 1, 1)))
-    print(*many.split(":")[:2], capture.active)  # which ends it
+    print(*many.split(":")[:2], capture.is_active())  # which ends it
     print(_refused(lambda: Module.load("/nowhere/kernels.ptx")))
     print(_refused(lambda: DeviceBuffer(0)))
     print(_refused(lambda: DeviceBuffer(1 << 70)))
@@ -421,7 +479,7 @@ def errors() -> None:
     print(_refused(lambda: Device(99)).split(":")[0])
     module.unload()
     print(_refused(lambda: module.function("add"), EndedError))
-    print(_refused(lambda: StreamCapture.begin().record_kernel("add", 1, 1)))
+    print(_refused(lambda: StreamCapture.begin().record_kernel("add", 1, 1, args=())))
 
 
 def invalidated() -> None:
@@ -433,7 +491,7 @@ def invalidated() -> None:
     with stream.device.use() as driver:
         assert driver.result("cuStreamSynchronize", capture._raw)
     print(_refused(lambda: capture.record_memset(64, 0, buffer)))
-    print(capture.active, _refused(capture.end, EndedError))
+    print(capture.is_active(), _refused(capture.end, EndedError))
     capture = StreamCapture.begin(stream)
     with stream.device.use() as driver:
         assert driver.result("cuStreamSynchronize", capture._raw)
@@ -530,7 +588,7 @@ def host_arrays() -> None:
     def copying() -> tuple[GraphExec, weakref.ref[Any]]:
         """Into an array, which is not the one that the graph was made with, and held up."""
         graph = Graph.new()
-        graph.add_memcpy("d2h", BYTES, np.zeros(COUNT, "u4"), source)
+        graph.add_memcpy_node("d2h", BYTES, np.zeros(COUNT, "u4"), source)
         executable, out = graph.instantiate(), np.zeros(COUNT, "u4").view(Out)
         executable.update(0, dst=out)
         word.write(bytes(4))
@@ -693,8 +751,17 @@ def rows() -> None:
 CASES = {
     case.__name__: case
     for case in (
-        *(capture, foreign_streams, update, by_hand, arguments, errors, invalidated, memory),
-        *(lifetimes, host_arrays, exit_with_everything, threads, shared_memory, indirect, rows),
+        *(capture, foreign_streams, update, by_hand, arguments, described, errors, invalidated),
+        *(
+            memory,
+            lifetimes,
+            host_arrays,
+            exit_with_everything,
+            threads,
+            shared_memory,
+            indirect,
+            rows,
+        ),
     )
 }
 

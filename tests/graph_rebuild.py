@@ -23,7 +23,7 @@ def outcome(graph: Rebuilt) -> dict[str, Any]:
     graph.restore()
     graph.launch()
     return {
-        "nodes": graph.node_count,
+        "nodes": graph.node_count(),
         "restored": before.same,
         "same": once.same,
         "again": graph.check().same,

@@ -106,7 +106,7 @@ def test_stream_closed_during_capture() -> None:
         "try:\n"
         "    capture.end()\n"
         "except EndedError as e:\n"
-        "    print(e, capture.active)\n"
+        "    print(e, capture.is_active())\n"
     )
     done = python("-c", script)
     assert (done.stdout, done.stderr) == ("the stream was closed False\n", "")

@@ -101,7 +101,7 @@ theirs = torch.cuda.CUDAGraph(keep_graph=True)
 with torch.cuda.graph(theirs):
     values.add_(1)
 graph = Graph.wrap(theirs.raw_cuda_graph())
-assert graph.node_count == 1, graph.nodes
+assert graph.node_count() == 1, graph.nodes
 print(graph.to_dot().count("kernel"), Device.current())
 """
     done = python("-c", script)

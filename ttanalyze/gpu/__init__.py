@@ -16,6 +16,7 @@ The driver is loaded when the first device, buffer, module or stream is made.
 from ttanalyze.gpu.capture import StreamCapture
 from ttanalyze.gpu.device import Device, Stream
 from ttanalyze.gpu.driver import (
+    CudaError,
     Driver,
     DriverError,
     EndedError,
@@ -23,13 +24,17 @@ from ttanalyze.gpu.driver import (
     driver,
     simulator,
 )
-from ttanalyze.gpu.graph import Graph, GraphExec
+from ttanalyze.gpu.graph import Graph
+from ttanalyze.gpu.graph_exec import GraphExec
 from ttanalyze.gpu.memory import DeviceBuffer
 from ttanalyze.gpu.module import Function, Module
+from ttanalyze.gpu.nodes import GraphNode
 from ttanalyze.gpu.rebuild.graph import Check, Rebuilt
+from ttanalyze.gpu.work import MemcpyDirection
 
 __all__ = [
     "Check",
+    "CudaError",
     "Device",
     "DeviceBuffer",
     "Driver",
@@ -38,6 +43,8 @@ __all__ = [
     "Function",
     "Graph",
     "GraphExec",
+    "GraphNode",
+    "MemcpyDirection",
     "MissingDriverError",
     "Module",
     "Rebuilt",

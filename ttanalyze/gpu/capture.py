@@ -13,10 +13,12 @@ from ttanalyze.errors import Error
 from ttanalyze.gpu.device import Context, Device, Stream, stream_handle
 from ttanalyze.gpu.driver import INVALIDATED, DriverError, EndedError
 from ttanalyze.gpu.graph import Graph
-from ttanalyze.gpu.module import Function, find
-from ttanalyze.gpu.work import Copy, Kernel, Set, Size, Work
+from ttanalyze.gpu.module import Function
+from ttanalyze.gpu.unbound import Unbound, plan, plan_kernel
+from ttanalyze.gpu.work import Size, Work
 
 MODES = {"global": 0, "thread-local": 1, "relaxed": 2}
+SET_DEPENDENCIES = 1  # CU_STREAM_SET_CAPTURE_DEPENDENCIES
 NONE, ACTIVE = 0, 1  # CU_STREAM_CAPTURE_STATUS_…
 
 
@@ -33,13 +35,13 @@ class StreamCapture:
         mode: "global", "thread-local" or "relaxed", as `begin` takes it.
     """
 
-    def __init__(self, device: Device, stream: Any, mode: str = "thread-local") -> None:
+    def __init__(self, device: Device, stream: Any, mode: str = "global") -> None:
         if mode not in MODES:
             raise Error(f"mode {mode!r}: must be one of {', '.join(MODES)}")
         self.device = device
         self.stream = stream
         self._handle = stream_handle(stream)
-        self._recorded: list[Work] = []
+        self._recorded: list[Work | Unbound] = []
         self._graph: Graph | None = None
         self._error = ""  # that ended it
         with device.use() as driver:
@@ -52,7 +54,8 @@ class StreamCapture:
                 raise Error("the default stream can't be captured: give another one")
             if result:
                 raise driver.error(call, result)
-        self.active = True
+        self._active = True
+        self._unbound: dict[int, Unbound] = {}
         # The stream is kept until then: drivers crash where a capture ends whose stream is gone.
         kept = (device.context, os.getpid(), self._handle, stream)
         self._abandon = weakref.finalize(self, _drop, *kept)
@@ -60,7 +63,7 @@ class StreamCapture:
 
     @classmethod
     def begin(
-        cls, stream: Any = None, device: Device | None = None, mode: str = "thread-local"
+        cls, stream: Any = None, device: Device | None = None, mode: str = "global"
     ) -> StreamCapture:
         """Begins the capture of a stream.
 
@@ -101,12 +104,17 @@ class StreamCapture:
         return int(out[0])
 
     def __repr__(self) -> str:
-        state = "active" if self.active else "ended"
-        return f"<StreamCapture: {self.recorded_count} recorded, {state}>"
+        state = "active" if self._active else "ended"
+        return f"<StreamCapture: {self.recorded_count()} recorded, {state}>"
 
-    @property
+    def is_active(self) -> bool:
+        """Returns whether the capture goes on."""
+        return self._active
+
     def recorded_count(self) -> int:
-        """The number of launches, copies and sets that the methods of this object recorded."""
+        """Returns the number of launches, copies and sets that the methods of this object
+        recorded.
+        """
         return len(self._recorded)
 
     def record_kernel(
@@ -115,20 +123,23 @@ class StreamCapture:
         grid: Size,
         block: Size,
         shared_mem: int = 0,
-        args: Sequence[Any] = (),
+        args: Sequence[Any] | None = None,
         *,
         cluster: Size | None = None,
         cooperative: bool = False,
     ) -> None:
         """Records a kernel launch.
 
+        Without `args`, a kernel that is not loaded yet or that has parameters is only described:
+        `Graph.bind` gives the rest before the graph can run.
+
         An argument may be an int or a float, which gets the size of its parameter, a numpy scalar,
         a pair such as ("f32", 1.0), the bytes of a structure, None (a null pointer), a
         DeviceBuffer, or an array or tensor of another library. The graph keeps the buffers.
 
         Args:
-            function_name: The name of a kernel in a module that is loaded in this context, or a
-                Function.
+            function_name: The name of a kernel, in a module that is loaded in this context if
+                `args` is given; or a Function.
             grid: The blocks of the grid, one to three ints.
             block: The threads of a block, one to three ints.
             shared_mem: The dynamic shared memory in bytes.
@@ -141,8 +152,9 @@ class StreamCapture:
             DriverError: The driver refuses the launch.
         """
         self._check()
-        function = find(self.device.context.loaded, function_name)
-        self._record(Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative))
+        size = {"grid": grid, "block": block, "shared_mem": shared_mem}
+        how = {"cluster": cluster, "cooperative": cooperative}
+        self._record(plan_kernel(self.device, function_name, args, **size, **how))
 
     def record_memcpy(self, direction: str, size: int, dst: Any = None, src: Any = None) -> None:
         """Records a copy.
@@ -151,16 +163,17 @@ class StreamCapture:
         a numpy array, which is read or written when the graph runs.
 
         Args:
-            direction: "h2d", "d2h" or "d2d"; also "htod" or "host_to_device" and so on.
+            direction: "h2d", "d2h" or "d2d"; also "htod" or "host_to_device" and so on, or a
+                MemcpyDirection.
             size: The number of bytes.
             dst: The destination.
-            src: The source.
+            src: The source. Without both, `Graph.bind` gives them before the graph can run.
 
         Raises:
             Error: An address or the size does not fit.
         """
         self._check()
-        self._record(Copy.of(direction, size, dst, src))
+        self._record(plan("copy", direction=direction, size=size, dst=dst, src=src))
 
     def record_memset(self, size: int, value: int, dst: Any = None, item: int = 1) -> None:
         """Records that memory is set to a value.
@@ -168,17 +181,18 @@ class StreamCapture:
         Args:
             size: The number of bytes.
             value: The value of each item.
-            dst: The destination, anything that may be an argument of a kernel.
+            dst: The destination, anything that may be an argument of a kernel. Without it,
+                `Graph.bind` gives it before the graph can run.
             item: The size of an item: 1, 2 or 4 bytes.
 
         Raises:
             Error: An argument does not fit.
         """
         self._check()
-        self._record(Set.of(size, value, dst, item))
+        self._record(plan("set", size=size, value=value, dst=dst, item=item))
 
     def _check(self) -> None:
-        if not self.active:
+        if not self._active:
             how = f" with an error ({self._error})" if self._error else ""
             raise EndedError(f"the capture has ended{how}: StreamCapture.begin(…) begins another")
         try:
@@ -187,13 +201,28 @@ class StreamCapture:
             self._done()
             raise
 
-    def _record(self, work: Work) -> None:
+    def _record(self, work: Work | Unbound) -> None:
         try:
-            work.submit(self.device, self._handle)
+            if isinstance(work, Unbound):
+                self._unbound[self._empty()] = work
+            else:
+                work.submit(self.device, self._handle)
         except DriverError as e:
             self._look(e)
             raise
         self._recorded.append(work)
+
+    def _empty(self) -> int:
+        """Adds an empty node behind what was captured, and returns its address."""
+        state, graph = ffi.new("CUstreamCaptureStatus *"), ffi.new("CUgraph *")
+        before, count = ffi.new("CUgraphNode **"), ffi.new("size_t *")
+        with self.device.use() as driver:
+            call, where = "cuStreamGetCaptureInfo_v2", (ffi.NULL, graph, before, count)
+            driver.call(call, self._raw, state, *where)
+            node = driver.get("cuGraphAddEmptyNode", "CUgraphNode", graph[0], before[0], count[0])
+            call, only = "cuStreamUpdateCaptureDependencies", ffi.new("CUgraphNode[]", [node])
+            driver.call(call, self._raw, only, 1, SET_DEPENDENCIES)
+        return int(ffi.cast("uintptr_t", node))
 
     def _look(self, error: DriverError) -> None:
         """Abandons the capture if the driver ended it, so that the stream can be used again."""
@@ -213,33 +242,33 @@ class StreamCapture:
         self._done()
         with self.device.use() as driver:
             driver.call("cuStreamEndCapture", self._raw, out, doing="ending the capture")
-        self._graph = Graph(self.device, out[0], self._recorded)
+        self._graph = Graph(self.device, out[0], self._recorded, unbound=self._unbound)
         return self._graph
 
     @property
     def graph(self) -> Graph:
         """The graph that `end` returned. Raises Error before that."""
         if self._graph is None:
-            raise Error("there is no graph" + (" yet: end the capture" if self.active else ""))
+            raise Error("there is no graph" + (" yet: end the capture" if self._active else ""))
         return self._graph
 
     def _done(self) -> None:
-        self.active = False
+        self._active = False
         self._abandon.detach()
         self.device.context.captured.discard(self._handle)
 
     def abandon(self) -> None:
         """Ends the capture and drops the recorded work."""
-        self.active = False
+        self._active = False
         self._abandon()
 
     def __enter__(self) -> StreamCapture:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self.active and kind is None:
+        if self._active and kind is None:
             self.end()
-        elif self.active:
+        elif self._active:
             self.abandon()
 
 

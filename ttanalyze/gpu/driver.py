@@ -10,7 +10,7 @@ import functools
 import os
 import threading
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
@@ -37,7 +37,19 @@ ADVICE = {
 }
 
 
-class DriverError(Error):
+class CudaError(Error):
+    """The base class of errors of this module, with the names of oxicuda's errors.
+
+    Attributes:
+        NotInitialized: `MissingDriverError`.
+        StreamCaptureUnmatched: `EndedError`.
+    """
+
+    NotInitialized: ClassVar[type[CudaError]]
+    StreamCaptureUnmatched: ClassVar[type[CudaError]]
+
+
+class DriverError(CudaError):
     """The driver refused a call.
 
     Attributes:
@@ -55,12 +67,16 @@ class DriverError(Error):
         self.name = name
 
 
-class MissingDriverError(Error):
+class MissingDriverError(CudaError):
     """No driver can be loaded, or the driver lacks a call."""
 
 
-class EndedError(Error):
+class EndedError(CudaError):
     """An object was used after it had ended or had been freed."""
+
+
+CudaError.NotInitialized = MissingDriverError
+CudaError.StreamCaptureUnmatched = EndedError
 
 
 class Driver:

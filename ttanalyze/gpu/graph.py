@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.gpu import nodes as reading
-from ttanalyze.gpu.device import Context, Device, stream_handle
-from ttanalyze.gpu.driver import UPDATE_FAILURE, EndedError
-from ttanalyze.gpu.launches import Launches
-from ttanalyze.gpu.module import Function, find
-from ttanalyze.gpu.nodes import Node
-from ttanalyze.gpu.validate_args import MOST, whole
-from ttanalyze.gpu.work import Copy, Kernel, Set, Size, Work
+from ttanalyze.gpu.device import Device
+from ttanalyze.gpu.driver import EndedError
+from ttanalyze.gpu.graph_exec import GraphExec
+from ttanalyze.gpu.module import Function
+from ttanalyze.gpu.nodes import GraphNode
+from ttanalyze.gpu.unbound import Unbound, plan, plan_kernel
+from ttanalyze.gpu.work import Size, Work
 from ttanalyze.output import text
 
 if TYPE_CHECKING:
@@ -26,39 +24,36 @@ if TYPE_CHECKING:
     from ttanalyze.format import Run
     from ttanalyze.gpu.rebuild.graph import Rebuilt
 
-# CU_GRAPH_EXEC_UPDATE_ERROR_…
-UPDATES = {
-    2: "the graphs differ in shape (nodes or edges)",
-    3: "a node is of another kind",
-    4: "a kernel is another one, in another context or with other attributes",
-    5: "parameters of a node can't be changed that way",
-    6: "something in a node can't be updated",
-    7: "a kernel's function can't be changed that way",
-    8: "attributes of a node can't be updated",
-}
-
 
 class Graph:
     """A CUDA graph: launches, copies and sets, and their order.
 
-    `StreamCapture` makes one from a stream. `Graph.new` makes an empty one for `add_kernel`,
-    `add_memcpy` and `add_memset`.
+    `StreamCapture` makes one from a stream. `Graph.new` makes an empty one for `add_kernel_node`,
+    `add_memcpy_node`, `add_memset_node` and `add_empty_node`.
 
     Args:
         device: The device.
         handle: The CUgraph.
         keeps: Objects that live as long as this graph and its executable graphs.
         owned: Whether to destroy the CUgraph with this object.
+        unbound: The work of empty nodes, by their addresses, that `bind` completes.
     """
 
     _rebuild: ClassVar[Callable[[Run, tuple[int, int], int, Device | None, str], Rebuilt]]
 
     def __init__(
-        self, device: Device, handle: Any, keeps: Sequence[Any] = (), owned: bool = True
+        self,
+        device: Device,
+        handle: Any,
+        keeps: Sequence[Any] = (),
+        owned: bool = True,
+        unbound: Mapping[int, Unbound] | None = None,
     ) -> None:
         self.device = device
         self._handle = handle
         self._keeps: list[Any] = list(keeps)
+        self._unbound = dict(unbound or {})
+        self._places: dict[int, int] | None = None  # of nodes, once one was replaced
         self._destroy = device.context.give_back(self, "cuGraphDestroy", handle)
         if not owned:
             self._destroy.detach()
@@ -118,18 +113,18 @@ class Graph:
         return cls._rebuild(run, epochs, process, device, order)
 
     def __repr__(self) -> str:
-        if not self._alive:
+        if not self.alive:
             return "<Graph, closed>"
-        return f"<Graph of {text.count(self.node_count, 'node')}>"
+        return f"<Graph of {text.count(self.node_count(), 'node')}>"
 
     @property
-    def _alive(self) -> bool:
+    def alive(self) -> bool:
         return self._borrowed or self._destroy.alive
 
     @property
     def handle(self) -> Any:
         """The CUgraph. Raises EndedError if the graph was closed."""
-        if not self._alive:
+        if not self.alive:
             raise EndedError("the graph was closed")
         return self._handle
 
@@ -147,25 +142,62 @@ class Graph:
 
     # ---- what it is ----
 
-    @property
+    def read(self, work: bool = True) -> list[GraphNode]:
+        """Returns the nodes, with those of child graphs.
+
+        Args:
+            work: Whether to read what they do.
+
+        Raises:
+            DriverError: The driver refuses.
+        """
+        out = reading.read(self.device, self.handle, work, self._places)
+        for node in out:
+            unbound = self._unbound.get(reading.address(node.handle))
+            if unbound is not None:
+                node.kind, node.work, node.row = unbound.kind, unbound, unbound.row
+        return out
+
     def node_count(self) -> int:
-        """The number of nodes, with those of child graphs."""
-        return len(reading.read(self.device, self.handle, work=False))
+        """Returns the number of nodes, with those of child graphs."""
+        return len(self.read(work=False))
+
+    def dependency_count(self) -> int:
+        """Returns the number of edges, with those of child graphs."""
+        return len(self.edges)
+
+    def get_node(self, index: int) -> GraphNode | None:
+        """Returns a node, None if there is none of this number.
+
+        Args:
+            index: The number of the node.
+        """
+        nodes = self.read()
+        return nodes[index] if 0 <= index < len(nodes) else None
+
+    def topological_sort(self) -> list[int]:
+        """Returns the numbers of the nodes, each behind those that it runs after.
+
+        Nodes of a child graph come right behind the node that contains it.
+
+        Raises:
+            Error: Nodes run after each other in a circle.
+        """
+        return reading.in_order(self.read(work=False), self.edges)
 
     @property
     def nodes(self) -> pd.DataFrame:
         """One row per node, with the columns of the table `graph_nodes`: node, kind, kernel, grid_x
-        and so on.
+        and so on. `known` is False for a node that `bind` has to complete.
         """
-        return reading.table(reading.read(self.device, self.handle))
+        return reading.table(self.read())
 
     @property
     def edges(self) -> pd.DataFrame:
         """One row per edge: from, to, from_port, to_port, type. Node `to` runs after node
         `from`.
         """
-        handle = self.handle
-        return reading.edges(self.device, handle, reading.read(self.device, handle, work=False))
+        return reading.edges(self.device, self.handle, self.read(work=False))
 
     def to_dot(self) -> str:
         """Returns a picture of the graph in Graphviz's DOT language."""
@@ -175,13 +207,13 @@ class Graph:
 
     # ---- building ----
 
-    def add_kernel(
+    def add_kernel_node(
         self,
         function_name: str | Function,
         grid: Size,
         block: Size,
         shared_mem: int = 0,
-        args: Sequence[Any] = (),
+        args: Sequence[Any] | None = None,
         *,
         cluster: Size | None = None,
         cooperative: bool = False,
@@ -190,12 +222,11 @@ class Graph:
         """Adds a kernel launch. `StreamCapture.record_kernel` describes arguments of kernels.
 
         Args:
-            function_name: The name of a kernel in a module that is loaded in this context, or a
-                Function.
+            function_name: The name of a kernel, or a Function.
             grid: The blocks of the grid, one to three ints.
             block: The threads of a block, one to three ints.
             shared_mem: The dynamic shared memory in bytes.
-            args: One argument per parameter of the kernel.
+            args: One argument per parameter of the kernel. Default: `bind` gives them later.
             cluster: The blocks of a cluster, one to three ints. Default: no clusters.
             cooperative: Whether the launch is cooperative.
             after: The numbers of the nodes that it runs after.
@@ -204,22 +235,22 @@ class Graph:
             The number of the new node.
 
         Raises:
-            Error: The kernel or a node is unknown, or an argument does not fit.
+            Error: A node is unknown, or an argument does not fit. With `args`: no such kernel.
         """
-        function = find(self.device.context.loaded, function_name)
-        work = Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative)
-        return self._add(work, after)
+        size = {"grid": grid, "block": block, "shared_mem": shared_mem}
+        how = {"cluster": cluster, "cooperative": cooperative}
+        return self._add(plan_kernel(self.device, function_name, args, **size, **how), after)
 
-    def add_memcpy(
+    def add_memcpy_node(
         self, direction: str, size: int, dst: Any = None, src: Any = None, after: Iterable[int] = ()
     ) -> int:
         """Adds a copy. `StreamCapture.record_memcpy` describes addresses.
 
         Args:
-            direction: "h2d", "d2h" or "d2d".
+            direction: "h2d", "d2h" or "d2d", or a MemcpyDirection.
             size: The number of bytes.
             dst: The destination.
-            src: The source.
+            src: The source. Without both, `bind` gives them later.
             after: The numbers of the nodes that it runs after.
 
         Returns:
@@ -228,9 +259,9 @@ class Graph:
         Raises:
             Error: A node is unknown, or an argument does not fit.
         """
-        return self._add(Copy.of(direction, size, dst, src), after)
+        return self._add(plan("copy", direction=direction, size=size, dst=dst, src=src), after)
 
-    def add_memset(
+    def add_memset_node(
         self, size: int, value: int, dst: Any = None, item: int = 1, after: Iterable[int] = ()
     ) -> int:
         """Adds a node that sets memory to a value.
@@ -238,7 +269,7 @@ class Graph:
         Args:
             size: The number of bytes.
             value: The value of each item.
-            dst: The destination.
+            dst: The destination. Default: `bind` gives it later.
             item: The size of an item: 1, 2 or 4 bytes.
             after: The numbers of the nodes that it runs after.
 
@@ -248,15 +279,100 @@ class Graph:
         Raises:
             Error: A node is unknown, or an argument does not fit.
         """
-        return self._add(Set.of(size, value, dst, item), after)
+        return self._add(plan("set", size=size, value=value, dst=dst, item=item), after)
 
-    def _add(self, work: Work, after: Iterable[int]) -> int:
-        known = reading.read(self.device, self.handle, work=False)
-        behind = [_find(known, number).handle for number in after]
-        made = self.append(work, behind)
+    def add_empty_node(self, after: Iterable[int] = ()) -> int:
+        """Adds a node that does nothing, where branches meet.
+
+        Args:
+            after: The numbers of the nodes that it runs after.
+
+        Returns:
+            The number of the new node.
+
+        Raises:
+            Error: A node is unknown.
+        """
+        return self._add(None, after)
+
+    def _add(self, work: Work | Unbound | None, after: Iterable[int]) -> int:
+        known = self.read(work=False)
+        behind = [reading.find_node(known, number).handle for number in after]
+        made = self.append(None if isinstance(work, Unbound) else work, behind)
         key = reading.address(made)
-        found = reading.read(self.device, self.handle, work=False)
-        return next(n.number for n in found if reading.address(n.handle) == key)
+        if isinstance(work, Unbound):
+            self._unbound[key] = work
+        return next(n.number for n in self.read(work=False) if reading.address(n.handle) == key)
+
+    def add_dependency(self, before: int, after: int) -> None:
+        """Makes a node run after another one.
+
+        Args:
+            before: The number of the node that runs first.
+            after: The number of the node that waits for it.
+
+        Raises:
+            Error: A node is unknown, or both are one node.
+            DriverError: The driver refuses the edge, such as between two graphs.
+        """
+        known = self.read(work=False)
+        pair = [reading.find_node(known, number).handle for number in (before, after)]
+        if pair[0] == pair[1]:
+            raise Error(f"node {before} can't run after itself")
+        self._connect(pair[:1], pair[1:])
+
+    def _connect(self, begins: Sequence[Any], ends: Sequence[Any]) -> None:
+        if begins:
+            edges = [ffi.new("CUgraphNode[]", list(nodes)) for nodes in (begins, ends)]
+            with self.device.use() as driver:
+                doing = "adding a dependency"
+                count = len(begins)
+                driver.call("cuGraphAddDependencies", self.handle, *edges, count, doing=doing)
+
+    def bind(self, node: int, **given: Any) -> None:
+        """Gives a node what it lacks: a kernel its function and arguments, a copy or a set its
+        addresses. The names are those of `GraphExec.update`.
+
+        Args:
+            node: The number of the node, which stays.
+            given: The values, such as args=(memory, 1024) or dst=memory, src=array.
+
+        Raises:
+            Error: The node lacks nothing, or a value does not fit.
+
+        Example:
+            >>> device = tt.graph.Device(0, tt.graph.simulator())
+            >>> graph, memory = tt.graph.Graph.new(device), tt.graph.DeviceBuffer(4, device)
+            >>> graph.bind(graph.add_memset_node(4, 7), dst=memory)
+            >>> graph.instantiate().launch()
+            >>> memory.read("u1")
+            array([7, 7, 7, 7], dtype=uint8)
+        """
+        found = reading.find_node(self.read(), node)
+        if not isinstance(found.work, Unbound):
+            raise Error(f"node {node} lacks nothing: GraphExec.update changes it")
+        work = reading.changed(self.device, found, found.work, given)
+        if isinstance(work, Unbound):
+            self._unbound[reading.address(found.handle)] = work
+        else:
+            self._replace(found, work)
+
+    def _replace(self, node: GraphNode, work: Work) -> None:
+        """Puts work in the place of an empty node of this graph."""
+        own = [reading.address(n.handle) for n in self.read(work=False) if n.parent is None]
+        before, behind = (
+            reading.listed(self.device, call, node.handle)
+            for call in ("cuGraphNodeGetDependencies", "cuGraphNodeGetDependentNodes")
+        )
+        made = self.append(work, before)
+        self._connect([made] * len(behind), behind)
+        with self.device.use() as driver:
+            driver.call("cuGraphDestroyNode", node.handle)
+        old = reading.address(node.handle)
+        del self._unbound[old]
+        self._places = {
+            reading.address(made) if at == old else at: place for place, at in enumerate(own)
+        }
 
     def append(self, work: Work | None, behind: Sequence[Any]) -> Any:
         """Adds work by driver handles.
@@ -281,9 +397,24 @@ class Graph:
     def instantiate(self) -> GraphExec:
         """Makes an executable graph of the current nodes.
 
+        A kernel that has only a name is looked up again. If it has no parameters, it is bound.
+
         Raises:
+            Error: A node lacks something that `bind` has to give.
             DriverError: The driver refuses the graph.
         """
+        lacking = []
+        for node in self.read():
+            if not isinstance(node.work, Unbound):
+                continue
+            name = node.work.given.get("function")
+            with contextlib.suppress(Error):
+                if isinstance(name, str):
+                    self.bind(node.number, function=name)
+            if reading.address(node.handle) in self._unbound:
+                lacking.append(node)
+        if lacking:
+            raise Error(_missing(self, lacking))
         return GraphExec(self)
 
     @property
@@ -292,186 +423,13 @@ class Graph:
         return list(self._keeps)
 
 
-def _find(nodes: Sequence[Node], number: int) -> Node:
-    at = whole(number, "node", -MOST)
-    if not 0 <= at < len(nodes):
-        there = f"nodes 0 to {len(nodes) - 1}" if nodes else "no nodes"
-        raise Error(f"no node {at}: the graph has {there}")
-    return nodes[at]
-
-
-class GraphExec:
-    """An executable graph. Its nodes have the numbers of `Graph.nodes`.
-
-    Args:
-        graph: The graph.
-
-    Raises:
-        DriverError: The driver refuses the graph.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.device = graph.device
-        self._nodes = reading.read(graph.device, graph.handle)
-        self._template: Graph | None = graph  # by the handles of whose nodes ours are known
-        self._keeps = graph.keeps
-        self._works = {n.number: n.work for n in self._nodes}  # with what each needs to live
-        self._on_host = any(map(_on_host, self._works.values()))
-        self._launches = Launches(graph.device.context)
-        with graph.device.use() as driver:
-            call = "cuGraphInstantiateWithFlags"
-            self._handle = driver.get(call, "CUgraphExec", graph.handle, 0, doing="instantiating")
-        context, ours = graph.device.context, (self._handle, self._keeps, self._works)
-        self._destroy = weakref.finalize(self, _end, os.getpid(), context, self._launches, *ours)
-
-    def __repr__(self) -> str:
-        if not self._destroy.alive:
-            return "<GraphExec, closed>"
-        return f"<GraphExec of {text.count(len(self._nodes), 'node')}>"
-
-    @property
-    def handle(self) -> Any:
-        """The CUgraphExec. Raises EndedError if the graph was closed."""
-        if not self._destroy.alive:
-            raise EndedError("the executable graph was closed")
-        return self._handle
-
-    def launch(self, stream: Any = None) -> None:
-        """Launches the graph and returns at once.
-
-        Args:
-            stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba. Default:
-                a stream of the device.
-
-        Raises:
-            DriverError: The driver refuses the launch.
-        """
-        to = stream_handle(self.device.stream if stream is None else stream)
-        with self.device.use() as driver:
-            driver.call("cuGraphLaunch", self.handle, ffi.cast("CUstream", to))
-        if self._on_host:
-            self._launches.note(to)
-
-    def update(self, node: int | Graph, **changes: Any) -> None:
-        """Changes one node, or all nodes, for later launches.
-
-        The changes of a kernel are function (a name or a Function), grid, block, shared_mem and
-        args. Those of a copy are size, dst and src. Those of a set are size, value, dst and item.
-        What is not given stays unchanged.
-
-        Args:
-            node: The number of a node, or a Graph of the same shape whose nodes are taken.
-            changes: The new values.
-
-        Raises:
-            Error: The graph has no such node, a change does not fit, or the node is a copy of
-                several rows.
-            DriverError: The driver refuses the change, such as another shape.
-        """
-        if isinstance(node, Graph):
-            if changes:
-                raise Error(f"a whole graph takes no {', '.join(changes)}")
-            self._update(node)
-            return
-        found = self._node(node)
-        before = self._works[found.number]
-        if before is None:
-            raise Error(f"node {node} is {_a(found.kind)} that can't be changed here")
-        if isinstance(changes.get("function"), str):
-            changes["function"] = find(self.device.context.loaded, changes["function"])
-        try:
-            work = before.changed(**changes)
-        except TypeError:
-            takes = {
-                Kernel: "function, grid, block, shared_mem, args",
-                Copy: "size, dst, src",
-                Set: "size, value, dst, item",
-            }[type(before)]
-            given = ", ".join(changes)
-            raise Error(
-                f"node {node} is {_a(found.kind)}, which takes {takes}: not {given}"
-            ) from None
-        work.put(self.device, self.handle, found.handle)
-        self._works[found.number] = work
-        self._on_host |= _on_host(work)
-        if _on_host(before):
-            self._launches.keep(before)
-
-    def _node(self, number: int) -> Node:
-        """Returns a node with a handle of the graph that this was made of, which the driver
-        asks for.
-        """
-        assert self.handle and self._template is not None
-        if not self._template._alive:
-            raise EndedError("the graph that this was made of was closed: its nodes can't change")
-        return _find(self._nodes, number)
-
-    def _update(self, graph: Graph) -> None:
-        nodes = reading.read(graph.device, graph.handle)
-        info = ffi.new("CUgraphExecUpdateResultInfo *")
-        with self.device.use() as driver:
-            call = "cuGraphExecUpdate_v2"
-            result = driver.result(call, self.handle, graph.handle, info)
-            if result == UPDATE_FAILURE:
-                why = UPDATES.get(int(info.result), f"reason {int(info.result)}")
-                raise driver.error(call, result, f"updating the graph: {why}")
-            if result:
-                raise driver.error(call, result, "updating the graph")
-        self._launches.keep((list(self._keeps), dict(self._works)))
-        self._keeps[:] = graph.keeps
-        self._works.update({n.number: n.work for n in nodes})
-        self._on_host = any(map(_on_host, self._works.values()))
-
-    def enable(self, node: int, enabled: bool = True) -> None:
-        """Turns a kernel, a copy or a set on or off for later launches.
-
-        Args:
-            node: The number of the node.
-            enabled: Whether it runs.
-
-        Raises:
-            DriverError: The driver refuses the change.
-        """
-        found = self._node(node)
-        with self.device.use() as driver:
-            call = "cuGraphNodeSetEnabled"
-            doing = f"switching node {node}"
-            driver.call(call, self.handle, found.handle, int(enabled), doing=doing)
-
-    def close(self) -> None:
-        """Destroys the executable graph when it no longer runs. Garbage collection does the
-        same.
-        """
-        self._destroy()
-        self._template = None
-
-    def __enter__(self) -> GraphExec:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _end(
-    process: int,
-    context: Context,
-    launches: Launches,
-    handle: Any,
-    keeps: list[Any],
-    works: dict[int, Work | None],
-) -> None:
-    with contextlib.suppress(Error):
-        if process == os.getpid():
-            launches.keep((list(keeps), dict(works)))
-            with context.use() as driver:
-                driver.result("cuGraphExecDestroy", handle)
-    keeps.clear()
-    works.clear()
-
-
-def _on_host(work: Work | None) -> bool:
-    return isinstance(work, Copy) and (work.host_dst or work.host_src)
-
-
-def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+def _missing(graph: Graph, nodes: Sequence[GraphNode]) -> str:
+    """Says what the first of some nodes lacks."""
+    node = reading.find_node(graph.read(), nodes[0].number)
+    assert isinstance(node.work, Unbound)
+    name = node.work.given.get("function", "")
+    given = ", ".join(f"{name}=…" for name in node.work.missing)
+    called = name.name if isinstance(name, Function) else name
+    more = f"; {len(nodes) - 1} more nodes lack something" if len(nodes) > 1 else ""
+    what = f"{node.kind} {called}".strip()
+    return f"node {node.number} ({what}) can't run yet: bind({node.number}, {given}) first{more}"

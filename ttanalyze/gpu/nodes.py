@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import graphlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ttanalyze._cuda import ffi
 from ttanalyze.code import demangle
+from ttanalyze.errors import Error
 from ttanalyze.format.graphs import KIND
 from ttanalyze.gpu.device import Device
-from ttanalyze.gpu.module import Function
-from ttanalyze.gpu.work import CLUSTER, COOPERATIVE, HOST, Copy, Kernel, Set, Work
+from ttanalyze.gpu.module import Function, find
+from ttanalyze.gpu.unbound import Unbound
+from ttanalyze.gpu.validate_args import MOST, whole
+from ttanalyze.gpu.work import CHANGES, CLUSTER, COOPERATIVE, HOST, Copy, Kernel, Set, Work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,29 +29,41 @@ assert all(kind in KIND for kind in NODE_KINDS)
 
 
 @dataclass
-class Node:
+class GraphNode:
     """A node of a graph.
 
-    number: from 0 in the order of the driver; nodes of a child graph come right behind the node
-    that contains it, their parent. work: what a kernel, copy or set does, None if unknown.
+    Attributes:
+        number: From 0 in the order of the driver. Nodes of a child graph come right behind the node
+            that contains it.
+        handle: The CUgraphNode.
+        kind: "kernel", "copy", "set", "empty" and so on, as in `Graph.nodes`.
+        parent: The number of the node whose child graph contains it, None for most.
+        work: What a kernel, copy or set does. None if unknown.
+        row: Columns of `Graph.nodes` that this kind has.
     """
 
     number: int
     handle: Any
     kind: str
     parent: int | None
-    work: Work | None = None
+    work: Work | Unbound | None = None
     row: dict[str, Any] = field(default_factory=dict)
 
 
-def read(device: Device, graph: Any, work: bool = True) -> list[Node]:
-    """Returns the nodes of a graph and its child graphs. work: whether to read what they do.
+def read(
+    device: Device, graph: Any, work: bool = True, places: Mapping[int, int] | None = None
+) -> list[GraphNode]:
+    """Returns the nodes of a graph and its child graphs.
 
-    Raises DriverError if the driver refuses.
+    work: whether to read what they do. places: the places of nodes of the graph itself by their
+    addresses; others come behind. Raises DriverError if the driver refuses.
     """
-    out: list[Node] = []
+    out: list[GraphNode] = []
     with device.use():
-        levels = [_Level(iter(_handles(device, graph)), None)]
+        own = listed(device, "cuGraphGetNodes", graph)
+        if places is not None:
+            own.sort(key=lambda handle: places.get(address(handle), len(places)))
+        levels = [_Level(iter(own), None)]
         while levels:
             handle = next(levels[-1].handles, None)
             if handle is None:
@@ -57,14 +73,16 @@ def read(device: Device, graph: Any, work: bool = True) -> list[Node]:
             device.driver.call("cuGraphNodeGetType", handle, kind)
             number = int(kind[0])
             name = NODE_KINDS[number] if 0 <= number < len(NODE_KINDS) else "other"
-            node = Node(len(out), handle, name, levels[-1].parent)
+            node = GraphNode(len(out), handle, name, levels[-1].parent)
             out.append(node)
             if work and name in READERS:
                 READERS[name](device, node)
             if name == "graph":
                 inner = ffi.new("CUgraph *")
                 device.driver.call("cuGraphChildGraphNodeGetGraph", handle, inner)
-                levels.append(_Level(iter(_handles(device, inner[0])), node.number))
+                levels.append(
+                    _Level(iter(listed(device, "cuGraphGetNodes", inner[0])), node.number)
+                )
     return out
 
 
@@ -74,12 +92,14 @@ class _Level:
     parent: int | None
 
 
-def _handles(device: Device, graph: Any) -> list[Any]:
+def listed(device: Device, call: str, of: Any) -> list[Any]:
+    """Returns the nodes that a call of the driver lists for a graph or a node."""
     count = ffi.new("size_t *")
-    device.driver.call("cuGraphGetNodes", graph, ffi.NULL, count)
-    out = ffi.new("CUgraphNode[]", count[0])
-    if count[0]:  # the driver refuses to list nothing
-        device.driver.call("cuGraphGetNodes", graph, out, count)
+    with device.use() as driver:
+        driver.call(call, of, ffi.NULL, count)
+        out = ffi.new("CUgraphNode[]", count[0])
+        if count[0]:  # the driver refuses to list nothing
+            driver.call(call, of, out, count)
     return [out[i] for i in range(count[0])]
 
 
@@ -91,7 +111,7 @@ def address(handle: Any) -> int:
 # ---- what nodes do ----
 
 
-def _kernel(device: Device, node: Node) -> None:
+def _kernel(device: Device, node: GraphNode) -> None:
     driver = device.driver
     made = ffi.new("CUDA_KERNEL_NODE_PARAMS *")
     driver.call("cuGraphKernelNodeGetParams_v2", node.handle, made)
@@ -119,6 +139,16 @@ def _kernel(device: Device, node: Node) -> None:
         (of.x, of.y, of.z),
         bool(alike.cooperative),
     )
+    done = node.work
+    node.row = {
+        "kernel": function.name,
+        "grid": done.grid,
+        "block": done.block,
+        "cluster": done.cluster,
+        "shared": done.shared,
+        "params": done.params,
+        "cooperative": done.cooperative,
+    }
 
 
 def _params(function: Function, made: Any) -> bytes | None:
@@ -142,7 +172,7 @@ def _params(function: Function, made: Any) -> bytes | None:
     return bytes(out)
 
 
-def _copy(device: Device, node: Node) -> None:
+def _copy(device: Device, node: GraphNode) -> None:
     made = ffi.new("CUDA_MEMCPY3D *")
     device.driver.call("cuGraphMemcpyNodeGetParams", node.handle, made)
     rows, slices = max(1, made.Height), max(1, made.Depth)
@@ -166,7 +196,7 @@ def _copy(device: Device, node: Node) -> None:
         node.work = Copy(dst, src, width, *sides_of_host, rows=shape)
 
 
-def _set(device: Device, node: Node) -> None:
+def _set(device: Device, node: GraphNode) -> None:
     made = ffi.new("CUDA_MEMSET_NODE_PARAMS *")
     device.driver.call("cuGraphMemsetNodeGetParams", node.handle, made)
     item, rows = int(made.elementSize), max(1, made.height)
@@ -182,14 +212,13 @@ READERS = {"kernel": _kernel, "copy": _copy, "set": _set}
 # ---- tables ----
 
 
-def table(nodes: list[Node]) -> pd.DataFrame:
+def table(nodes: list[GraphNode]) -> pd.DataFrame:
     """Returns one row per node, with the columns of format.graph_tables.nodes."""
     import pandas as pd  # which takes longer to import than all else together
 
-    kernels = [n.work.function.name if isinstance(n.work, Kernel) else None for n in nodes]
+    kernels = [n.row.get("kernel") for n in nodes]
     different = list(dict.fromkeys(k for k in kernels if k is not None))
     texts = dict(zip(different, demangle.demangle(different), strict=True))
-    zeros = (0, 0, 0)
     columns: dict[str, Any] = {
         "node": [n.number for n in nodes],
         "kind": [n.kind for n in nodes],
@@ -200,26 +229,29 @@ def table(nodes: list[Node]) -> pd.DataFrame:
         "context": pd.array([None] * len(nodes), "Int64"),
     }
     for size in ("grid", "block", "cluster"):
-        of = [getattr(n.work, size) if isinstance(n.work, Kernel) else zeros for n in nodes]
+        of = [n.row.get(size, (0, 0, 0)) for n in nodes]
         columns |= {f"{size}_{axis}": [s[i] for s in of] for i, axis in enumerate("xyz")}
     for name in ("shared", "dst", "src", "bytes"):
-        columns[name] = [
-            n.work.shared if name == "shared" and isinstance(n.work, Kernel) else n.row.get(name, 0)
-            for n in nodes
-        ]
+        columns[name] = [n.row.get(name, 0) for n in nodes]
     columns |= {
-        "params": [n.work.params if isinstance(n.work, Kernel) else None for n in nodes],
+        "params": [n.row.get("params") for n in nodes],
         "regions": [[] for _ in nodes],
         "enabled": [True] * len(nodes),
-        "cooperative": [isinstance(n.work, Kernel) and n.work.cooperative for n in nodes],
+        "cooperative": [n.row.get("cooperative", False) for n in nodes],
         "conditional": [False] * len(nodes),
         "device": [False] * len(nodes),
-        "known": [bool(n.work or n.row) or n.kind not in READERS for n in nodes],
+        "known": [_is_known(n) for n in nodes],
     }
     return pd.DataFrame(columns)
 
 
-def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
+def _is_known(node: GraphNode) -> bool:
+    if isinstance(node.work, Unbound):
+        return False
+    return bool(node.work or node.row) or node.kind not in READERS
+
+
+def edges(device: Device, graph: Any, nodes: list[GraphNode]) -> pd.DataFrame:
     """Returns one row per edge, with the columns of format.graph_tables.edges."""
     import pandas as pd
 
@@ -254,3 +286,56 @@ def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     made = {name: pd.array(list(c), "int64") for name, c in zip(names, columns, strict=True)}
     return pd.DataFrame(made)
+
+
+def in_order(nodes: Sequence[GraphNode], edges: pd.DataFrame) -> list[int]:
+    """Returns the numbers of the nodes, each behind those that it runs after.
+
+    Nodes of a child graph come right behind the node that contains it. Raises Error if nodes run
+    after each other.
+    """
+    before: dict[int, list[int]] = {n.number: [] for n in nodes}
+    for start, end in zip(edges["from"].tolist(), edges["to"].tolist(), strict=True):
+        before[end].append(start)
+    levels: dict[int | None, list[int]] = {}
+    for node in nodes:
+        levels.setdefault(node.parent, []).append(node.number)
+
+    def level(parent: int | None) -> Iterator[int]:
+        order = graphlib.TopologicalSorter({n: before[n] for n in levels.get(parent, [])})
+        for number in order.static_order():
+            yield number
+            yield from level(number)
+
+    try:
+        return list(level(None))
+    except graphlib.CycleError as e:
+        around = ", ".join(map(str, e.args[1]))
+        raise Error(f"nodes {around}: each runs after the one before, in a circle") from None
+
+
+def find_node(nodes: Sequence[GraphNode], number: int) -> GraphNode:
+    """Returns the node of a number. Raises Error if there is none."""
+    at = whole(number, "node", -MOST)
+    if not 0 <= at < len(nodes):
+        there = f"nodes 0 to {len(nodes) - 1}" if nodes else "no nodes"
+        raise Error(f"no node {at}: the graph has {there}")
+    return nodes[at]
+
+
+def changed(
+    device: Device, node: GraphNode, work: Work | Unbound, changes: Mapping[str, Any]
+) -> Work | Unbound:
+    """Returns the work of a node with changes. A kernel may be given by its name.
+
+    Raises Error for changes that this kind of node does not have.
+    """
+    new = dict(changes)
+    if isinstance(new.get("function"), str):
+        new["function"] = find(device.context.loaded, new["function"])
+    try:
+        return work.changed(**new)
+    except TypeError:
+        of = f"{'an' if node.kind[0] in 'aeiou' else 'a'} {node.kind}"
+        takes, given = ", ".join(CHANGES[node.kind]), ", ".join(changes)
+        raise Error(f"node {node.number} is {of}, which takes {takes}: not {given}") from None

@@ -6,6 +6,7 @@ Work is submitted to a stream, added to a graph, or replaces that of a node of a
 from __future__ import annotations
 
 import abc
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -30,9 +31,27 @@ ALIASES = {
     **{f"{a[0]}to{b[0]}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},
     **{f"{a}_to_{b}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},
 }
+# What can be changed in a node, by its kind.
+CHANGES = {
+    "kernel": ("function", "grid", "block", "shared_mem", "args"),
+    "copy": ("size", "dst", "src"),
+    "set": ("size", "value", "dst", "item"),
+}
 MOST_THREADS = MOST_SHARED = (1 << 32) - 1  # that a driver can be asked for
 ITEMS = (1, 2, 4)  # bytes of an item that can be set
 Size = int | Sequence[int]
+
+
+class MemcpyDirection(str, enum.Enum):
+    """The directions of copies: `record_memcpy` and `add_memcpy_node` take these or their
+    values.
+    """
+
+    HostToDevice = "h2d"
+    DeviceToHost = "d2h"
+    DeviceToDevice = "d2d"
+
+    __str__ = str.__str__
 
 
 def three(size: Size, what: str) -> tuple[int, int, int]:
@@ -106,7 +125,7 @@ class Kernel(_Node):
         function: Function,
         grid: Size,
         block: Size,
-        shared: int,
+        shared_mem: int,
         args: Sequence[Any],
         cluster: Size | None = None,
         cooperative: bool = False,
@@ -115,7 +134,7 @@ class Kernel(_Node):
         params, keeps = function.pack(args)
         of = (0, 0, 0) if cluster is None else three(cluster, "cluster")
         sizes = three(grid, "grid"), three(block, "block")
-        dynamic = whole(shared, "shared_mem", 0, MOST_SHARED)
+        dynamic = whole(shared_mem, "shared_mem", 0, MOST_SHARED)
         return cls(function, *sizes, dynamic, params, of, cooperative, (function, *keeps))
 
     def changed(

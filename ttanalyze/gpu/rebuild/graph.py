@@ -17,7 +17,8 @@ from ttanalyze.errors import Error
 from ttanalyze.format import Run, layout
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import EndedError
-from ttanalyze.gpu.graph import Graph, GraphExec
+from ttanalyze.gpu.graph import Graph
+from ttanalyze.gpu.graph_exec import GraphExec
 from ttanalyze.gpu.rebuild.address_map import AddressMap, Finding, State
 from ttanalyze.gpu.rebuild.dependency_graph import span
 from ttanalyze.gpu.rebuild.replay_context import ReplayContext, WorkBuilder, moved_notes
