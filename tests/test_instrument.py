@@ -116,6 +116,21 @@ def test_only_what_was_chosen_is_recorded(
         assert re.search(lines or "", text[line - 1])
 
 
+def test_only_accesses_to_some_addresses_are_recorded(vecadd: list[str], tmp_path: Path) -> None:
+    instrument(tmp_path / "all", vecadd, "--kind", "addresses", "--deterministic")
+    some = tt.open(tmp_path / "all").trace_records(kinds=["addresses"])
+    at = np.concatenate([one.addresses() for one in some])
+    first, last = int(at.min()) + 403, int(at.min()) + 404
+    options = ["--kind", "opcode,values", "--deterministic", "--addresses", f"{first:#x}:{last}"]
+    instrument(tmp_path / "run", vecadd, *options)
+    seen = Counter(one.kind for one in records(tmp_path / "run"))
+    assert seen[KIND["values"]] == int(((at <= last) & (at + 32 > first)).any(axis=1).sum())
+    assert seen[KIND["opcode"]] > STEPS * WARPS
+    ends = [one.numbers for one in records(tmp_path / "run") if one.kind == KIND["end"]]
+    assert sum(count for count, _ in ends) == sum(seen.values()) - STEPS
+    assert not any(lost for _, lost in ends)
+
+
 def test_small_ring_is_emptied_while_kernels_run(built: Path, tmp_path: Path) -> None:
     training = [str(support.build_examples(built / "examples") / "training")]
     done = instrument(tmp_path / "run", training, "--kind", "values", "--ring-bytes", "2M")
@@ -167,6 +182,7 @@ def test_traced_programs_do_the_same(name: str, built: Path, tmp_path: Path) -> 
     [
         (("--kind", "address"), "--kind address: words are separated by commas; expected opcode"),
         (("--blocks", "5:2"), "--blocks 5:2: expected a number, or a range such as 10:20"),
+        (("--addresses", "0x20:0x1f"), "--addresses 0x20:0x1f: expected a number, or a range such"),
         (("--kernel", "("), "--kernel (: "),
         (("--ring-bytes", "1K"), "--ring-bytes 1K: expected a size of at least 2M"),
         (("--category", "memory,"), "--category memory,: words are separated by commas"),

@@ -157,7 +157,7 @@ def test_trace_that_lacks_something_is_refused(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (("--exact", "RUN", "--launch", "1"), "launch 1 was neither traced ("),
+        (("--exact", "RUN", "--launch", "1"), "launch 1 has no usable trace: "),
         (("--exact", "--runs", "3", "RUN"), "--runs cannot be combined with --exact"),
         (("--exact", "RUN", "RUN"), "--exact takes one run directory"),
         (("--exact", "/dev/null"), "/dev/null"),

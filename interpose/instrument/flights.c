@@ -21,6 +21,7 @@
 #define RING_BYTES ((uint64_t)64 << 20) /* without TT_INSTRUMENT_RING */
 #define RECORDS_MAX 100000000 /* without TT_INSTRUMENT_RECORDS */
 #define COUNT_BYTES 16 /* of a slot: two u64 */
+#define ACCESS_MAX 32  /* bytes that a lane accesses at most */
 
 struct flight {
 	struct flight *next;
@@ -81,6 +82,44 @@ static struct flight *flight_of(struct context_ring *r, uint32_t index)
 	return f;
 }
 
+/* Whether the option's addresses meet those of a record, whose lanes access up to ACCESS_MAX bytes each. */
+static bool is_near(const struct tt_trace_record *one, const char *payload)
+{
+	struct number_range near = options.instrument_addresses;
+	uint64_t address;
+
+	memcpy(&address, payload, sizeof(address));
+	for (unsigned lane = 0; lane < 32; lane++) {
+		if (!(one->tag >> 8 & TT_TRACEF_STRIDED))
+			memcpy(&address, payload + lane * sizeof(address), sizeof(address));
+		uint64_t at = one->tag >> 8 & TT_TRACEF_STRIDED ? address + (uint64_t)((int64_t)one->stride * lane) : address;
+		if (one->mask >> lane & 1 && at < near.end && (at >= near.first || near.first - at < ACCESS_MAX))
+			return true;
+	}
+	return false;
+}
+
+/* Moves the records that the option's addresses choose to the front; returns their bytes. */
+static uint32_t near_records(char *records, uint32_t bytes)
+{
+	uint32_t kept = 0, size;
+
+	if (!options.instrument_addresses.end)
+		return bytes;
+	for (uint32_t at = 0; at < bytes; at += size) {
+		struct tt_trace_record one;
+		memcpy(&one, records + at, sizeof(one));
+		size = (one.tag >> 16) * 8;
+		uint32_t kind = one.tag & 0xff;
+		bool placed = kind == TT_TRACE_ADDRESSES || kind == TT_TRACE_VALUES;
+		if (placed && !is_near(&one, records + at + sizeof(one)))
+			continue;
+		memmove(records + kept, records + at, size);
+		kept += size;
+	}
+	return kept;
+}
+
 /* The bytes of the records that may still be stored; counts them, and those that are lost. */
 static uint32_t within_limit(struct context_ring *r, const void *records, uint32_t bytes, uint64_t *count)
 {
@@ -106,10 +145,12 @@ static uint32_t within_limit(struct context_ring *r, const void *records, uint32
 	return kept;
 }
 
-static void take(void *user, const void *records, uint32_t bytes)
+static void take(void *user, void *records, uint32_t bytes)
 {
 	struct context_ring *r = user;
 	uint64_t count = 0;
+
+	bytes = near_records(records, bytes);
 	uint32_t kept = within_limit(r, records, bytes, &count);
 
 	if (kept && !store_trace(session_store(), records, kept, count))

@@ -26,8 +26,8 @@ struct ring {
 
 #define RING_PIECE ((uint64_t)4 << 20)
 
-/* Takes the records from `records` on. */
-typedef void ring_take_fn(void *user, const void *records, uint32_t bytes);
+/* Takes the records from `records` on, which it may change. */
+typedef void ring_take_fn(void *user, void *records, uint32_t bytes);
 
 /* In the current context. False: no memory. */
 bool ring_make(struct ring *r, struct context *c, uint64_t bytes);

@@ -150,6 +150,8 @@ OPTION(INSTRUMENT_CATEGORY, instrument_category, WORDS, "memory|sync|control|mma
        "matrices (mma), copy tensors (tma), or do none of that (other).")
 OPTION(INSTRUMENT_BLOCKS, instrument_blocks, RANGE, "", "", "A:B",
        "Trace only these blocks of a grid, numbered with x first.")
+OPTION(INSTRUMENT_ADDRESSES, instrument_addresses, RANGE, "", "", "A:B",
+       "Keep only records of accesses to these device addresses, such as 0x7f00:0x7fff. Records without addresses are all kept.")
 OPTION(INSTRUMENT_RECORDS, instrument_records, COUNT, "4294967295", "0", "N",
        "Stop tracing after this many records (default: 100000000).")
 OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
@@ -219,6 +221,7 @@ TUNES(INSTRUMENT_EVERY, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_INSTRUCTIONS, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_CATEGORY, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_BLOCKS, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_ADDRESSES, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_RECORDS, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_RING, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_LIBRARY, INSTRUMENT, INSTRUMENT, "traced")

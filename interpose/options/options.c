@@ -153,7 +153,7 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *out)
 	if (*text < '0' || *text > '9')
 		return false;
 	errno = 0;
-	unsigned long long n = strtoull(text, &end, 10);
+	unsigned long long n = strtoull(text, &end, text[0] == '0' && text[1] == 'x' ? 16 : 10);
 	if (errno || *end || n > max)
 		return false;
 	*out = n;

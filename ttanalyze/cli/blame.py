@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option, Typer
@@ -13,7 +14,7 @@ from ttanalyze.output import text
 if TYPE_CHECKING:
     from ttanalyze.core.values import Type
     from ttanalyze.format.process import Process
-    from ttanalyze.verbs.blame import Target
+    from ttanalyze.verbs.blame import Blame, Sighting, Target
 
 verbs = Typer()
 
@@ -49,13 +50,27 @@ EpochOption = Annotated[
 ]
 
 
+ExactOption = Annotated[
+    bool,
+    Option(
+        "--exact",
+        help="Find the instruction, the line and the thread that made the last change, from a "
+        "trace of the launch. A launch without a trace is replayed and traced.",
+    ),
+]
+SimOption = Annotated[
+    bool, Option("--sim", help="With --exact: replay on the simulator, without a GPU.")
+]
+
+
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze blame run1 --region weights\n"
     "  ttanalyze blame run1 --region weights --offset 0x1000 --dtype f32 --count 4\n"
     "  ttanalyze blame run1 --address 0x7f0000201040 --epoch 12\n"
     "  ttanalyze blame run1 --region grads --dtype f32 --watch nan\n"
-    "  ttanalyze blame run1 --dtype f32 --watch '>1e6'"
+    "  ttanalyze blame run1 --dtype f32 --watch '>1e6'\n"
+    "  ttanalyze blame run1 --region weights --dtype f32 --element 3 --exact"
 )
 def blame(
     run: common.RunArgument,
@@ -77,7 +92,11 @@ def blame(
     epoch: EpochOption = None,
     watch: WatchOption = None,
     everywhere: EverywhereOption = False,
-    limit: int = Option(50, metavar="N", help="Show only the last N changes (0: all)."),
+    exact: ExactOption = False,
+    sim: SimOption = False,
+    limit: int = Option(
+        50, metavar="N", help="Show only the last N changes, or writes of a launch (0: all)."
+    ),
     process: common.ProcessOption = 0,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
@@ -91,9 +110,16 @@ def blame(
     such numbers. That is: tensors of this type, and blocks in which most numbers have an ordinary
     size now or had one before. It reports a nan or inf only where it appears after the first
     snapshot. The output says what was skipped.
+
+    With --exact, the verb finds the launch that made the last change, and lists its writes to these
+    bytes: instruction, source line, block, thread, old and new value. It takes the trace of the
+    launch from the run, or replays the launch and traces it. With --watch, these are the writes of
+    the epoch and the item that --watch finds. Exit status 0: writes were found; 1: no launch wrote
+    there; 2: no launch could be traced completely.
     """
     from ttanalyze.core.values import parse
     from ttanalyze.format import open_run
+    from ttanalyze.verbs.blame import show
 
     if limit < 0:
         raise Error(f"--limit {limit}: must be 0 or more")
@@ -107,12 +133,22 @@ def blame(
         target = None
     else:
         target = _target(of, *location, count, kind, epochs)
+    if sim and not exact:
+        raise Error("--sim needs --exact")
     if watch is not None:
         kind = kind or (target.type if target is not None else None) or parse("u8")
-        answer, shown, status = _watch(of, watch, kind, target, epochs, everywhere, quiet)
+        answer, shown, status, seen = _watch(of, watch, kind, target, epochs, everywhere, quiet)
+        changes = _changes(of, seen, target, kind) if exact and seen is not None else None
     else:
         assert target is not None
-        answer, shown, status = _blame(target, epochs, limit, quiet)
+        if exact and not target.part:  # else contents are not compared
+            target = replace(target, part=True)
+        changes = _blame(target, epochs, 1 if exact else limit, quiet)
+        answer, status = changes.as_dict(), common.SAME
+        shown = show.blame_text(changes, text.colours_wanted(1))
+    if exact and changes is not None:
+        answer["exact"], more, status = _exact(changes, limit, sim)
+        shown += f"\n{more}"
     common.print_text(common.as_json({"run": str(run), **answer}) if json else shown)
     return status
 
@@ -145,12 +181,11 @@ def _target(
     )
 
 
-def _blame(target: Target, epochs: tuple[int, int] | None, limit: int, quiet: bool) -> Answer:
-    from ttanalyze.verbs.blame import blame, show
+def _blame(target: Target, epochs: tuple[int, int] | None, limit: int, quiet: bool) -> Blame:
+    from ttanalyze.verbs.blame import blame
 
     with common.progress_bar("looking", quiet) as progress:
-        found = blame(target, epochs, limit, progress)
-    return found.as_dict(), show.blame_text(found, text.colours_wanted(1)), common.SAME
+        return blame(target, epochs, limit, progress)
 
 
 def _watch(
@@ -161,7 +196,7 @@ def _watch(
     epochs: tuple[int, int] | None,
     everywhere: bool,
     quiet: bool,
-) -> Answer:
+) -> tuple[dict[str, Any], str, int, Sighting | None]:
     from ttanalyze.verbs import blame as module
     from ttanalyze.verbs.blame import show
 
@@ -177,7 +212,31 @@ def _watch(
         "skipped": {"unlike": seen.unlike, "early": seen.early},
     }
     shown = show.sighting_text(of, condition, target, seen, text.colours_wanted(1))
-    return answer, shown, common.DIFFERS if seen.sighting is None else common.SAME
+    return answer, shown, common.DIFFERS if seen.sighting is None else common.SAME, seen.sighting
+
+
+def _changes(of: Process, seen: Sighting, target: Target | None, kind: Type) -> Blame:
+    """The change of the first item that fulfilled the condition."""
+    from ttanalyze.verbs.blame import blame, find_target
+
+    hit = seen.hits[0]
+    if not hit.first:
+        raise Error(f"--exact: the contents of region {hit.region} are gone")
+    begin = target.start if target is not None else 0
+    offset = begin + hit.first[0] * kind.itemsize
+    item = find_target(of, hit.region, offset, count=1, type=kind)
+    return blame(item, (seen.epoch, seen.epoch), 1)
+
+
+def _exact(changes: Blame, limit: int, sim: bool) -> Answer:
+    from ttanalyze.verbs.blame.exact import exact
+    from ttanalyze.verbs.blame.show_exact import exact_text
+
+    with common.interruptible():
+        found = exact(changes, sim)
+    status = common.SAME if found.found else common.ERROR if found.unclear else common.DIFFERS
+    shown = exact_text(found, changes.target, limit, text.colours_wanted(1))
+    return found.as_dict(changes.target.type), shown, status
 
 
 def _epochs(value: str, of: Process) -> tuple[int, int]:

@@ -23,6 +23,7 @@ NAMES = {  # options of the recorder, by the option here
     "instructions": "instrument_instructions",
     "category": "instrument_category",
     "blocks": "instrument_blocks",
+    "addresses": "instrument_addresses",
     "max_records": "instrument_records",
     "ring_bytes": "instrument_ring",
 }
@@ -56,6 +57,7 @@ def instrument(
     instructions: Annotated[str | None, _option("instructions")] = None,
     category: Annotated[str | None, _option("category")] = None,
     blocks: Annotated[str | None, _option("blocks")] = None,
+    addresses: Annotated[str | None, _option("addresses")] = None,
     max_records: Annotated[str | None, _option("max_records")] = None,
     ring_bytes: Annotated[str | None, _option("ring_bytes")] = None,
     recorded: dict[str, object],
@@ -74,7 +76,7 @@ def instrument(
     from ttanalyze.verbs.record.run import record, say
 
     given = dict(zip(NAMES, (kind, kernel, launch, every, instructions), strict=False))
-    given |= {"category": category, "blocks": blocks}
+    given |= {"category": category, "blocks": blocks, "addresses": addresses}
     given |= {"max_records": max_records, "ring_bytes": ring_bytes}
     for name, value in given.items():
         if value is not None:

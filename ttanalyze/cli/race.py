@@ -150,9 +150,10 @@ def _exact(
     quiet: bool,
 ) -> int:
     from ttanalyze.format import open_run
+    from ttanalyze.verbs.race.exact.load import TRACED
     from ttanalyze.verbs.race.exact.report import search
-    from ttanalyze.verbs.race.exact.retrace import traced_launch
     from ttanalyze.verbs.race.exact.show import inner_text
+    from ttanalyze.verbs.retrace import traced_launch
 
     for option in context.command.params:
         name = option.name or ""
@@ -169,7 +170,7 @@ def _exact(
     ):
         replayed = None
         if launch is not None and launch not in of.traced["seq"]:
-            replayed = traced_launch(of, launch, Path(folder), sim)
+            replayed = traced_launch(of, launch, Path(folder), TRACED, sim)
         report = search(of, launch, progress, replayed)
     common.print_text(report.to_json() if json else inner_text(report, text.colours_wanted(1)))
     if report.found:

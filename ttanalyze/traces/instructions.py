@@ -100,6 +100,8 @@ class Instruction:
         size: Bytes that each lane accesses, 0 if unknown.
         file, line: The source line, or None.
         binary: The machine instruction as 32 hexadecimal digits, "" for PTX.
+        statements: How many statements of its line of PTX synchronise or access global or shared
+            memory: a record may mean each of them.
     """
 
     number: int
@@ -119,6 +121,7 @@ class Instruction:
     file: str | None = None
     line: int | None = None
     binary: str = ""
+    statements: int = 1
 
     @property
     def source(self) -> str | None:
@@ -257,23 +260,28 @@ def _texts(image: bytes) -> list[bytes]:
 
 
 def _by_line(found: list[Statement]) -> dict[int, Instruction]:
-    """Of several statements on a line, the one that tells most stands for all."""
+    """Of several statements on a line, one that stores stands for all, else the most telling."""
     out: dict[int, Instruction] = {}
     for each in found:
         one, before = ptx_instruction(each), out.get(each.line)
         if before is None:
             out[each.line] = one
             continue
-        more = (one.access is not None, one.category != OTHER)
-        chosen = one if more > (before.access is not None, before.category != OTHER) else before
-        out[each.line] = replace(chosen, text=f"{before.text}; {one.text}")
+        chosen = one if _telling(one) > _telling(before) else before
+        count = before.statements + one.statements
+        out[each.line] = replace(chosen, text=f"{before.text}; {one.text}", statements=count)
     return out
+
+
+def _telling(one: Instruction) -> tuple[bool, bool, bool]:
+    return one.access in ("store", "atomic"), one.statements > 0, one.category != OTHER
 
 
 def ptx_instruction(one: Statement) -> Instruction:
     """Returns a statement of PTX as an Instruction."""
     words = one.mnemonic.split(".")
-    access = _ptx_access(one.mnemonic)
+    access, category = _ptx_access(one.mnemonic), ptx_category(one.mnemonic)
+    space = _ptx_space(words) if access else None
     results = _results(words, one.operands)
     return Instruction(
         number=one.line,
@@ -282,7 +290,7 @@ def ptx_instruction(one: Statement) -> Instruction:
         mnemonic=one.mnemonic,
         operands=one.operands,
         predicate=one.predicate,
-        category=ptx_category(one.mnemonic),
+        category=category,
         reads=_names(one, one.operands[results:]),
         writes=_names(one, one.operands[:results]),
         recorded=tuple(
@@ -291,11 +299,12 @@ def ptx_instruction(one: Statement) -> Instruction:
             if kind != "pred"
             for row in ((name, f"{name}.hi") if kind.endswith("64") else (name,))
         ),
-        space=_ptx_space(words) if access else None,
+        space=space,
         access=access,
         size=_ptx_size(one) if access else 0,
         file=one.source and one.source[0],
         line=one.source and one.source[1],
+        statements=int(category == SYNC or space not in (None, "param", "const", "local")),
     )
 
 

@@ -173,15 +173,18 @@ def _change_text(target: Target, change: Change) -> str:
     if change.after is None:
         return "may have changed; the contents are gone"
     if change.before is None:
-        return f"{_values(target.type, change.after)} (first contents)"
+        return f"{values_text(target.type, change.after)} (first contents)"
     if change.before == change.after:
-        return f"{_values(target.type, change.after)} (known again)"
+        return f"{values_text(target.type, change.after)} (known again)"
     if len(change.before) == (target.type.itemsize if target.type else 1):
-        return f"{_values(target.type, change.before)} → {_values(target.type, change.after)}"
+        return (
+            f"{values_text(target.type, change.before)} → {values_text(target.type, change.after)}"
+        )
     return _items(target.type, change.before, change.after)
 
 
-def _values(kind: Type | None, data: bytes) -> str:
+def values_text(kind: Type | None, data: bytes) -> str:
+    """Returns the first items of some bytes."""
     if kind is None:
         return data[:SHOWN_BYTES].hex(" ") + (" …" if len(data) > SHOWN_BYTES else "")
     some = kind.texts(data[: SHOWN_ITEMS * kind.itemsize])
@@ -195,7 +198,7 @@ def _items(kind: Type | None, before: bytes, after: bytes) -> str:
     at = np.flatnonzero((old != new).any(axis=1)).tolist()
     parts = []
     for i in at[:SHOWN_ITEMS]:
-        pair = (_values(kind, data[i * size : (i + 1) * size]) for data in (before, after))
+        pair = (values_text(kind, data[i * size : (i + 1) * size]) for data in (before, after))
         parts.append(f"[{i}] {' → '.join(pair)}")
     if len(at) == len(old) <= SHOWN_ITEMS:
         return ", ".join(parts)

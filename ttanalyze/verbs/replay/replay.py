@@ -117,6 +117,15 @@ class Replay:
             self.replay_context.addresses, self._mine(self.replay_context.addresses.moved_variables)
         )
 
+    @property
+    def moved(self) -> dict[int, int]:
+        """The regions that the launch can reach and that are not at their recorded addresses, with
+        the present ones.
+        """
+        regions = self.process.regions.id[self.plan.rows].tolist()
+        rows = dict(zip(regions, self.plan.rows, strict=True))
+        return {n: self.where(rows[n]) for n in self._mine(self.replay_context.addresses.moved)}
+
     def _mine(self, numbers: Iterable[int]) -> list[int]:
         """Returns which of these regions the launch can reach."""
         mine = {int(self.process.regions.id[row]) for row in self.plan.rows}

@@ -29,7 +29,8 @@ class Outcome:
 
     status: "same", "differs", "unchecked" (nothing to compare with, or not wanted), "refused" (it
     cannot be repeated) or "failed" (the driver or the kernel failed, or the run is damaged).
-    reason: for the last three. regions: the number of compared regions. bytes: their size.
+    reason: for the last three. regions: the number of compared regions. bytes: their size. moved:
+    regions that were at other addresses than recorded, with these.
     """
 
     seq: int
@@ -46,6 +47,7 @@ class Outcome:
     differences: list[RegionDifference] = field(default_factory=list)
     times: Times | None = None
     notes: list[str] = field(default_factory=list)
+    moved: dict[int, int] = field(default_factory=dict)
 
     @property
     def same(self) -> bool:
@@ -56,6 +58,7 @@ class Outcome:
         out = dict(vars(self))
         out["differences"] = [difference.as_dict() for difference in self.differences]
         out["times"] = None if self.times is None else self.times.as_dict()
+        out["moved"] = {str(region): address for region, address in self.moved.items()}
         return out
 
 
@@ -162,7 +165,7 @@ def _replay(
     except Error as e:
         out.status, out.reason = status_of(e), str(e)
         return
-    out.notes, out.bytes = replay.notes, replay.bytes
+    out.notes, out.bytes, out.moved = replay.notes, replay.bytes, replay.moved
     try:
         replay.restore()
         replay.submit()

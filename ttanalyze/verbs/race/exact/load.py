@@ -16,7 +16,7 @@ from ttanalyze.format.instruction_traces import KIND, TraceRecords
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
-from ttanalyze.traces.coverage import missing
+from ttanalyze.traces.coverage import missing, refused
 from ttanalyze.verbs.race.exact import listing, statements
 from ttanalyze.verbs.race.exact.model import (
     BLOCK_SHIFT,
@@ -34,6 +34,7 @@ from ttanalyze.verbs.race.exact.model import (
 
 CHUNK = 1 << 18
 KINDS, CATEGORIES = "opcode,registers,values", "memory,sync,tma"
+TRACED = {"TT_INSTRUMENT": KINDS, "TT_INSTRUMENT_CATEGORY": CATEGORIES}
 ADVICE = f"ttanalyze instrument --kind {KINDS} --category {CATEGORIES}"
 PLACED = ("values", "addresses")
 MBARRIERS = (Sync.MBARRIER_ARRIVE, Sync.MBARRIER_WAIT)
@@ -137,15 +138,6 @@ def _untold(code: Mapping[int, Operation], traced: Mapping[int, Operation]) -> f
     """
     kinds = {operation.sync for operation in code.values()}
     return frozenset(kinds - {operation.sync for operation in traced.values()} - {Sync.NONE})
-
-
-def refused(process: Process, head: Any) -> str | None:
-    """Returns why a launch was not traced, None if it was."""
-    if not head["refused"]:
-        return None
-    text_of = int(head["text"])
-    details = None if text_of == layout.NO_ID else process.strings.get(text_of)
-    return details or layout.REFUSED_TRACES[int(head["refused"])]
 
 
 def _check(process: Process, head: Any) -> None:

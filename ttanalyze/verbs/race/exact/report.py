@@ -14,10 +14,12 @@ import pandas as pd
 from ttanalyze.core.allocations import alive_at
 from ttanalyze.errors import Error
 from ttanalyze.format.process import Process
+from ttanalyze.traces.coverage import refused
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.race.exact import load
 from ttanalyze.verbs.race.exact.analysis import Conflict, conflicts
 from ttanalyze.verbs.race.exact.model import BLOCK_SHIFT, SHARED, WARP, Access
+from ttanalyze.verbs.retrace import Retraced
 
 DOES = {Access.LOAD: "loads", Access.STORE: "stores", Access.ATOMIC: "updates"}
 OFFSET = (1 << BLOCK_SHIFT) - 1
@@ -132,7 +134,7 @@ def search(
     process: Process,
     seq: int | None = None,
     progress: Progress = None,
-    replayed: tuple[Process, str] | None = None,
+    replayed: Retraced | None = None,
 ) -> InnerReport:
     """Searches traced launches for races.
 
@@ -145,7 +147,7 @@ def search(
     Raises:
         Error: There is no such trace, or it lacks what is needed.
     """
-    of, doubt = replayed or (process, "")
+    of, doubt = (replayed.process, replayed.doubt) if replayed else (process, "")
     chosen = load.launches(of, None if replayed else seq)
     if not chosen:
         raise Error(f"{process.path}: no launch was traced; record with `{load.ADVICE}`")
@@ -153,7 +155,7 @@ def search(
     seen = load.survey(of)
     for done, index in enumerate(chosen, 1):
         launch = int(of.traced["seq"][index]) if seq is None else seq
-        if seq is None and (why := load.refused(of, of.traced[index])) is not None:
+        if seq is None and (why := refused(of, of.traced[index])) is not None:
             found = _about(of, index, launch)
             found.missing = [f"the launch was not traced: {why}"]
         else:

@@ -1,0 +1,279 @@
+"""The instructions that wrote bytes, from the trace of a launch.
+
+If the run has no trace of the launch, the launch is replayed, and accesses to these bytes alone are
+traced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core.values import Type
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import layout, open_run
+from ttanalyze.format.contents import read
+from ttanalyze.format.instruction_traces import KIND, TraceRecords
+from ttanalyze.format.process import Process
+from ttanalyze.traces.coverage import missing, refused
+from ttanalyze.traces.instructions import Instruction, Instructions, instructions_of
+from ttanalyze.verbs.blame.changes import Blame, Change
+from ttanalyze.verbs.blame.suspects import Suspect
+from ttanalyze.verbs.blame.target import Target
+from ttanalyze.verbs.blame.writes import LANES, Store, Write, fits, followed
+from ttanalyze.verbs.replay.plan import plan
+from ttanalyze.verbs.retrace import own_trace, traced_launch
+
+KINDS, CATEGORY = ("addresses", "values"), "memory"
+SPACES = ("global", "generic")
+TRACED = {"TT_INSTRUMENT": "values", "TT_INSTRUMENT_CATEGORY": CATEGORY}
+LARGEST = 4096  # bytes of a target
+TRIES = 8  # launches that are replayed
+ENGINES = ("UTMASTG", "UTMAREDG", "UBLKCP", "UBLKRED")  # they may store to global memory
+SURFACES = ("sust", "sured", "SUST", "SURED", "SUATOM")
+
+
+@dataclass
+class LaunchWrites:
+    """The writes of a launch to a target.
+
+    Attributes:
+        seq: The sequence number of the launch.
+        kernel: The mangled name.
+        grid, block: Sizes.
+        machine: Numbers of instructions are of machine code, not lines of PTX.
+        replayed: The trace is that of a replay.
+        writes: The writes, in the order of the trace.
+        missing: What the trace lacks.
+        doubts: What else is uncertain.
+    """
+
+    seq: int
+    kernel: str
+    grid: list[int]
+    block: list[int]
+    machine: bool = False
+    replayed: bool = False
+    writes: list[Write] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Exact:
+    """The writers of the latest change of a target.
+
+    Attributes:
+        launches: The launches whose traces were searched, the latest first. The first one that
+            changed the target is the last in the list.
+        untraced: Why other launches were not searched, by sequence number.
+        others: Calls that are no launches, and may have made the change as well.
+    """
+
+    launches: list[LaunchWrites] = field(default_factory=list)
+    untraced: dict[int, str] = field(default_factory=dict)
+    others: list[Suspect] = field(default_factory=list)
+
+    @property
+    def found(self) -> bool:
+        return any(one.writes for one in self.launches)
+
+    @property
+    def unclear(self) -> bool:
+        """Whether writes may be missing."""
+        return bool(self.untraced) or any(one.missing for one in self.launches)
+
+    def as_dict(self, kind: Type | None) -> dict[str, Any]:
+        """Returns an object for JSON. Values are lists of items of the type, or hexadecimal
+        bytes.
+        """
+        launches = [asdict(one) for one in self.launches]
+        for write in (write for launch in launches for write in launch["writes"]):
+            for name in ("before", "after"):
+                data = write[name]
+                if data is not None:
+                    write[name] = data.hex() if kind is None else kind.listed(data)
+        untraced = [{"seq": seq, "reason": why} for seq, why in self.untraced.items()]
+        others = [asdict(one) for one in self.others]
+        return {"launches": launches, "untraced": untraced, "others": others}
+
+
+def exact(found: Blame, sim: bool = False) -> Exact:
+    """Finds the instructions that made the latest change of a target.
+
+    Args:
+        found: What `blame` found.
+        sim: Whether to replay on the simulator.
+
+    Raises:
+        Error: Nothing changed, the target is too large, or no launch can have made the change.
+    """
+    target = found.target
+    size = target.stop - target.start
+    if size > LARGEST:
+        raise Error(
+            f"--exact takes at most {LARGEST:,} bytes, not {size:,}: use --offset, --element and "
+            "--count"
+        )
+    changes = [change for change in found.changes if change.after != change.before]
+    if not changes:
+        raise Error(f"region {target.region} has no change in these epochs")
+    change = changes[-1]
+    listed = change.suspects.listed
+    launches = sorted((one for one in listed if one.kind == "launch"), key=lambda one: -one.seq)
+    out = Exact(others=[one for one in listed if one.kind != "launch"])
+    if not launches:
+        calls = ", ".join(f"call {one.seq} ({one.call or one.kind})" for one in out.others)
+        why = (
+            f"only {calls} may have made it" if calls else "no call is known that may have made it"
+        )
+        raise Error(f"no launch made the change of epoch {change.epoch}: {why}")
+    for suspect in launches[:TRIES]:
+        try:
+            made = _launch(target, change, suspect, sim, len(listed) == 1)
+        except FormatError:
+            raise
+        except Error as e:
+            out.untraced[suspect.seq] = str(e)
+            continue
+        out.launches.append(made)
+        if any(one.changes for one in made.writes):
+            return out
+    out.untraced |= {one.seq: "too many launches" for one in launches[TRIES:]}
+    return out
+
+
+def _launch(
+    target: Target, change: Change, suspect: Suspect, sim: bool, alone: bool
+) -> LaunchWrites:
+    """alone: no other call may have made the change."""
+    process, seq = target.process, suspect.seq
+    out = LaunchWrites(seq, suspect.kernel or "", suspect.grid or [], suspect.block or [])
+    before, after = _around(target, seq)
+    if alone:
+        before, after = before or change.before, after or change.after
+    with _trace(target, seq, sim) as (of, index, base, doubt):
+        out.replayed = of is not process
+        out.doubts += [doubt] if doubt else []
+        code = instructions_of(open_run(of.path.parent), of, int(of.traced["function"][index]))
+        out.machine = not code.ptx
+        # Of a replay, only addresses of the target were traced.
+        lacks = [line for line in missing(of, index) if not (out.replayed and "addresses" in line)]
+        out.missing = lacks + _untold(code)
+        out.doubts += [code.note] if code.note else []
+        around = base, base + target.stop - target.start
+        stores = sorted(_stores(of, index, code, around, out.missing), key=lambda one: one.place)
+    for number in sorted({store.instruction.number for store in stores}):
+        if (several := code.by_number[number].statements) > 1:
+            out.doubts.append(f"line {number} has {several} statements that one record may mean")
+    out.writes = followed(target, stores, before, after)
+    if after is not None and not out.missing and not fits(target, out.writes, before, after):
+        out.doubts.append("after the launch the memory has other contents than these writes leave")
+    return out
+
+
+def _around(target: Target, seq: int) -> tuple[bytes | None, bytes | None]:
+    """Returns the contents of a target right before and after a launch, None where unknown."""
+    try:
+        planned = plan(target.process, seq)
+    except FormatError:
+        raise
+    except Error:
+        return None, None
+    epochs = (None if planned.prepare else planned.before, planned.after)
+    out: list[bytes | None] = []
+    for epoch in epochs:
+        contents = None
+        if epoch is not None:
+            with contextlib.suppress(Error):
+                part = target.region, target.start, target.stop
+                contents = read(target.process, epoch, *part).tobytes()
+        out.append(contents)
+    return out[0], out[1]
+
+
+@contextlib.contextmanager
+def _trace(target: Target, seq: int, sim: bool) -> Iterator[tuple[Process, int, int, str]]:
+    """Yields the process whose trace has a launch, the index there, the address of the target, and
+    a doubt.
+    """
+    process, regions = target.process, target.process.regions
+    birth = regions.birth[regions.rows(np.array([target.region]))[0]]
+    begin = int(birth["base"]) + target.start
+    own = own_trace(process, seq, "values", CATEGORY)
+    if own is not None:
+        yield process, own, begin, ""
+        return
+    last = begin + target.stop - target.start - 1
+    window = {"TT_INSTRUMENT_ADDRESSES": f"{begin:#x}:{last:#x}"}
+    # The driver chooses where variables of modules are.
+    fixed = birth["kind"] != layout.REGION_KINDS.index("global")
+    for more in [window, {}] if fixed else [{}]:
+        with tempfile.TemporaryDirectory(prefix="ttanalyze-blame-") as folder:
+            found = traced_launch(process, seq, Path(folder), TRACED | more, sim)
+            if why := refused(found.process, found.process.traced[0]):
+                raise Error(f"launch {seq} was not traced: {why}")
+            moved = found.moved.get(target.region)
+            if moved is None or not more:
+                at = begin if moved is None else moved + target.start
+                yield found.process, 0, at, found.doubt
+                return
+
+
+def _untold(code: Instructions) -> list[str]:
+    """Returns the instructions that store to memory, but leave no address in a trace."""
+    found = set()
+    for one in code.by_number.values():
+        engine = one.opcode in ENGINES or (one.category == "tma" and ".global." in one.mnemonic)
+        if engine or one.opcode in SURFACES:
+            found.add(one.opcode if one.opcode.isupper() else one.mnemonic)
+    return [f"{name}: the trace has no address of what it stores" for name in sorted(found)]
+
+
+def _stores(
+    of: Process, index: int, code: Instructions, around: tuple[int, int], lacks: list[str]
+) -> Iterator[Store]:
+    """Yields what threads store to these addresses. lacks: gets what is not told."""
+    unknown, block = set(), of.traced["block"][index].tolist()
+    for records in of.trace_records(index, KINDS):
+        for number in np.unique(records.heads["instruction"]).tolist():
+            which = np.flatnonzero(records.heads["instruction"] == number)
+            instruction = code.by_number.get(number)
+            if instruction is None:
+                unknown.add(number)
+            elif instruction.access in ("store", "atomic") and instruction.space in SPACES:
+                yield from _of(instruction, records.take(which), around, block)
+    if unknown:
+        lacks.append(f"records of {len(unknown)} instructions that the code does not have")
+
+
+def _of(
+    instruction: Instruction, records: TraceRecords, around: tuple[int, int], block: list[int]
+) -> Iterator[Store]:
+    begin, stop = around
+    at, words = records.addresses(), int(records.words.max(initial=0))
+    size = instruction.size or 4 * words or 1
+    near = records.lanes & (at < np.uint64(stop)) & (at + np.uint64(size) > np.uint64(begin))
+    told = np.flatnonzero((records.kinds == KIND["values"]) & near.any(axis=1))
+    values = records.take(told).values(-(-size // 4)).transpose(0, 2, 1)
+    data = np.ascontiguousarray(values).view("u1")
+    rows = dict(zip(told.tolist(), range(len(told)), strict=True))
+    for record, lane in zip(*(found.tolist() for found in np.nonzero(near)), strict=True):
+        head = records.heads[record]
+        thread = int(head["warp"]) * LANES + lane
+        x, y, _ = block
+        yield Store(
+            (int(records.numbers[record]), lane),
+            instruction,
+            data[rows[record], lane, :size].tobytes() if record in rows else None,
+            (tuple(int(head[f"block_{axis}"]) for axis in "xyz"), int(head["warp"])),
+            (thread % x, thread // x % y, thread // (x * y)),
+            int(at[record, lane]) - begin,
+            size,
+        )
