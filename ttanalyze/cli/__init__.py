@@ -35,7 +35,7 @@ VERBS = (  # in the order of the help; each is a file of this folder
         "query",
         "events",
     ),
-    *("memory", "tui", "report", "graph", "trace", "rewind", "blame", "replay", "prove"),
+    *("stats", "memory", "tui", "report", "graph", "trace", "rewind", "blame", "replay", "prove"),
     *("export", "tune", "sass", "reduce", "race", "memcheck", "check"),
 )
 app = typer.Typer(

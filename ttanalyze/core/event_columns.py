@@ -10,6 +10,7 @@ import pandas as pd
 from ttanalyze.format import annotations as annotation_records
 from ttanalyze.format import layout
 from ttanalyze.format.columns import categories
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
@@ -18,6 +19,13 @@ OF_ANNOTATIONS = {"annotation", "domain", "range"}
 OF_WAITS = {"waited", "waited_region"}
 DELAYED = (layout.constant("TT_EVENTF_DELAYED"), layout.constant("TT_EVENTF_DELAYED_STREAM"))
 DELAYS = ["call", "stream", "call and stream"]  # by which of these flags
+TO_HOST, FROM_HOST, PEER = (
+    layout.constant(f"TT_EVENTF_{n}") for n in ("HOST_DST", "HOST_SRC", "PEER")
+)
+DIRECTIONS = [
+    f"{source} to {target}" for target in ("device", "host") for source in ("device", "host")
+]
+DIRECTIONS.append("between devices")
 WAIT_FIELDS = ("time_ns", "kind", "flags", "context", "dst")
 
 
@@ -58,6 +66,13 @@ def delays(flags: Array) -> Any:
     """Returns what was delayed of each event."""
     call, stream = (flags & flag != 0 for flag in DELAYED)
     return categories(call + 2 * stream - 1, DELAYS)
+
+
+def directions(kinds: Array, flags: Array) -> Any:
+    """Returns from where to where copies went, missing for other calls."""
+    way = (flags & FROM_HOST != 0) + 2 * (flags & TO_HOST != 0).astype("i4")
+    way = np.where(flags & PEER != 0, len(DIRECTIONS) - 1, way)
+    return categories(np.where(kinds == KIND["copy"], way, -1).astype("i4"), DIRECTIONS)
 
 
 def epoch_of(process: Process, seqs: Array) -> Any:

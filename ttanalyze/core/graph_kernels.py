@@ -120,6 +120,30 @@ class Launches:
         return Rows(events, number, nodes["node"].astype("i8"), maybe, given)
 
 
+def graph_launches_of_kernels(process: Process) -> tuple[dict[int, int], bool]:
+    """Returns how often graph launches ran each function, and whether conditional nodes decided how
+    often. Kernels of conditional nodes count once for each launch.
+    """
+    known, counts, maybe = process.graphs, dict[int, int](), False
+    found = [np.empty(0, layout.EVENT)]
+    for events in process.event_pieces() if len(known) else ():
+        ran = (events["kind"] == GRAPH_LAUNCH) & (events["flags"] & CAPTURED == 0)
+        found.append(events[ran & (events["result"] == 0) & (events["id"] < len(known))])
+    launches = np.concatenate(found)
+    for graph in layout.distinct(launches["id"]).tolist():
+        seqs = np.sort(launches["seq"][launches["id"] == graph])
+        states = np.searchsorted(known.changes(graph), seqs, "right")
+        for first, count in zip(
+            *np.unique(states, return_index=True, return_counts=True)[1:], strict=True
+        ):
+            nodes = known.nodes(graph, int(seqs[first]))
+            run = (nodes["kind"] == graphs.KERNEL) & (nodes["flags"] & graphs.DISABLED == 0)
+            maybe |= bool((nodes["flags"][run] & graphs.CONDITIONAL).any())
+            for function in nodes["function"][run].tolist():
+                counts[function] = counts.get(function, 0) + int(count)
+    return counts, maybe
+
+
 def _joined(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]

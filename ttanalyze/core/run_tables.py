@@ -24,6 +24,7 @@ from ttanalyze.core.event_columns import (
     HostTimes,
     annotation_texts,
     delays,
+    directions,
     epoch_of,
     gpu_times,
     settings_at,
@@ -156,7 +157,7 @@ class _EventPiece:
         fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
         fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
         fields |= {"kind", "id", "dst", "thread"} if OF_ANNOTATIONS & {*columns} else set()
-        fields |= {"flags"} if "delayed" in columns else set()
+        fields |= {"kind", "flags"} if {"delayed", "direction"} & {*columns} else set()
         fields |= {*WAIT_FIELDS} if OF_WAITS & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
@@ -181,6 +182,8 @@ class _EventPiece:
                 made[column] = waits(self.process, column, members)
             elif column == "delayed":
                 made[column] = delays(members["flags"])
+            elif column == "direction":
+                made[column] = directions(members["kind"], members["flags"])
             elif column == "controls":
                 numbers = settings_at(self.process, members["seq"])
                 made[column] = self.common.texts[column].column([self.process], [numbers])
@@ -216,8 +219,11 @@ def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
         if column not in tables.EVENT_FIELDS:
             texts = common.texts.get(column)
             made[column] = texts.column([], []) if texts else pd.array([], "Int64")
+    none = np.empty(0, "u4")
     if "delayed" in columns:
-        made["delayed"] = delays(np.empty(0, "u4"))
+        made["delayed"] = delays(none)
+    if "direction" in columns:
+        made["direction"] = directions(none, none)
     return made
 
 
@@ -385,6 +391,8 @@ queue_time: `gpu_begin` less `time_ns`: the time from the call until the GPU beg
 wait_time: how long the host waited in the call
 waited: the epoch with the capture that the call's stream had to wait for
 waited_region: the region that both use, for launches with `--deps region` or `--regions touched`
+direction: of copies: `host to device`, `device to host`, `device to device`, `host to host` or
+    `between devices`; missing for other calls
 delayed: what `--launch-delay` delayed: `call`, `stream`, `call and stream`, or missing
 annotation domain: of NVTX calls: message and domain; missing for the default domain
 range: the open NVTX ranges of the thread after the call, as `train/step 3/forward`

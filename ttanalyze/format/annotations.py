@@ -87,6 +87,14 @@ class Annotations:
             self._texts[number] = text if outer is None else f"{outer}/{text}"
         return self._texts[number]
 
+    def messages(self, number: int) -> list[str]:
+        """Returns the messages of a path, the innermost first."""
+        found = []
+        while number != NO_ID:
+            number, message = self._paths[number]
+            found.append(self._strings.get(message) or "?")
+        return found
+
     def paths_at(self, threads: Array, seqs: Array) -> Array:
         """Returns the number of the path that was open in each thread right after a call, NO_ID if
         none.

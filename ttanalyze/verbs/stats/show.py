@@ -1,0 +1,67 @@
+"""Summaries on a screen, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from ttanalyze.output import text
+from ttanalyze.output.tables import cells
+from ttanalyze.verbs.stats.stats import Summary
+
+TIMES = ("time", "mean", "min", "max", "wait_time", "wait_time_max", "gpu_time")
+BYTES = ("bytes", "bytes_mean", "bytes_max", "largest", "alive_bytes")
+
+
+def stats_text(found: Sequence[Summary], top: int, width: int = 0, colour: bool = False) -> str:
+    """For a screen.
+
+    top: the maximal number of rows of each summary. width: of the screen in characters, 0 for no
+    limit.
+    """
+    parts = []
+    for summary in found:
+        lines = [text.coloured(summary.title, "bold", colour)]
+        rows = len(summary.table)
+        lines.append(_table(summary.table.head(top), width) if rows else "none recorded")
+        if rows > top:
+            lines.append(f"… and {rows - top:,} more rows (--top N shows N)")
+        parts.append("\n".join([*lines, *(f"note: {note}" for note in summary.notes)]))
+    return "\n\n".join(parts)
+
+
+def _table(frame: pd.DataFrame, width: int) -> str:
+    columns = []
+    for name in map(str, frame.columns):
+        shown = cells(frame[name])
+        how = text.duration if name in TIMES else text.size if name in BYTES else None
+        if how is not None:
+            known = frame[name].notna().tolist()
+            values = frame[name].astype("object").tolist()
+            shown = [
+                how(round(v)) if there else "-" for v, there in zip(values, known, strict=True)
+            ]
+        elif name == "share":
+            shown = [f"{float(value):.1f} %" for value in frame[name]]
+        columns.append([name, *shown])
+    right = {
+        i for i, name in enumerate(frame.columns) if pd.api.types.is_numeric_dtype(frame[name])
+    }
+    return text.table([list(row) for row in zip(*columns, strict=True)], right, width)
+
+
+def to_object(found: Sequence[Summary], top: int | None) -> dict[str, Any]:
+    """As JSON has it: an object per summary."""
+    made = {}
+    for summary in found:
+        rows = summary.table if top is None else summary.table.head(top)
+        values = rows.astype("object").where(rows.notna(), None)
+        made[summary.name] = {
+            "title": summary.title,
+            "notes": summary.notes,
+            "count": len(summary.table),
+            "rows": values.to_dict("records"),
+        }
+    return made
