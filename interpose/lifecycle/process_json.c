@@ -11,6 +11,7 @@
 #include "lifecycle/crash_report_json.h"
 #include "nvtx/nvtx.h"
 #include "options/options.h"
+#include "session/rank.h"
 #include "session/session.h"
 #include "store/activities.h"
 #include "store/events.h"
@@ -133,6 +134,8 @@ void process_json_write(const char *status, const char *reason, bool ended)
 	json_key(&j, "argv");
 	json_arguments(&j);
 	json_member_string(&j, "cwd", getcwd(cwd, sizeof(cwd)) ? cwd : "");
+	json_key(&j, "rank");
+	rank_json(&j);
 	json_member_u64(&j, "started_ns", started_ns);
 	json_key(&j, "ended_ns");
 	if (ended)

@@ -33,6 +33,7 @@
 #include "track/copy_sources.h"
 #include "track/modules.h"
 #include "track/regions.h"
+#include "session/rank.h"
 #include "session/session.h"
 #include "timeline/timeline.h"
 
@@ -110,6 +111,9 @@ static bool start(void)
 		session_fail("%s", recorder.options_error);
 		return false;
 	}
+	rank_read();
+	if (rank_is_left_out())
+		return false;
 	bool compress = options.compress && compress_open();
 	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0,
 			       options.max_disk};

@@ -17,6 +17,7 @@
  *	FILL      off, zero, ones or pattern:N, where N is as SEED
  *	SECONDS   such as 0.5; the field has milliseconds
  *	REGEX     a POSIX extended regular expression
+ *	NUMBERS   whole numbers and ranges such as 0,3-5
  *	TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
  *
  * Rules hold for what is given. A value "" matches every value, "!v" every value but v.
@@ -163,6 +164,9 @@ OPTION(STALL_MS, stall_ms, COUNT, "4294967295", "10000", "MS", "Give up an epoch
 OPTION(TIMEOUT, timeout_ms, SECONDS, "", "0", "SECONDS",
        "End a program that runs longer, with the processes that it started, by SIGTERM, and say what it waited for "
        "(default 0: no limit).")
+OPTION(RANKS, ranks, NUMBERS, "", "", "RANKS",
+       "Record only these ranks of a job, such as 0,3-5. The rank is that of torchrun, accelerate, DeepSpeed, mpirun or srun "
+       "(default: all processes).")
 OPTION(VERBOSE, verbose, SWITCH, "", "0", "", "Print what the recorder does.")
 
 IMPLIES(INSTRUMENT, "", EPOCH, "none")

@@ -42,6 +42,7 @@ enum kind {
 	CONTENTS,
 	CONTROL,
 	PATTERNS,
+	NUMBERS,
 	PATH
 };
 
@@ -238,6 +239,26 @@ static bool are_patterns(const char *text)
 	}
 }
 
+bool numbers_read(const char *text, uint64_t n, bool *holds)
+{
+	char list[256], *rest = NULL;
+
+	*holds = false;
+	if (!*text || text[strlen(text) - 1] == ',' || (size_t)snprintf(list, sizeof(list), "%s", text) >= sizeof(list))
+		return false;
+	for (char *part = strtok_r(list, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) {
+		char *dash = strchr(part, '-');
+		uint64_t first, last;
+		if (dash)
+			*dash = 0;
+		if (!parse_number(part, UINT32_MAX, &first) || !parse_number(dash ? dash + 1 : part, UINT32_MAX, &last) ||
+		    first > last)
+			return false;
+		*holds |= first <= n && n <= last;
+	}
+	return true;
+}
+
 static bool take_text(const struct option *o, const char *text, char *why, size_t size)
 {
 	if ((size_t)snprintf(o->field, o->size, "%s", text) < o->size)
@@ -263,6 +284,7 @@ static bool take_path(const struct option *o, const char *text, char *why, size_
 static bool parse(const struct option *o, const char *text, char *why, size_t size)
 {
 	uint64_t n = 0, limit = 0;
+	bool good;
 
 	switch (o->kind) {
 	case SWITCH:
@@ -273,7 +295,7 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		parse_number(o->limit, UINT32_MAX, &limit);
 		snprintf(why, size, limit < UINT32_MAX ? "expected a whole number, at most %s" : "expected a whole number",
 			 o->limit);
-		bool good = parse_number(text, limit, &n);
+		good = parse_number(text, limit, &n);
 		*(uint32_t *)o->field = (uint32_t)n;
 		return good;
 	case SEED:
@@ -315,6 +337,9 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 	case PATTERNS:
 		snprintf(why, size, "expected mnemonics with commas between them, such as UTMALDG,SYNCS, or *");
 		return are_patterns(text) && take_text(o, text, why, size);
+	case NUMBERS:
+		snprintf(why, size, "expected numbers and ranges with commas between them, such as 0,3-5");
+		return numbers_read(text, 0, &good) && take_text(o, text, why, size);
 	case PATH:
 		return take_path(o, text, why, size);
 	}

@@ -65,6 +65,7 @@ static inline bool in_range(struct number_range r, uint64_t number)
 #define FIELD_CONTENTS(field) struct stored_contents field
 #define FIELD_CONTROL(field) char field[512]
 #define FIELD_PATTERNS(field) char field[1024]
+#define FIELD_NUMBERS(field) char field[256]
 #define FIELD_PATH(field) char field[4096]
 
 struct options {
@@ -75,6 +76,9 @@ struct options {
 };
 
 extern struct options options; /* all 0 without TT_OUT: nothing is recorded */
+
+/* Whether text has whole numbers and ranges such as 0,3-5. Sets *holds to whether n is among them. */
+bool numbers_read(const char *text, uint64_t n, bool *holds);
 
 #define UNKNOWN_VARIABLES 8
 /* Warnings about unknown variables that start with TT_; an empty line ends the list. */

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ttanalyze.errors import FormatError
 from ttanalyze.format import crash_reports, statuses
 from ttanalyze.format.files import ExpectedFile, RecordFile, expect, expect_list
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The place of a process in a job of many.
+
+    Attributes:
+        rank: Its rank, from 0.
+        local_rank: Its rank among those of its node. None if the launcher does not say.
+        world_size: The number of ranks.
+        node: The name of its host.
+        job: The launcher's name of the job, "" if it has none.
+        launcher: The launcher, such as "torchrun".
+        visible_devices: CUDA_VISIBLE_DEVICES, "" if it is not set.
+    """
+
+    rank: int
+    local_rank: int | None
+    world_size: int
+    node: str
+    job: str
+    launcher: str
+    visible_devices: str
+
+
+NO_RANK: dict[str, Any] = {
+    "rank": 0,
+    "local_rank": None,
+    "world_size": 1,
+    **dict.fromkeys(("node", "job", "launcher", "visible_devices"), ""),
+}
 
 
 class ProcessInfo:
@@ -28,6 +60,14 @@ class ProcessInfo:
     def status(self) -> str:
         """ "running", "complete", "failed" or "signal", as the process said last."""
         return str(self.info.get("status", "running"))
+
+    @property
+    def rank(self) -> Rank | None:
+        """The rank that a launcher gave the process. None if none did."""
+        told = self.info.get("rank")
+        if not told:
+            return None
+        return Rank(**{name: told.get(name, empty) for name, empty in NO_RANK.items()})
 
     @property
     def failure(self) -> str | None:
@@ -90,11 +130,15 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     if "place" in ring:
         ring.setdefault("memory", ring.pop("place"))
     expect(path, f"{where}ring.", ring, bytes=int, memory=str)
-    expect(path, where, info, timeline=dict, digests_only=(dict, None))
+    expect(path, where, info, timeline=dict, rank=(dict, None), digests_only=(dict, None))
     expect(path, f"{where}digests_only.", info.get("digests_only") or {}, since=int, reason=str)
     texts = {"asked": str, "source": str, "reason": (str, None)}
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
+    rank = info.get("rank") or {}
+    expect(path, f"{where}rank.", rank, rank=int, local_rank=(int, None), world_size=int)
+    names = {"node": str, "job": str, "launcher": str, "visible_devices": str}
+    expect(path, f"{where}rank.", rank, **names)
     crash_reports.check(path, where, info)
     expect(path, where, info, files=dict)
     for name, file in info.get("files", {}).items():

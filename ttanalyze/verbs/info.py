@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 
 SHOWN_PROCESSES = 8
+SHOWN_RANKS = 64
 SHOWN_WARNINGS = 10
 IN_GRAPH = 1  # flag: recorded into a graph, not executed
 
@@ -64,6 +66,7 @@ def _process(process: Process) -> dict[str, Any]:
         "process": process.index,
         "pid": recorded.get("pid"),
         "argv": recorded.get("argv", []),
+        "rank": None if process.rank is None else asdict(process.rank),
         "cwd": recorded.get("cwd"),
         "status": process.status,
         "reason": recorded.get("reason"),
@@ -235,12 +238,17 @@ def info_text(summary: dict[str, Any], colour: bool = False) -> str:
     processes = summary["processes"]
     if summary["exit"] and processes:
         pairs.append(("exit", _ending(summary["exit"])))
+    ranked = [process for process in processes if process["rank"]]
+    if ranked:
+        pairs.append(("ranks", _ranks(ranked)))
     if len(processes) == 1:
         out = [text.rows([*pairs, *process_rows(processes[0])])]
     else:
         out = [text.rows(pairs)]
         for process in processes[:SHOWN_PROCESSES]:
-            out += ["", text.coloured(f"process {process['process']}", "bold", colour)]
+            rank = f", rank {process['rank']['rank']}" if process["rank"] else ""
+            head = f"process {process['process']}{rank}"
+            out += ["", text.coloured(head, "bold", colour)]
             out.append(text.rows(process_rows(process)))
     if len(processes) > SHOWN_PROCESSES:
         out.append(f"… and {len(processes) - SHOWN_PROCESSES} more processes (--json has them all)")
@@ -254,6 +262,30 @@ def info_text(summary: dict[str, Any], colour: bool = False) -> str:
     if not warnings:
         out.append("no warnings")
     return "\n".join(out)
+
+
+def _ranks(ranked: list[dict[str, Any]]) -> str:
+    """Returns a table of ranks, with those that are missing below."""
+    rows = [["rank", "node", "local", "devices", "process", "recording", "epochs", "calls"]]
+    shown = sorted(ranked, key=lambda process: int(process["rank"]["rank"]))
+    for process in shown[:SHOWN_RANKS]:
+        rank = process["rank"]
+        local = "" if rank["local_rank"] is None else str(rank["local_rank"])
+        devices = rank["visible_devices"] or ",".join(
+            str(device.get("ordinal", "?")) for device in process["devices"]
+        )
+        counts = [f"{process['epochs']:,}", f"{process['events']:,}"]
+        place = [str(rank["rank"]), text.printable(rank["node"]), local, text.printable(devices)]
+        rows.append([*place, str(process["process"]), process["status"], *counts])
+    out = text.table(rows, {0, 2, 4, 6, 7})
+    if len(shown) > SHOWN_RANKS:
+        out += f"\n… and {len(shown) - SHOWN_RANKS} more (--json has them all)"
+    world = max(process["rank"]["world_size"] for process in ranked)
+    missing = sorted(set(range(world)) - {process["rank"]["rank"] for process in ranked})
+    if missing:
+        listed = ", ".join(map(str, missing[:8])) + (", …" if missing[8:] else "")
+        out += f"\nnot recorded: {text.count(len(missing), 'rank')} of {world:,} ({listed})"
+    return out
 
 
 def _ending(ending: dict[str, Any]) -> str:

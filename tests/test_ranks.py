@@ -1,0 +1,95 @@
+"""Programs of many ranks: which rank a process is, and which are recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer
+from ttanalyze.errors import FormatError
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "job7", "RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "4"}
+LAUNCHERS = {
+    "torchrun": TORCHRUN,
+    "torch.distributed": {"MASTER_ADDR": "job7", "RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "4"},
+    "Open MPI": {
+        "OMPI_COMM_WORLD_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "PMIX_NAMESPACE": "job7",
+    },
+    "MPICH": {"PMI_RANK": "1", "MPI_LOCALRANKID": "0", "PMI_SIZE": "4", "SLURM_JOB_ID": "job7"},
+    "srun": {
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": "1",
+        "SLURM_LOCALID": "0",
+        "SLURM_NTASKS": "4",
+        "SLURM_JOB_ID": "job7",
+    },
+}
+
+
+def record(built: Path, run: Path, job: dict[str, str], **options: str) -> support.Outcome:
+    program = str(support.build_program("exit_return", built))
+    return support.run([program], support.recording(SIM | job, run, **options))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_rank_is_that_of_the_launcher(launcher: str, built: Path, run_path: Path) -> None:
+    """Those of Slurm around them are of the outer job."""
+    outer = {} if launcher in ("srun", "MPICH") else LAUNCHERS["srun"] | {"SLURM_PROCID": "0"}
+    record(built, run_path, outer | LAUNCHERS[launcher] | {"CUDA_VISIBLE_DEVICES": "0"})
+    rank = tt.open(run_path).processes[0].rank
+    assert rank is not None
+    assert (rank.rank, rank.local_rank, rank.world_size) == (1, 0, 4)
+    assert (rank.launcher, rank.job, rank.visible_devices) == (launcher, "job7", "0")
+    assert rank.node
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [TORCHRUN | {"RANK": "4"}, TORCHRUN | {"RANK": "one"}, {"RANK": "1"}, {"SLURM_PROCID": "0"}],
+)
+def test_process_without_a_sound_rank_has_none(
+    wrong: dict[str, str], built: Path, run_path: Path
+) -> None:
+    assert record(built, run_path, wrong).stderr == ""
+    assert tt.open(run_path).processes[0].rank is None
+
+
+def test_only_chosen_ranks_are_recorded(built: Path, run_path: Path) -> None:
+    for rank in range(4):
+        outcome = record(built, run_path, TORCHRUN | {"RANK": str(rank)}, ranks="0,2-3")
+        assert (outcome.status, outcome.stderr) == (0, "")
+    ranks = [process.rank.rank for process in tt.open(run_path).processes if process.rank]
+    assert ranks == [0, 2, 3]
+    told = support.ttanalyze("info", run_path).stdout
+    assert "not recorded: 1 rank of 4 (1)" in told
+    assert [line.split()[0] for line in told.splitlines()[2:5]] == ["0", "2", "3"]
+    shown = json.loads(support.ttanalyze("info", "--json", run_path).stdout)
+    assert shown["processes"][2]["rank"]["rank"] == 3
+
+
+def test_ranks_need_a_launcher(built: Path, run_path: Path) -> None:
+    outcome = record(built, run_path, {}, ranks="0")
+    assert outcome.status == 0 and not run_path.exists()
+    assert "not recorded: --ranks 0, and no launcher gave process" in outcome.stderr
+
+
+@pytest.mark.parametrize("wrong", ["x", "4-2", "1,"])
+def test_wrong_ranks_are_refused(wrong: str, run_path: Path) -> None:
+    outcome = support.ttanalyze("record", "--sim", "-o", run_path, "--ranks", wrong, "true")
+    assert outcome.status == 2 and outcome.stderr.count("\n") == 1
+    assert "--ranks" in outcome.stderr
+
+
+def test_rank_of_a_wrong_type_is_refused(tmp_path: Path) -> None:
+    Writer(tmp_path / "run").close(rank={"rank": "1"})
+    with pytest.raises(FormatError, match=r"rank\.rank"):
+        tt.open(tmp_path / "run")
