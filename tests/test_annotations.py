@@ -251,7 +251,7 @@ def test_browser_shows_ranges_of_calls(talker: Talker, run_path: Path) -> None:
     w.epoch("nvtx", "full", label="step 7 (last)")
     w.close()
     shown = Timeline(tt.open(run_path).processes[0])
-    rows = shown.call_rows(shown.calls(0, None), 0, 3)
+    rows = shown.calls.rows(shown.calls.between(0, None), 0, 3)
     assert [row.what for row in rows][1:] == ["range-push step 7 (last)", "range-pop step 7 (last)"]
     assert shown.epoch_label(0) == "nvtx step 7 (last)"
 

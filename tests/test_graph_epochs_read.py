@@ -145,8 +145,8 @@ def test_memory_inside_a_graph_launch_is_restored(cli: Cli, run_path: Path, tmp_
 def test_browser_shows_the_launch(run_path: Path) -> None:
     points_run(run_path)
     shown = Timeline(tt.open(run_path).process(0))
-    assert shown.calls(2, None).records["seq"].tolist() == [6]
-    found = shown.calls(4, 1)
+    assert shown.calls.between(2, None).records["seq"].tolist() == [6]
+    found = shown.calls.between(4, 1)
     assert (found.since, found.records["seq"].tolist()) == (2, [6, 7, 8])
     assert 8 in found.suspects
 

@@ -265,7 +265,7 @@ def test_browser_shows_durations(run_path: Path) -> None:
     w = work_run(run_path)
     w.epoch()
     shown = Timeline(tt.open(run_path).process(0))
-    rows = shown.call_rows(shown.calls(0, None), 0, 5)
+    rows = shown.calls.rows(shown.calls.between(0, None), 0, 5)
     assert [row.what for row in rows] == [
         "step(float*) <<<0, 0>>>, 1 µs on the GPU",
         "step(float*) <<<0, 0>>>, 2 µs on the GPU",

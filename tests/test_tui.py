@@ -34,6 +34,7 @@ from ttanalyze.tui.app import Browser
 from ttanalyze.tui.items import NAMES, Items
 from ttanalyze.tui.keys import KEYS
 from ttanalyze.tui.lists import brief
+from ttanalyze.tui.screens import CallRows
 from ttanalyze.tui.timeline import Timeline
 from ttanalyze.tui.view import View
 
@@ -399,7 +400,13 @@ def test_history_of_an_item(story: Path) -> None:
         await s.press("enter", "right", "h")
         assert "region 0, f32 at 0x4: 3 values" in s.text
         rows = [line.split() for line in s.lines[2:5]]
-        assert rows == [["0", "sync", "2.0"], ["1", "sync", "2.5"], ["5", "final", "9.0"]]
+        assert [row[:3] for row in rows] == [
+            ["0", "sync", "2.0"],
+            ["1", "sync", "2.5"],
+            ["5", "final", "9.0"],
+        ]
+        assert [row[3] for row in rows[:2]] == ["▏", "██"]
+        assert "2 to 9" in s.lines[1]
         await s.press("up", "enter")
         assert s.where == (1, 0, 4)
         await s.press("h", "escape")
@@ -727,6 +734,105 @@ def test_browser_without_calls(story: Path) -> None:
     browse(story, script)
 
 
+@pytest.fixture
+def stacked(run_path: Path) -> Path:
+    """Launches with call stacks: one is given a pointer to the region that changes, one is not."""
+    w = Writer(run_path)
+    w.function(0, "fill")
+    w.function(1, "read")
+    w.stack(1, [("alloc_all", "/app/memory.py", 7), ("main", "/app/train.py", 3)])
+    w.stack(2, [("step", "/app/train.py", 12), ("main", "/app/train.py", 40)])
+    w.stack(3, [("log", "/app/train.py", 30), ("main", "/app/train.py", 41)])
+    w.born(0, floats(1), stack=1)
+    w.born(1, floats(2), label="bias", stack=1)
+    w.epoch("sync", "full")
+    for kernel, base, stack in ((0, w.regions[0].base, 2), (1, w.regions[1].base, 3)):
+        given = {"params": w.piece(base.to_bytes(8, "little")), "params_size": 8, "stack": stack}
+        w.event("launch", "cuLaunchKernel", id=kernel, grid=[1] * 3, block=[32, 1, 1], **given)
+    w.write(0, 0, floats(5, size=1))
+    w.epoch("launch", label="read", seq=w.seq)
+    w.close()
+    return run_path
+
+
+def test_lists_name_callers_and_allocation_sites(stacked: Path) -> None:
+    async def wide(s: Session) -> None:
+        assert re.search(r"1 launch read +log \(train\.py:30\)", s.text)
+        assert re.search(r"0 device +memory\.py:7 in alloc_all +0x7f0000000000", s.text)
+        assert re.search(r"1 bias +memory\.py:7 in alloc_all", s.text)
+        assert "is given a pointer to it: fill from step (train.py:12)" in s.told
+        await s.press("c")
+        assert re.search(r"fill <<<1, 32>>> +step \(train\.py:12\)", s.text)
+        assert "from step (train.py:12) < main (train.py:40)" in s.text
+        await s.press("down")
+        assert "from log (train.py:30) < main (train.py:41)" in s.text
+
+    async def narrow(s: Session) -> None:
+        assert re.search(r"0 memory\.py:7 i…", s.text)  # in place of a name
+        assert re.search(r"1 bias ", s.text)
+
+    browse(stacked, wide, (200, 40))
+    browse(stacked, narrow)
+
+
+def test_sure_and_unsure_writers_differ_in_mark_and_style(stacked: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("c", "down")
+        rows = s.app.screen.query_one(CallRows)
+        lines = [rows.render_line(y) for y in (1, 2)]
+        assert "◉ is given a pointer to it" in lines[0].text
+        assert "· is given no pointer to it" in lines[1].text
+        (sure,) = [g.style for g in lines[0] if g.style and "◉" in g.text]
+        await s.press("up")
+        (unsure,) = [g.style for g in rows.render_line(2) if g.style and "· is" in g.text]
+        assert (sure.bold, sure.dim) != (unsure.bold, unsure.dim)
+        assert unsure.dim
+
+    browse(stacked, script, (160, 40))
+
+
+def test_damaged_stacks_are_told_and_hide_nothing_else(stacked: Path) -> None:
+    path = stacked / "p0" / "frames.bin"
+    raw = bytearray(path.read_bytes())
+    raw[70] ^= 0xFF
+    path.write_bytes(raw)
+
+    async def script(s: Session) -> None:
+        assert "frames.bin: offset 64: the record does not match its check" in s.told
+        assert re.search(r"1 launch read", s.text)
+
+    browse(stacked, script, (160, 40))
+
+
+def test_values_beside_the_memory_follow_the_cursor(story: Path) -> None:
+    def values(s: Session) -> list[list[str]]:
+        lines = [s.app.past.render_line(y).text.split() for y in range(1, s.app.past.count + 1)]
+        return [line[:2] for line in lines]
+
+    async def script(s: Session) -> None:
+        await s.press("t", "enter", "right")
+        assert values(s) == [["0", "2.0"], ["1", "2.5"], ["5", "9.0"]]
+        assert s.app.past.cursor == 2
+        await s.press("[", "[")
+        assert s.app.past.cursor == 1
+        await s.press("right")
+        assert values(s) == [["0", "3.0"]]
+        await s.press("left", "tab", "up")
+        assert s.where == (0, 0, 4)
+        await s.press("v")
+        assert not s.app.past.display
+        assert s.app.view.size.width == 130
+        await s.press("v")
+        s.app.go_to(region=1, offset=8)
+        await s.settle()
+        assert values(s) == [["0", "0.0"], ["4", "inf"]]
+        await s.pilot.resize_terminal(100, 40)
+        await s.press("v")
+        assert s.told == "values beside the memory need 120 columns: h shows them"
+
+    browse(story, script, (130, 40))
+
+
 # ---- what is not as it should be ----
 
 
@@ -799,6 +905,7 @@ def test_damaged_contents_are_marked(story: Path, name: str, at: int, shown: str
     path.write_bytes(raw)
 
     async def script(s: Session) -> None:
+        await s.press("v")  # so that no line of the screen has two messages
         seen = [s.text]
         for key in ("[", "[", "[", "[", "[", "tab", "down", "t", "n", "h", "}", "c", "escape"):
             await s.press(key)

@@ -15,10 +15,11 @@ from ttanalyze.output import text
 from ttanalyze.tui import search
 from ttanalyze.tui.items import NAMES, Items
 from ttanalyze.tui.keys import KEYS
+from ttanalyze.tui.past import ValueHistory
 from ttanalyze.tui.prompt import Prompt, Question
 from ttanalyze.tui.rows import Rows
-from ttanalyze.tui.screens import CallList, Help, ValueHistory
-from ttanalyze.tui.selection import Selection
+from ttanalyze.tui.screens import CallList, Help
+from ttanalyze.tui.selection import PANEL_FROM, Selection
 from ttanalyze.tui.timeline import SORTS, PastValue, Timeline
 
 
@@ -34,14 +35,20 @@ class Browser(Selection):
             self.go_to(epoch=event.row)
         elif event.rows is self.regions and event.row < len(self.regions.ids):
             self.go_to(region=int(self.regions.ids[event.row]))
+        elif event.rows is self.past and event.row < len(self.past.past):
+            self.go_to(epoch=self.past.past[event.row].epoch)
 
     def on_rows_chosen(self) -> None:
         self.view.focus()
+
+    def on_rows_failed(self, event: Rows.Failed) -> None:
+        self.tell(event.reason)
 
     def action_memory(self) -> None:
         self.view.focus()
 
     def on_view_moved(self) -> None:
+        self.show_past()
         self._say_where()
 
     # ---- time ----
@@ -95,7 +102,14 @@ class Browser(Selection):
             if epoch is not None:
                 self.go_to(epoch=epoch)
 
-        self._search(lambda pace: timeline.past(region, start, items), taken, "")
+        self._search(lambda pace: timeline.past(region, start, items, pace.report), taken, "")
+
+    def action_values(self) -> None:
+        if self.size.width < PANEL_FROM:
+            self.tell(f"values beside the memory need {PANEL_FROM} columns: h shows them")
+            return
+        self.with_past = not self.with_past
+        self.arrange()
 
     def _to_epoch(self, epoch: int) -> None:
         self.go_to(epoch=epoch)
@@ -113,6 +127,7 @@ class Browser(Selection):
         self.view.set_items(items)
         if self.view.memory is not None:
             self.view.heading = self._heading(self.view.memory.region)
+        self.arrange()
         self._say_where()
 
     def action_choose_type(self) -> None:
@@ -283,7 +298,7 @@ class Browser(Selection):
         elif not len(self._calls.records):
             self.tell("no calls between this epoch and the one before")
         else:
-            self.push_screen(CallList(self.timeline, self._calls))
+            self.push_screen(CallList(self.timeline.calls, self._calls))
 
     def action_everything(self) -> None:
         self.regions.everything = not self.regions.everything

@@ -50,12 +50,26 @@ class Items:
             return [f"{byte:02x}" for byte in whole.tolist()]
         return [self.type.text(value) for value in self.type.view(whole)]
 
+    def number(self, raw: Array) -> float | None:
+        """Returns the first item as a number, None if there is none, or if it is complex."""
+        if self.type is None:
+            return float(raw[0]) if len(raw) else None
+        if self.type.kind == "complex" or len(raw) < self.itemsize:
+            return None
+        return float(self.type.view(raw[: self.itemsize])[0])
+
     def odd(self, raw: Array) -> Array:
         """Returns which items are NaN or infinite."""
         whole = raw[: len(raw) // self.itemsize * self.itemsize]
         if self.type is None:
             return np.zeros(len(whole), bool)
         return self.type.is_nan(whole) | self.type.is_inf(whole)
+
+    def row_width(self, count: int) -> int:
+        """Returns the columns of this many items in a row."""
+        if self.type is None:
+            return 4 * count + (count - 1) // 8 + 2
+        return count * (self.width + 1)
 
     def per_row(self, room: int) -> int:
         """Returns the number of items in a row of this width: a power of two, for round offsets."""

@@ -58,6 +58,7 @@ KEYS = [
         "forward to where the item under the cursor changes",
     ),
     _key("h", "past", "history of the item under the cursor: all its values", "History"),
+    _key("v", "values", "these values beside the memory, or no longer"),
     _key("enter", "memory", "from a list to the memory"),
     _key("n", "not_finite(1)", "next NaN or infinity in the region"),
     _key("N", "not_finite(-1)", "previous NaN or infinity in the region"),

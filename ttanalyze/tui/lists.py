@@ -16,6 +16,7 @@ from ttanalyze.tui.rows import Cells, Rows
 from ttanalyze.tui.timeline import EpochRow, RegionRow, Timeline
 
 CHANGED = "●"
+CALLER_ROOM = 36  # columns of a name and a caller, together
 
 
 def fit(words: str, width: int) -> str:
@@ -29,11 +30,15 @@ def _mark(changed: bool | int | None) -> str:
     return "?" if changed is None else CHANGED if changed else " "
 
 
-def _name(name: str, kind: str, address: str, width: int) -> str:
-    """Returns the name of a region, with kind and address if there is room."""
-    if width < 60:
-        return fit(name, width)
-    return f"{fit(name, width - 34)} {fit(kind, 16)} {fit(address, 16)}"
+def split(room: int, callers: bool) -> tuple[int, int]:
+    """Returns the columns of a name and of the caller beside it, 0 if there is no room for it."""
+    if not callers or room < CALLER_ROOM:
+        return room, 0
+    return room - room // 2 - 1, room // 2
+
+
+def beside(words: str, width: int) -> str:
+    return f" {fit(words, width)}" if width else ""
 
 
 def brief(count: int) -> str:
@@ -60,17 +65,28 @@ class Epochs(Rows):
         timeline, region = self.timeline, self.selected
         return lambda first, last: timeline.epoch_rows(first, last, region)
 
+    def details(self, rows: list[Any]) -> Callable[[], None] | None:
+        return partial(self.timeline.calls.read_callers, [row.seq for row in rows])
+
+    def _room(self, width: int) -> tuple[int, int]:
+        return split(width - 21, self.count > 0 and self.timeline.calls.have_stacks)
+
     def title(self, width: int) -> str:
-        return f"  {'epoch':>6} {fit('cut at', width - 21)} {'changed':>7} {'':<4}"
+        room, rest = self._room(width)
+        words = f"{fit('cut at', room)}{beside('called from', rest)}"
+        return f"  {'epoch':>6} {words} {'changed':>7} {'':<4}"
 
     def cells(self, row: EpochRow, width: int) -> Cells:
         what = row.trigger if not row.label else f"{row.trigger} {row.label}"
         lost = "R" in row.flags or "D" in row.flags
         size = brief(row.changed) if row.changed else "·"
+        room, rest = self._room(width)
+        caller = self.timeline.calls.known_callers.get(row.seq, "")
         return [
             (f"{_mark(row.region_changed)} ", "changed"),
             (f"{row.number:>6} ", ""),
-            (fit(what, width - 21), "faint" if lost else ""),
+            (fit(what, room), "faint" if lost else ""),
+            (beside(caller, rest), "caller"),
             (f" {size:>7} ", "" if row.changed else "faint"),
             (f"{row.flags:<4}", "wrong" if lost else "faint"),
         ]
@@ -107,24 +123,42 @@ class Regions(Rows):
         timeline, ids, epoch = self.timeline, self.ids, self.epoch
         return lambda first, last: timeline.region_rows(ids[first:last], epoch)
 
+    def details(self, rows: list[Any]) -> Callable[[], None] | None:
+        return partial(self.timeline.calls.read_sites, [row.seq for row in rows])
+
+    def _columns(self, width: int) -> tuple[int, int, int, int]:
+        """Returns the columns of name, site, kind and address, 0 for those without room."""
+        room, sites = width - 25, self.timeline.calls.have_stacks
+        address = 17 if room >= 60 else 0
+        kind = 17 if room >= (84 if sites else 60) else 0
+        name, place = split(room - address - kind, sites)
+        return name, place, max(0, kind - 1), max(0, address - 1)
+
     def title(self, width: int) -> str:
         order = {"id": "regions", "changed": "by change", "size": "by size"}[self.sort]
-        name = f"{'all' if self.everything else 'live'} {order}"
-        names = _name(name, "kind", "address", width - 25)
-        return f"  {'id':>5} {names} {'size':>5} {'changed':>9} "
+        name, *others = self._columns(width) if self.count else (width - 25, 0, 0, 0)
+        words = fit(f"{'all' if self.everything else 'live'} {order}", name)
+        words += "".join(map(beside, ("allocated at", "kind", "address"), others))
+        return f"  {'id':>5} {words} {'size':>5} {'changed':>9} "
 
     def cells(self, row: RegionRow, width: int) -> Cells:
-        names = _name(row.name, row.kind, f"{row.base:#x}", width - 25)
+        name, place, *others = self._columns(width)
+        site = self.timeline.calls.known_sites.get(row.seq, "")
+        anonymous = row.name == row.kind and not place
+        names = fit((site if anonymous else "") or row.name, name)
+        rest = "".join(map(beside, (row.kind, f"{row.base:#x}"), others))
         if row.note:
             return [
-                (f"  {row.id:>5} {names} {brief(row.size):>5} ", "faint"),
-                (fit(row.note, 9).strip().rjust(9), "faint"),
+                (f"  {row.id:>5} {names}{beside(site, place)}{rest} ", "faint"),
+                (f"{brief(row.size):>5} {fit(row.note, 9).strip().rjust(9)}", "faint"),
             ]
         share = f"{row.changed}/{row.blocks}" if row.changed else "·"
         if row.changed is not None and len(share) > 9:
             share = f"{row.changed / row.blocks:.2%}"
         return [
             (f"{_mark(row.changed)} ", "changed"),
-            (f"{row.id:>5} {names} {brief(row.size):>5} ", ""),
+            (f"{row.id:>5} {names}", ""),
+            (beside(site, place), "caller"),
+            (f"{rest} {brief(row.size):>5} ", ""),
             (f"{share:>9} ", "" if row.changed else "faint"),
         ]

@@ -38,7 +38,17 @@ class Listing(ScrollView, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"rows--{part}"
-        for part in ("title", "focused", "cursor", "away", "changed", "faint", "wrong")
+        for part in (
+            "title",
+            "focused",
+            "cursor",
+            "away",
+            "changed",
+            "faint",
+            "wrong",
+            "caller",
+            "maybe",
+        )
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("pageup", "page(-1)", show=False),
@@ -124,10 +134,26 @@ class Rows(Listing):
     class Chosen(Moved):
         """The user double-clicked a row."""
 
+    class Shown(Message):
+        """The row under the cursor was drawn. row: None if it was not read yet."""
+
+        def __init__(self, row: Any) -> None:
+            super().__init__()
+            self.row = row
+
+    class Failed(Message):
+        """The details of rows cannot be read."""
+
+        def __init__(self, reason: str) -> None:
+            super().__init__()
+            self.reason = reason
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.count = 0
         self._known: dict[int, Any] = {}
+        self._details_work = Background(self)
+        self._failure = ""
 
     # ---- for subclasses ----
 
@@ -137,6 +163,12 @@ class Rows(Listing):
 
     def cells(self, row: Any, width: int) -> Cells:
         raise NotImplementedError
+
+    def details(self, rows: list[Any]) -> Callable[[], None] | None:
+        """Returns a function that reads what takes longer than the rows, such as callers. It runs
+        in a thread. Then the rows are drawn again.
+        """
+        return None
 
     # ---- what is shown ----
 
@@ -153,6 +185,7 @@ class Rows(Listing):
 
     def watch_cursor(self) -> None:
         self._show_cursor()
+        self.post_message(self.Shown(self._known.get(self.cursor)))
         self.refresh()
 
     def on_resize(self) -> None:
@@ -178,6 +211,8 @@ class Rows(Listing):
                 self._known.clear()
             if not isinstance(rows, Error):
                 self._known.update(zip(range(first, last), rows, strict=True))
+                self._fetch_details(rows)
+                self.post_message(self.Shown(self._known.get(self.cursor)))
             self.refresh()
             self._fetch()
 
@@ -185,6 +220,17 @@ class Rows(Listing):
             self._work.ask(lambda: fetch(first, last), take)
         else:
             self.refresh()
+
+    def _fetch_details(self, rows: list[Any]) -> None:
+        def take(failure: Error | None) -> None:
+            if failure is not None and str(failure) != self._failure:
+                self._failure = str(failure)
+                self.post_message(self.Failed(self._failure))
+            self.refresh()
+
+        read = self.details(rows)
+        if read is not None:
+            self._details_work.ask(read, take)
 
     def line(self, index: int, width: int) -> Strip | None:
         if index >= self.count:

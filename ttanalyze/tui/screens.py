@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -11,11 +11,16 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
+from ttanalyze.core.writers import HOW
 from ttanalyze.output import text
+from ttanalyze.tui.calls import CallReader, CallRow, Calls
 from ttanalyze.tui.keys import KEYS, MOVING, NAMES
-from ttanalyze.tui.lists import fit
+from ttanalyze.tui.lists import beside, fit, split
 from ttanalyze.tui.rows import Cells, Rows
-from ttanalyze.tui.timeline import FLAG_LETTERS, LOST, CallRow, Calls, PastValue, Timeline
+from ttanalyze.tui.timeline import FLAG_LETTERS
+
+# By how sure a write is: a mark and a style for each of HOW, the surest first.
+SURE = (("●", "changed"), ("◉", "changed"), ("○", "maybe"), ("·", "faint"))
 
 
 class Overlay(ModalScreen[int | None]):
@@ -57,34 +62,43 @@ class Help(Overlay):
 class CallRows(Rows):
     """Calls in order."""
 
-    def __init__(self, timeline: Timeline, calls: Calls) -> None:
+    def __init__(self, reader: CallReader, calls: Calls) -> None:
         super().__init__()
-        self.timeline, self.calls = timeline, calls
+        self.reader, self.calls = reader, calls
 
     def on_mount(self) -> None:
         self.renew(len(self.calls.records))
 
     def fetch(self) -> Callable[[int, int], list[Any]]:
-        return lambda first, last: self.timeline.call_rows(self.calls, first, last)
+        return lambda first, last: self.reader.rows(self.calls, first, last)
 
     def title(self, width: int) -> str:
         region = "" if self.calls.region is None else f"region {self.calls.region}"
-        return f" {'seq':>9}  {'stream':>6}  {fit('call', width - 47)} {region}"
+        room, caller = self._room(width)
+        words = f"{fit('call', room)}{beside('called from', caller)}"
+        return f" {'seq':>9}  {'stream':>6}  {words} {region}"
+
+    def _room(self, width: int) -> tuple[int, int]:
+        return split(width - 49, self.reader.have_stacks)
 
     def cells(self, row: CallRow, width: int) -> Cells:
+        room, caller = self._room(width)
+        mark, style = ("", "") if row.how is None else SURE[row.how]
+        how = "" if row.how is None else f"{mark} {HOW[row.how]}"
         return [
             (f" {row.seq:>9}  {row.stream:>6}  ", "faint"),
-            (f"{fit(row.what, width - 47)} ", ""),
-            (row.how, "changed"),
+            (f"{fit(row.what, room)}", "" if style != "faint" else "faint"),
+            (f"{beside(row.caller, caller)} ", "caller"),
+            (how, style),
         ]
 
 
 class CallList(Overlay):
     """The calls between an epoch and the one before."""
 
-    def __init__(self, timeline: Timeline, calls: Calls) -> None:
+    def __init__(self, reader: CallReader, calls: Calls) -> None:
         super().__init__()
-        self._timeline, self._calls = timeline, calls
+        self._reader, self._calls = reader, calls
 
     def compose(self) -> ComposeResult:
         since, calls = self._calls.since, self._calls
@@ -94,53 +108,12 @@ class CallList(Overlay):
         yield Static(
             f" {count}{more} between {begin} and epoch {calls.epoch}", id="over", markup=False
         )
-        yield CallRows(self._timeline, calls)
+        yield CallRows(self._reader, calls)
+        yield Static(id="whole", markup=False)
         yield Footer(compact=True)
 
-
-class PastRows(Rows):
-    """The values of an item over time, the oldest first."""
-
-    def __init__(self, past: Sequence[PastValue]) -> None:
-        super().__init__()
-        self._past = past
-
-    def on_mount(self) -> None:
-        self.renew(len(self._past))
-
-    def fetch(self) -> Callable[[int, int], list[Any]]:
-        return lambda first, last: list(self._past[first:last])
-
-    def title(self, width: int) -> str:
-        return f" {'epoch':>9}  {fit('cut at', (width - 13) // 2)} value from then on"
-
-    def cells(self, row: PastValue, width: int) -> Cells:
-        return [
-            (f" {row.epoch:>9}  {fit(row.what, (width - 13) // 2)} ", ""),
-            (row.value, "wrong" if row.value == LOST else ""),
-        ]
-
-
-class ValueHistory(Overlay):
-    """The values of the item under the cursor over time. Enter returns the epoch of a row."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to this epoch")]
-
-    def __init__(self, title: str, past: Sequence[PastValue], epoch: int) -> None:
-        super().__init__()
-        self._title, self._past, self._epoch = title, past, epoch
-
-    def compose(self) -> ComposeResult:
-        yield Static(f" {self._title}", id="over", markup=False)
-        yield PastRows(self._past)
-        yield Footer(compact=True)
-
-    def on_mount(self) -> None:
-        now = sum(row.epoch <= self._epoch for row in self._past) - 1
-        self.query_one(PastRows).set_cursor(now)
-
-    def action_choose(self) -> None:
-        self.dismiss(self._past[self.query_one(PastRows).cursor].epoch)
-
-    def on_rows_chosen(self) -> None:
-        self.action_choose()
+    def on_rows_shown(self, event: Rows.Shown) -> None:
+        """Shows all of the selected call, of which the row may be cut."""
+        row: CallRow | None = event.row
+        words = [] if row is None else [row.what, *([f"from {row.stack}"] if row.stack else [])]
+        self.query_one("#whole", Static).update("\n".join(f" {line}" for line in words))

@@ -19,14 +19,18 @@ from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.tui import search
 from ttanalyze.tui.background import Background
+from ttanalyze.tui.calls import Calls
 from ttanalyze.tui.items import HEX, Items
 from ttanalyze.tui.lists import Epochs, Regions
+from ttanalyze.tui.past import PastRows
 from ttanalyze.tui.prompt import Prompt
 from ttanalyze.tui.search import Pace
 from ttanalyze.tui.style import STYLE, THEME
-from ttanalyze.tui.timeline import Calls, Timeline
+from ttanalyze.tui.timeline import Timeline
 from ttanalyze.tui.view import MemoryView, View
 
+PANEL_FROM = 120  # columns of a terminal that has room for values beside the memory
+PANEL = 44  # least columns of these
 TICK = 0.2  # seconds between two looks at how far a search is
 
 
@@ -71,6 +75,9 @@ class Selection(App[None]):
         self._calls: Calls | None = None
         self._calls_line = ""
         self._pace: Pace | None = None
+        self.view, self.past, self.with_past = View(id="memory"), PastRows(id="past"), True
+        self._past_pace = Pace()
+        self._past_of: tuple[Timeline, int, int, str] | None = None
         self._found: tuple[int, str] | None = None  # what was searched for
         self.register_theme(THEME)
         self.theme = "ansi-dark" if plain else THEME.name
@@ -80,7 +87,9 @@ class Selection(App[None]):
         with Horizontal(id="lists"):
             yield Epochs(id="epochs")
             yield Regions(id="regions")
-        yield View(id="memory")
+        with Horizontal(id="below"):
+            yield self.view
+            yield self.past
         yield Static(id="position", markup=False)
         with Horizontal(id="last"):
             yield Static(id="calls", markup=False)
@@ -90,9 +99,8 @@ class Selection(App[None]):
     def on_mount(self) -> None:
         self.epochs = self.query_one(Epochs)
         self.regions = self.query_one(Regions)
-        self.view = self.query_one(View)
         self._calls_work, self._search_work = Background(self.view), Background(self.view)
-        self._start_work = Background(self.view)
+        self._start_work, self._past_work = Background(self.view), Background(self.view)
         offset, items = self._start
         self.view.items = items
         self.set_interval(TICK, self._tick)
@@ -154,8 +162,50 @@ class Selection(App[None]):
         self.view.show(memory, heading)
         if offset is None and not same:
             offset = self._offsets.get(self.region, 0)
+        self.arrange()
         if offset is not None:
             self.view.set_cursor(offset)
+        self.show_past()
+
+    def on_resize(self) -> None:
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Gives the room that the memory does not need to the values of the item over time."""
+        self.past.display = self.with_past and self.size.width >= PANEL_FROM
+        most = self.size.width - PANEL
+        self.view.styles.width = self.view.needed_width(most) if self.past.display else "1fr"
+        self.show_past()
+
+    def show_past(self) -> None:
+        """Shows the values of the item under the cursor beside the memory."""
+        timeline, region, items, start = (
+            self.timeline,
+            self.region,
+            self.view.items,
+            self.view.cursor,
+        )
+        if not self.past.display or region is None or self.view.memory is None:
+            return
+        wanted = timeline, region, start, items.name
+        if self._past_of == wanted:
+            self.past.mark(self.epoch)
+            return
+        self._past_of, pace = wanted, Pace()
+        self._past_pace.stop()
+        self._past_pace = pace
+
+        def work() -> Any:
+            try:
+                return timeline.past(region, start, items, pace.report)
+            except search.StoppedError:
+                return []  # another item was chosen meanwhile
+
+        def take(found: Any) -> None:
+            self.past.show([] if isinstance(found, Error) else found, self.epoch)
+            self.past.wrong = str(found) if isinstance(found, Error) else ""
+
+        self._past_work.ask(work, take)
 
     def _baseline(self) -> int | None:
         if self.marked is not None:
@@ -184,8 +234,8 @@ class Selection(App[None]):
         timeline, epoch, region = self.timeline, self.epoch, self.region
 
         def work() -> tuple[Calls, str]:
-            calls = timeline.calls(epoch, region)
-            return calls, timeline.calls_line(calls)
+            calls = timeline.calls.between(epoch, region)
+            return calls, timeline.calls.line(calls)
 
         def take(found: Any) -> None:
             if isinstance(found, Error):
@@ -287,3 +337,4 @@ class Selection(App[None]):
 
     def on_unmount(self) -> None:
         self.action_stop()
+        self._past_pace.stop()

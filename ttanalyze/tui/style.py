@@ -27,7 +27,9 @@ Screen { layers: base; }
 #lists { height: 2fr; min-height: 5; }
 #epochs { width: 1fr; }
 #regions { width: 1fr; border-left: tall $panel; }
-#memory { height: 3fr; min-height: 4; }
+#below { height: 3fr; min-height: 4; }
+#memory { height: 100%; }
+#past { height: 100%; width: 1fr; border-left: tall $panel; }
 #position { height: 1; background: $panel; }
 #last { height: 1; }
 #calls { height: 1; width: 1fr; background: $panel; color: $secondary; }
@@ -40,6 +42,8 @@ Listing { background: $background; scrollbar-background: $background; scrollbar-
 .rows--cursor { text-style: reverse; }
 .rows--away { background: $panel; text-style: bold; }
 .rows--changed { color: $warning; text-style: bold; }
+.rows--maybe { color: $warning; }
+.rows--caller { color: $accent; }
 .rows--faint { color: $secondary; text-style: dim; }
 .rows--wrong { color: $error; text-style: bold; }
 .rows--offset { color: $secondary; }
@@ -50,4 +54,5 @@ Overlay { background: $background; }
 Help #help { padding: 1 2; }
 Overlay Static#over { height: 1; background: $panel; color: $primary; text-style: bold; }
 Overlay Rows { height: 1fr; }
+Overlay Static#whole { height: auto; max-height: 6; background: $panel; color: $foreground; }
 """

@@ -6,28 +6,24 @@ Error for what cannot be shown.
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ttanalyze.code.demangle import demangle, short
 from ttanalyze.core.tensors import place_of
-from ttanalyze.core.writers import HOW, writers
 from ttanalyze.errors import Error
-from ttanalyze.format import activities, contents, event_kinds, layout
-from ttanalyze.format.annotations import is_annotation
-from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format import contents, layout
 from ttanalyze.format.history import byte_history
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
+from ttanalyze.tui.calls import CallReader
 from ttanalyze.tui.items import Items
+from ttanalyze.util.progress import Progress
 
 KEPT_BLOCKS = 512  # contents kept in memory, 32 MiB
-MOST_CALLS = 100_000  # between two epochs, that are looked at
 FLAG_LETTERS = {
     "full": "F",
     "touched": "t",
@@ -44,11 +40,12 @@ SORTS = ("id", "changed", "size")
 class EpochRow:
     """A row of the list of epochs.
 
-    changed: the changed bytes of all regions. region_changed: whether the selected
-    region changed, None if unreadable.
+    seq: the call that triggered it. changed: the changed bytes of all regions. region_changed:
+    whether the selected region changed, None if unreadable.
     """
 
     number: int
+    seq: int
     trigger: str
     label: str
     changed: int
@@ -60,11 +57,12 @@ class EpochRow:
 class RegionRow:
     """A row of the list of regions.
 
-    changed: the changed blocks in the epoch, None if unreadable. note: why there are no contents,
-    else "".
+    seq: the call that allocated it. changed: the changed blocks in the epoch, None if unreadable.
+    note: why there are no contents, else "".
     """
 
     id: int
+    seq: int
     name: str
     kind: str
     base: int
@@ -95,38 +93,13 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Calls:
-    """The calls between an epoch and `since`, the one before of its context.
-
-    records: tt_event, by seq. more: whether there are others. suspects: by seq, the possible
-    writers of the region with an index of HOW, the surest first.
-    """
-
-    epoch: int
-    since: int | None
-    region: int | None
-    records: Array
-    more: bool
-    suspects: dict[int, int]
-
-
-@dataclass(frozen=True)
-class CallRow:
-    """A row of the list of calls. how: how sure the write to the region is, or ""."""
-
-    seq: int
-    stream: str
-    what: str
-    how: str
-
-
-@dataclass(frozen=True)
 class PastValue:
-    """The value of an item from an epoch on."""
+    """The value of an item from an epoch on. number: None if it has no place on a scale."""
 
     epoch: int
     what: str
     value: str
+    number: float | None
 
 
 class Timeline:
@@ -134,6 +107,7 @@ class Timeline:
 
     def __init__(self, process: Process) -> None:
         self.process = process
+        self.calls = CallReader(process)
         self._blocks: OrderedDict[tuple[int, int, int], Array] = OrderedDict()
 
     # ---- epochs ----
@@ -177,6 +151,7 @@ class Timeline:
             out.append(
                 EpochRow(
                     first + i,
+                    int(record["seq"]),
                     layout.TRIGGERS[int(record["trigger"])],
                     text.printable(names[texts[i]]),
                     int(record["bytes_changed"]),
@@ -259,6 +234,7 @@ class Timeline:
         return [
             RegionRow(
                 int(regions.id[row]),
+                int(regions.birth["seq"][row]),
                 self.region_name(int(row)),
                 self.region_kind(row),
                 int(regions.birth["base"][row]),
@@ -349,122 +325,18 @@ class Timeline:
             self._blocks.popitem(last=False)
         return found
 
-    def past(self, region: int, start: int, items: Items) -> list[PastValue]:
+    def past(
+        self, region: int, start: int, items: Items, progress: Progress = None
+    ) -> list[PastValue]:
         """Returns the values of the item at an offset, from its first epoch on."""
         stop = min(start + items.itemsize, self.size(region))
         out = []
-        for version in byte_history(self.process, region, start, stop):
-            value = LOST
+        for version in byte_history(self.process, region, start, stop, progress=progress):
+            value, number = LOST, None
             if version.data is not None:
-                texts = items.texts(np.frombuffer(version.data, np.uint8))
+                raw = np.frombuffer(version.data, np.uint8)
+                texts = items.texts(raw)
                 value = texts[0] if texts else version.data.hex(" ")
-            out.append(PastValue(version.first, self.epoch_label(version.first), value))
+                number = items.number(raw)
+            out.append(PastValue(version.first, self.epoch_label(version.first), value, number))
         return out
-
-    # ---- calls ----
-
-    @functools.cached_property
-    def has_calls(self) -> bool:
-        """Whether the run has driver calls."""
-        return (self.process.path / "events.bin").exists()
-
-    def calls(self, epoch: int, region: int | None) -> Calls:
-        """Returns the calls between an epoch and the one before of its context that has seen the
-        region.
-
-        If the region changed, the possible writers are marked.
-        """
-        seen = self.process.coverage
-        since = seen.before(epoch, region)
-        after = int(seen.whole[since]) if since is not None else 0
-        until = int(seen.some[epoch])
-        records = self.process.events_between(after, until, MOST_CALLS + 1)
-        more = len(records) > MOST_CALLS
-        suspects: dict[int, int] = {}
-        if region is not None and not more and len(self.changes(epoch, epoch + 1, region)):
-            found = writers(self.process, region, after, until)
-            suspects = dict(zip(found.events["seq"].tolist(), found.how.tolist(), strict=True))
-        return Calls(epoch, since, region, records[:MOST_CALLS], more, suspects)
-
-    def call_rows(self, calls: Calls, first: int, last: int) -> list[CallRow]:
-        """Returns calls first to last - 1."""
-        out = []
-        took = self._gpu_times(calls.records["seq"][first:last])
-        for record in calls.records[first:last]:
-            kind = layout.EVENT_KINDS[int(record["kind"])]
-            number = int(record["stream"])
-            stream = {0: "", 1: "legacy", 2: "thread"}.get(number, str(number))
-            seq = int(record["seq"])
-            how = calls.suspects.get(seq)
-            words = "" if how is None else HOW[how]
-            on_gpu = f", {text.duration(took[seq])} on the GPU" if seq in took else ""
-            out.append(CallRow(seq, stream, self._call(kind, record) + on_gpu, words))
-        return out
-
-    def _gpu_times(self, seqs: Array) -> dict[int, int]:
-        """Returns the duration of the GPU work of calls in nanoseconds, by seq, if it is known."""
-        records, _ = self.process.activities.of_calls(seqs)
-        by_recorder = records["flags"] & activities.OWN != 0
-        records = records[(records["kind"] != activities.SYNC) & ~by_recorder]
-        different, first = np.unique(records["seq"], return_index=True)
-        if not len(first):
-            return {}
-        took = np.maximum.reduceat(records["end_ns"], first) - records["begin_ns"][first]
-        return dict(zip(different.tolist(), took.tolist(), strict=True))
-
-    def _call(self, kind: str, record: Any) -> str:
-        if kind == "launch":
-            grid, block = (text.extent(record[field].tolist()) for field in ("grid", "block"))
-            shared = f", {int(record['shared'])}" if record["shared"] else ""
-            return f"{self.kernel(int(record['id']))} <<<{grid}, {block}{shared}>>>"
-        words = [self.process.call(int(record["call"])) or kind]
-        if is_annotation(record["kind"]):
-            words.append(self.process.strings.get(int(record["id"])) or "")
-        if record["kind"] in event_kinds.MOVE + event_kinds.REGION:
-            words.append(text.size(int(record["bytes"])))
-            words.append(f"{'to' if kind == 'copy' else 'at'} {self._address(int(record['dst']))}")
-        if kind == "copy":
-            words.append(f"from {self._address(int(record['src']))}")
-        if record["result"]:
-            words.append(f"failed with {int(record['result'])}")
-        return text.printable(" ".join(words))
-
-    def _address(self, address: int) -> str:
-        return f"{address:#x}"
-
-    def kernel(self, function: int) -> str:
-        """Returns the demangled name of a kernel."""
-        return text.printable(demangle([self.process.kernel(function) or "?"])[0])
-
-    def calls_line(self, calls: Calls) -> str:
-        """Returns the calls in a few words, possible writers first."""
-        if not self.has_calls:
-            return "calls were not recorded"
-        since = "the beginning" if calls.since is None else f"epoch {calls.since}"
-        head = f"since {since}: {text.count(len(calls.records), 'call')}"
-        head += " and more" if calls.more else ""
-        if not calls.suspects:
-            tally = self._tally(calls.records)
-            return f"{head}{': ' if tally else ''}{tally}"
-        surest = min(calls.suspects.values())
-        seqs = [seq for seq, how in calls.suspects.items() if how == surest]
-        tally = self._tally(calls.records[np.isin(calls.records["seq"], seqs)])
-        return f"{head}; {HOW[surest]}: {tally}"
-
-    def _tally(self, records: Array) -> str:
-        """Returns counts: launches by kernel, then other calls that change memory."""
-        kinds = records["kind"]
-        launch = KIND["launch"]
-        functions, counts = np.unique(records["id"][kinds == launch], return_counts=True)
-        order = np.argsort(counts, kind="stable")[::-1].tolist()
-        parts = [_times(short(self.kernel(int(functions[i]))), int(counts[i])) for i in order[:8]]
-        parts += ["…"] if len(order) > 8 else []
-        for kind in event_kinds.WRITES + event_kinds.REGION:
-            number = int(np.count_nonzero(kinds == kind))
-            if number and kind != launch:
-                parts.append(_times(layout.EVENT_KINDS[kind], number))
-        return ", ".join(parts)
-
-
-def _times(what: str, number: int) -> str:
-    return what if number == 1 else f"{what} x{number:,}"

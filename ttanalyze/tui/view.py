@@ -95,8 +95,14 @@ class View(Listing):
 
     @property
     def row_bytes(self) -> int:
-        digits = len(self._offset(0))
-        return self.items.per_row(self.size.width - digits - 2) * self.items.itemsize
+        return self._per_row(self.size.width) * self.items.itemsize
+
+    def _per_row(self, width: int) -> int:
+        return self.items.per_row(width - len(self._offset(0)) - 2)
+
+    def needed_width(self, most: int) -> int:
+        """Returns the columns that the longest rows take that fit into `most` columns."""
+        return len(self._offset(0)) + 3 + self.items.row_width(self._per_row(most))
 
     def title(self, width: int) -> str:
         return self.heading
