@@ -22,6 +22,7 @@ from tests import support
 from tests.rundir import Writer
 from ttanalyze import options
 from ttanalyze.cli import app
+from ttanalyze.core import meanings
 
 DOCS = support.ROOT / "docs"
 README = (support.ROOT / "README.md").read_text()
@@ -173,9 +174,9 @@ def test_every_column_has_a_description(small: Writer, run_path: Path) -> None:
     """Each in the docstring of what makes the table, of which the page is made."""
     sizes = {f"{what}_{axis}" for what in ("grid", "block", "cluster") for axis in "xyz"}
     processes = tt.open(run_path).processes
-    for table, make in tables.MADE.items():
+    for table, make in meanings.MADE.items():
         if "(" not in table:
-            found = " ".join(api.items(api.sections(make)["Columns"]))
+            found = " ".join(meanings.items(meanings.sections(make)["Columns"]))
             described = {*re.findall(r"\w+", found), "process"} - sizes
             assert described == {*make(processes)} - sizes
 

@@ -14,6 +14,7 @@ import pytest
 import ttanalyze as tt
 from docs.tools import api
 from tests.rundir import Writer
+from ttanalyze.core import meanings
 
 
 def documented() -> dict[str, Any]:
@@ -29,7 +30,7 @@ def documented() -> dict[str, Any]:
 
 
 NAMES = documented()
-EXAMPLES = [name for name, value in NAMES.items() if "Example" in api.sections(value)]
+EXAMPLES = [name for name, value in NAMES.items() if "Example" in meanings.sections(value)]
 
 
 def parameters(value: Any) -> set[str]:
@@ -37,7 +38,7 @@ def parameters(value: Any) -> set[str]:
 
 
 def described(value: Any, title: str) -> set[str]:
-    section = api.items(api.sections(value).get(title, ""))
+    section = meanings.items(meanings.sections(value).get(title, ""))
     return {name.strip(" *") for names in section for name in names.split(",")}
 
 
@@ -57,7 +58,7 @@ def small_run(path: Path, value: float) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_docstrings_begin_with_a_sentence(name: str) -> None:
-    first = api.sections(api.function_of(NAMES[name]) or NAMES[name])[""].partition("\n\n")[0]
+    first = meanings.sections(api.function_of(NAMES[name]) or NAMES[name])[""].partition("\n\n")[0]
     assert first[0].isupper() or first[0] == "`"
     assert first.endswith(".")
 
@@ -78,7 +79,7 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     small_run(tmp_path / "run1", 1.5)
     small_run(tmp_path / "run2", 2.5)
-    text = api.sections(NAMES[name])["Example"]
+    text = meanings.sections(NAMES[name])["Example"]
     test = doctest.DocTestParser().get_doctest(text, {"tt": tt}, name, None, None)
     assert test.examples
     shown: list[str] = []

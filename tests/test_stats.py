@@ -37,7 +37,7 @@ def timed(run_path: Path) -> Path:
     w.function(1, "scale")
     message = w.string("step")
     inner = w.string("forward")
-    none = {"dst": layout.NO_ID, "thread": 5}
+    none: dict[str, Any] = {"dst": layout.NO_ID, "thread": 5}
     for step in range(2):
         w.event("range-push", id=message, time_ns=1000 * step, **none)
         w.event("range-push", id=inner, time_ns=1000 * step, **none)
@@ -53,7 +53,10 @@ def timed(run_path: Path) -> Path:
         w.activity("copy", seq, 20_000, 20_000 + took, bytes=size)
     wait = w.event("sync", "cuCtxSynchronize")
     w.activity("sync", wait, 30_000, 30_500, stream=0)
-    nodes = [{"function": 1}, {"kind": "copy", "dst": 1, "src": 2, "bytes": 16, "reach": 16}]
+    nodes: list[dict[str, Any]] = [
+        {"function": 1},
+        {"kind": "copy", "dst": 1, "src": 2, "bytes": 16, "reach": 16},
+    ]
     graph = w.graph(nodes)
     launch = w.event("graph-launch", "cuLaunchKernel", id=graph)
     w.activity("launch", launch, 40_000, 40_200, "scale", node=7)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import ttanalyze
+from ttanalyze.core.meanings import LISTS, items, sections
 
 PAGE = Path(__file__).resolve().parents[1] / "python.md"
 HEAD = """# Python reference
@@ -36,15 +37,6 @@ These types appear in signatures:
 | `Types`, `Tolerances` | a mapping from the id or the label of a region; None: all other regions |
 | `pd.DataFrame` | `pandas.DataFrame` |
 """
-LISTS = {
-    "Args": "Arguments",
-    "Attributes": "Attributes",
-    "Columns": "Columns",
-    "Raises": "Raises",
-    "Warns": "Warns",
-}
-TEXTS = ("Returns", "Yields", "Example", "Source")
-SECTION = re.compile(rf"^({'|'.join((*LISTS, *TEXTS))}):$", re.M)
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 WIDEST = 88  # characters of a signature on one line
 
@@ -54,19 +46,6 @@ def escaped(words: str) -> str:
     parts = re.split(r"(`[^`\n]+`)", words)
     parts[::2] = [re.sub(r"([<>*_`\[\]])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)
-
-
-def sections(documented: Any) -> dict[str, str]:
-    """The sections of a docstring by title; the description has the title ""."""
-    parts = SECTION.split(inspect.cleandoc(documented.__doc__ or ""))
-    found = dict(zip(parts[1::2], map(inspect.cleandoc, parts[2::2]), strict=True))
-    return {"": parts[0].strip(), **found}
-
-
-def items(section: str) -> dict[str, str]:
-    """The entries of a section such as Args, by name."""
-    found = re.findall(r"^([\w*,… ]+): (.*(?:\n .*)*)", section, re.M)
-    return {name: " ".join(meaning.split()) for name, meaning in found}
 
 
 def prose(paragraphs: str) -> str:

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
-import pandas as pd
-
 from docs.tools import api
 from ttanalyze.core.allocating_calls import allocs
+from ttanalyze.core.meanings import MADE, items, sections
 from ttanalyze.core.run_tables import TABLES
-from ttanalyze.format import graph_tables, tables, trace_tables
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "tables.md"
 HEAD = """# Tables
 
 A run has these tables, as pandas DataFrames (`run.events`) and in `ttanalyze query`. All have a column `process`: N of `RUN/pN`. Times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes, addresses are the driver's. Names are categoricals. Missing values are `NA`."""  # noqa: E501
-MADE: dict[str, Callable[..., pd.DataFrame]] = {
-    "epochs": tables.epochs,
-    "regions": tables.regions,
-    "events": tables.events,
-    "activities": tables.activities,
-    "ranges": tables.ranges,
-    "graphs": graph_tables.graphs,
-    "graph_nodes(graph, seq)": graph_tables.nodes,
-    "graph_edges(graph, seq)": graph_tables.edges,
-    "stacks": tables.stacks,
-    "labels": tables.labels,
-    "digests": tables.digests,
-    "functions": tables.functions,
-    "modules": tables.modules,
-    "traced": trace_tables.traced,
-}
 TAIL = """## Computed columns
 
 A query computes these columns when it names them. The table `nodes` has the nodes of all graphs at their end.
@@ -60,8 +41,8 @@ def row(names: str, meaning: str) -> str:
 
 
 def section(name: str, documented: object) -> str:
-    parts = api.sections(documented)
-    rows = [f"| {row(*each)}" for each in api.items(parts["Columns"]).items()]
+    parts = sections(documented)
+    rows = [f"| {row(*each)}" for each in items(parts["Columns"]).items()]
     return "\n\n".join(
         [
             f"## {name.partition('(')[0].replace('_', ' ')}",
@@ -75,7 +56,7 @@ def computed() -> str:
     """The columns that queries work out, by table."""
     lines = ["| table | column | meaning |", "| --- | --- | --- |"]
     for name, table in TABLES.items():
-        own = api.items(api.sections(allocs)["Columns"]) if name == "allocs" else {}
+        own = items(sections(allocs)["Columns"]) if name == "allocs" else {}
         made = table.worked_out if isinstance(table.worked_out, dict) else {}
         same = {" ".join(names): what for what, names in groupby(made, made.__getitem__)}
         for i, each in enumerate({**own, **same}.items()):

@@ -75,7 +75,7 @@ TableOption = Annotated[
         "--table",
         metavar="TABLE",
         help="events (default), activities, epochs, regions, labels, allocs, functions, "
-        "modules, graphs, nodes or digests; traced, and of the traced instructions: trace, "
+        "modules, graphs, nodes, stacks or digests; traced, and of the traced instructions: trace, "
         "trace-counts, instructions, warps or histogram. Of a trace in a file: events, kernels, "
         "instructions, warps or histogram.",
     ),

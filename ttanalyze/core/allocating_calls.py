@@ -20,9 +20,10 @@ def allocs(processes: Sequence[Process]) -> pd.DataFrame:
     """`regions`, of which these columns have other names or are new.
 
     Columns:
-        bytes, freed: the size; whether it was freed
-        free_call, free_seq, free_ns, live_ns: the call that freed it, when, and after how long;
-            missing while it lives
+        bytes: the size
+        freed: whether it was freed
+        free_call, free_seq, free_ns: the call that freed it, and when; missing while it lives
+        live_ns: how long it lived; missing while it lives
     """
     regions = tables.regions(processes)
     names = {"size": "bytes", "death_call": "free_call", "death_seq": "free_seq"}

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ttanalyze.code import demangle
 from ttanalyze.core import allocating_calls, stacks
+from ttanalyze.core.digest_changes import region_changes
 from ttanalyze.core.event_columns import (
     OF_ANNOTATIONS,
     OF_THE_GPU,
@@ -305,30 +306,6 @@ def _digests(
         yield FramePiece(tables.digests(()))
 
 
-def _changes(run: Run, regions: pd.DataFrame) -> Array:
-    """Returns in how many epochs each region has another digest than before."""
-    counts = [np.empty(0, "i8"), *(_changes_of(p) for p in run.processes)]
-    return np.concatenate(counts)
-
-
-def _changes_of(process: Process) -> Array:
-    regions = process.regions
-    known, seen = np.zeros(len(regions), "u8"), np.zeros(len(regions), bool)
-    count = np.zeros(len(regions), "i8")
-    for first, last in batches(process, "digests", 0, len(process.epochs), PIECE):
-        records = process.digests(first, last)
-        rows = regions.rows(records["region"])
-        order = np.argsort(rows, kind="stable")
-        rows, digests = rows[order], records["digest"][order]
-        begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
-        ends = np.append(begins[1:], True)[: len(rows)]
-        before = np.append(np.uint64(0), digests[:-1])[: len(rows)]
-        before[begins] = known[rows[begins]]
-        np.add.at(count, rows, (digests != before) & (~begins | seen[rows]))
-        known[rows[ends]], seen[rows] = digests[ends], True
-    return count
-
-
 def _graphs(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
     yield FramePiece(graph_tables.graphs(run.processes, progress))
 
@@ -441,7 +418,7 @@ TABLES = {
         _columns(tables.regions),
         THREAD + CHANGES,
         "region kind label size base captured context call seq born died",
-        _whole(tables.regions, thread=allocating_calls.threads, changes=_changes),
+        _whole(tables.regions, thread=allocating_calls.threads, changes=region_changes),
     ),
     "allocs": _table(
         f"{REGION} bytes {OWNER} seq time_ns born died freed free_call free_seq free_ns live_ns",
@@ -451,7 +428,7 @@ TABLES = {
             allocating_calls.allocs,
             thread=allocating_calls.threads,
             site=allocating_calls.sites,
-            changes=_changes,
+            changes=region_changes,
         ),
     ),
     "functions": _table(
@@ -495,6 +472,12 @@ TABLES = {
         "",
         "launch seq kernel kinds refused reason grid_x block_x records lost complete",
         _whole(trace_tables.traced),
+    ),
+    "stacks": _table(
+        _columns(tables.stacks),
+        "",
+        "stack depth kind function file line",
+        _whole(tables.stacks),
     ),
     "digests": _table(
         "process epoch region digest changed", "", "epoch region digest changed", _digests

@@ -106,7 +106,8 @@ def nodes(
         kind: `kernel` `copy` `set` `host` `graph` `empty` `event-wait` `event-record` `signal`
             `wait` `alloc` `free` `mem-op` `conditional` `other`
         parent, branch: the node that contains it, and which body of a conditional node
-        kernel, short: mangled name; readable name
+        kernel: mangled name
+        short: readable name
         context: where it runs
         grid_x … cluster_z, shared: of kernels
         dst, src, bytes: of copies, sets and memory; see docs/format.md#graphsbin

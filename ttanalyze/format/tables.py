@@ -89,13 +89,14 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
         kind: `device` `managed` `async` `vmm` `global` `ipc` `arena`; not captured: `host`
             `host-registered` `array`
         label: name of a variable, or a name from the program
-        size, base: bytes; address
+        size: bytes
+        base: address
         captured: whether epochs contain it
         unstable: whether its address comes from the driver in a deterministic run
         guarded: whether unmapped memory follows it (`--guard`)
         device, context, stream: where it belongs
         module: the module of a variable
-        call, seq, time_ns: the call that allocated it
+        call, seq, time_ns: the call that allocated it, and when
         born, died: it lives in the epochs `[born, died)`; `died` is missing while it lives
         death_call, death_seq: the call that freed it
     """

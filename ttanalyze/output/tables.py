@@ -170,11 +170,11 @@ def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
             writer.close()
 
 
-def load_parquet() -> tuple[Any, Any]:
+def load_parquet(option: str = "--format parquet") -> tuple[Any, Any]:
     """Returns the modules that write Parquet. Raises Error if they are missing."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise Error("--format parquet needs pyarrow: pip install 'ttanalyze[scale]'") from None
+        raise Error(f"{option} needs pyarrow: pip install 'ttanalyze[scale]'") from None
     return pyarrow, pyarrow.parquet
