@@ -429,12 +429,11 @@ def test_run_of_another_user_lacks_the_exit_status(
     small_run(tmp_path / "run")
     monkeypatch.setattr(record, "replace_in", refuse)
     said: list[str] = []
-    assert record.note_exit(tmp_path / "run", {"status": 0}, said.append)["processes"]
+    assert record.note(tmp_path / "run", {"exit": {"status": 0}}, said.append)["processes"]
     assert said == [
-        f"{tmp_path}/run/run.json: cannot add the exit status: "
-        "the directory belongs to another user"
+        f"{tmp_path}/run/run.json: cannot add exit: the directory belongs to another user"
     ]
-    assert record.note_exit(tmp_path / "nothing", {"status": 0}, said.append) == {}
+    assert record.note(tmp_path / "nothing", {"exit": {"status": 0}}, said.append) == {}
     assert len(said) == 1
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import ttanalyze as tt
 from tests import support
 from tests.test_instrument import KIND, STEPS, WARPS, records, traced
 from ttanalyze.format import layout
@@ -62,3 +64,36 @@ def test_registers_are_refused(examples: Path, tmp_path: Path) -> None:
     assert done.status == 0 and "on a GPU only the kinds opcode" in done.stderr
     refused = set(traced(tmp_path / "run")["refused"].tolist())
     assert refused == {layout.REFUSED_TRACES.index("code")}
+
+
+@pytest.fixture(scope="module")
+def replayable(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replayable")
+    command = support.command("recorder_single_launches", built)
+    environment = support.recording(BARE, folder / "run", replayable="1")
+    assert support.run(command, environment, cwd=folder).status == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize("region", ["0", "words"])
+def test_blame_names_the_instruction_of_a_replayed_launch(replayable: Path, region: str) -> None:
+    """Variables have other addresses in a replay."""
+    place = ("-r", region, "--dtype", "u32", "--element", "2")
+    done = support.ttanalyze("blame", replayable, *place, "--exact", "--json", environment=BARE)
+    assert done.status == 0, done.stderr
+    (launch,) = json.loads(done.stdout)["exact"]["launches"]
+    assert launch["replayed"] and launch["machine"] and not launch["missing"]
+    (write,) = launch["writes"]
+    assert write["thread"] == [2, 0, 0] and write["text"].startswith("STG.E")
+    assert write["after"] == ([32] if region == "words" else [43])
+
+
+def test_replay_writes_a_traced_run(replayable: Path, tmp_path: Path) -> None:
+    events = tt.open(replayable).events.query("kind == 'launch' and kernel == 'fill'")
+    given = ("--launch", str(events["seq"].iloc[0]), "--instrument", "addresses,values")
+    done = support.ttanalyze("replay", replayable, *given, "-o", tmp_path / "out", environment=BARE)
+    assert done.status == 0, done.stderr
+    (stores,) = tt.open(tmp_path / "out").trace_records(kinds=["values"])
+    assert len(stores) == 8  # 256 threads
+    report = support.ttanalyze("memcheck", tmp_path / "out", environment=BARE)
+    assert report.status == 0 and "clean" in report.stdout

@@ -70,7 +70,8 @@ def _launch(launch: LaunchAccesses, kernel: str) -> list[str]:
     examined = f"{text.count(launch.accesses, 'access', 'accesses')} examined"
     if launch.elsewhere:
         examined += f", {launch.elsewhere:,} to shared or local memory not"
-    out = [f"launch {launch.launch} of {kernel}: {verdict} ({examined})"]
+    of = "" if launch.replays is None else f", a replay of launch {launch.replays}"
+    out = [f"launch {launch.launch} of {kernel}{of}: {verdict} ({examined})"]
     out += [f"  not covered: {text.printable(line)}" for line in launch.missing]
     for one in launch.found:
         out += ["", *(f"  {line}" for line in text.rows(_rows(one)).splitlines())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,9 +28,25 @@ SummaryOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")]
 
 
-def _parameter(name: str) -> inspect.Parameter:
-    option = options.TABLE[name]
-    flag, metavar = option.flag, option.metavar
+TRACING = {  # options of the recorder, by the option of verbs that trace instructions
+    "kernel": "instrument_kernel",
+    "launch": "instrument_launch",
+    "every": "instrument_every",
+    "instructions": "instrument_instructions",
+    "category": "instrument_category",
+    "blocks": "instrument_blocks",
+    "addresses": "instrument_addresses",
+    "max_records": "instrument_records",
+    "ring_bytes": "instrument_ring",
+}
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _parameter(name: str, option: options.Option) -> inspect.Parameter:
+    flag, metavar = _flag(name), option.metavar
     kind: Any = list[str] if option.kind == "TRIGGERS" else str
     if option.kind == "SWITCH":
         flag += f"/--no-{flag[2:]}" if option.normal == "1" else ""
@@ -39,24 +55,53 @@ def _parameter(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=told)
 
 
-def recorder_options(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Gives a verb these options in the place of its parameter `recorded`: a dict of all of them,
-    for options.variables.
-    """
+Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
+
+def _options_for(place: str, names: Mapping[str, str], check: bool) -> Decorator:
     def decorate(verb: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(verb)
         def with_options(**given: Any) -> int:
-            recorded = {name: given.pop(name) for name in names}
-            if "epoch" in recorded:
-                recorded["epoch"] = ";".join(recorded["epoch"]) if recorded["epoch"] else None
-            return verb(recorded=recorded, **given)
+            taken = {option: given.pop(name) for name, option in names.items()}
+            if "epoch" in taken:
+                taken["epoch"] = ";".join(taken["epoch"]) if taken["epoch"] else None
+            for name, option in names.items() if check else ():
+                if taken[option] is not None:
+                    options.check(_flag(name), option, taken[option])
+            return verb(**{place: taken}, **given)
 
+        made = [_parameter(name, options.TABLE[option]) for name, option in names.items()]
         parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(verb, eval_str=True).parameters.values():
-            others = map(_parameter, names) if parameter.name == "recorded" else [parameter]
-            parameters += others
+            parameters += made if parameter.name == place else [parameter]
         with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return with_options
 
     return decorate
+
+
+def recorder_options(*names: str) -> Decorator:
+    """Gives a verb these options in the place of its parameter `recorded`: a dict of all of them,
+    for options.variables.
+    """
+    return _options_for("recorded", dict(zip(names, names, strict=True)), check=False)
+
+
+def tracing_options(*names: str) -> Decorator:
+    """The same for options of TRACING, in the place of the parameter `traced`. They are checked."""
+    return _options_for("traced", {name: TRACING[name] for name in names}, check=True)
+
+
+def traced_text(run: Path) -> str:
+    """What was traced, as one line."""
+    from ttanalyze.format import layout, open_run
+    from ttanalyze.output import text
+
+    processes = open_run(run).processes
+    refused = [int(why) for process in processes for why in process.traced["refused"]]
+    traced, size = refused.count(0), sum(p.instruction_trace.size for p in processes)
+    out = f"traced {text.count(traced, 'launch', 'launches')}, {text.size(size)}"
+    if traced < len(refused):
+        names = sorted({layout.REFUSED_TRACES[why] for why in refused if why})
+        out += f"; {len(refused) - traced:,} refused ({', '.join(names)})"
+    return f"{out}: ttanalyze query {run} --table traced"

@@ -10,15 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option, Typer
+from typer import Context, Option, Typer
 
-from ttanalyze.cli import common, replay_options
+from ttanalyze import options
+from ttanalyze.cli import common, record_options, replay_options
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.output import text
 
 if TYPE_CHECKING:
     from ttanalyze.format.process import Process
     from ttanalyze.gpu import Device
+    from ttanalyze.verbs.retrace import Retraced
 
 verbs = Typer()
 
@@ -37,6 +39,10 @@ Examples:
   Run a launch that crashes its program again, in a checker:
     ttanalyze record --replayable --crash-safe --max-per-kernel 0 -o run1 -- ./program
     ttanalyze replay run1 --launch 1234 --under compute-sanitizer
+  Trace what the instructions of one launch do, and look for wrong accesses:
+    ttanalyze replay run1 --launch 1234 --instrument values -o run2
+    ttanalyze query run2 --table trace --head 20
+    ttanalyze memcheck run2
   Run one launch of a large program in a profiler, a checker or a debugger:
     ttanalyze replay run1 --launch 1234 --under "ncu --set full"
     ttanalyze replay run1 --launch 1234 --under "compute-sanitizer --tool racecheck"
@@ -64,8 +70,26 @@ UnderOption = Annotated[
 ]
 
 
+InstrumentOption = Annotated[
+    str | None,
+    Option(
+        metavar="KINDS",
+        help="Trace the launch, and write a run with the trace. Kinds of records as for the verb "
+        "`instrument --kind`: opcode, registers, addresses, values, tma, count.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    Option("--out", "-o", metavar="DIR", help="The run with the trace (default RUN-launchN.tt)."),
+]
+ForceOption = Annotated[bool, Option("--force", "-f", help="Replace an existing run.")]
+FILTERS = ("instructions", "category", "blocks", "addresses", "max_records", "ring_bytes")
+
+
 @verbs.command(epilog=REPLAY_EXAMPLES)
+@record_options.tracing_options(*FILTERS)
 def replay(
+    context: Context,
     run: common.RunArgument,
     launch: replay_options.LaunchOption = None,
     kernel: replay_options.KernelOption = None,
@@ -84,6 +108,11 @@ def replay(
     alone: bool = Option(
         False, "--alone", help="Launch no kernel except the recorded one; --under sets this."
     ),
+    instrument: InstrumentOption = None,
+    out: OutOption = None,
+    force: ForceOption = False,
+    *,
+    traced: dict[str, object],
     process: common.ProcessOption = 0,
     device: common.DeviceOption = 0,
     sim: replay_options.SimOption = False,
@@ -96,7 +125,12 @@ def replay(
     kernel with its recorded parameters. Then it compares the result with the recording. Exit
     status 0: the same; 1: different; 2: nothing was compared, a launch failed, or the recording
     failed too early.
+
+    With --instrument, the verb also writes a run with a trace of the one launch, which the table
+    `trace` of `query`, `memcheck`, `race --exact` and `compare` read. The exit status is also 2
+    if the launch was not traced.
     """
+    _check_tracing(context, instrument, launch)
     of_span = first is not None or last is not None
     if (launch is not None) + (kernel is not None) + of_span > 1:
         raise Error("--launch, --kernel and --from/--to cannot be combined")
@@ -112,6 +146,10 @@ def replay(
 
     of = open_run(run).process(process)
     types, allowed = replay_options.parse_types_of(of, dtype, tolerance)
+    if instrument is not None and launch:
+        more = _repeated(context)
+        given = traced | {"instrument": instrument}
+        return _replay_traced(of, launch[0], given, out, more, sim=sim, force=force, json=json)
     opener = replay_options.device_opener(device, sim)
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), opener, json, quiet)
@@ -153,6 +191,80 @@ def _replay_span(
         common.print_text(show.stretches_text(found, text.colours_wanted(1), width))
     lacks = bounds[1] is None and replay_options.say_failure(of, json)
     return status(found, lacks=lacks)
+
+
+def _check_tracing(context: Context, instrument: str | None, launch: list[int] | None) -> None:
+    """Raises Error if options of traces stand alone, or together with those of other replays."""
+    given = {
+        option.name: option.opts[0]
+        for option in context.command.params
+        if (source := context.get_parameter_source(option.name or "")) is not None
+        and source.name == "COMMANDLINE"
+    }
+    if instrument is None:
+        for name in (*FILTERS, "out", "force"):
+            if name in given:
+                raise Error(f"{given[name]} needs --instrument")
+        return
+    options.check("--instrument", "instrument", instrument)
+    if not launch or len(launch) > 1:
+        raise Error("--instrument needs one launch: --launch N")
+    for name in ("kernel", "first", "last", "times", "flush_l2", "under"):
+        if name in given:
+            raise Error(f"{given[name]} cannot be combined with --instrument")
+
+
+def _repeated(context: Context) -> list[str]:
+    """The options that the process of a traced replay gets too."""
+    given = context.params
+    out = ["--dtype", given["dtype"]] if given["dtype"] else []
+    for tolerance in given["tolerance"] or ():
+        out += ["--tolerance", tolerance]
+    switches = {"--no-verify": not given["verify"], "--alone": given["alone"]}
+    return [*out, "--device", str(given["device"]), *(name for name, on in switches.items() if on)]
+
+
+def _replay_traced(
+    of: Process,
+    launch: int,
+    given: dict[str, object],
+    out: Path | None,
+    more: list[str],
+    *,
+    sim: bool,
+    force: bool,
+    json: bool,
+) -> int:
+    from ttanalyze.code.demangle import readable
+    from ttanalyze.verbs.replay.plan import plan
+    from ttanalyze.verbs.retrace import retrace
+
+    planned = plan(of, launch)
+    variables = options.variables(given, os.environ)
+    with common.interruptible():
+        done = retrace(planned, out, variables, sim=sim, force=force, more=more)
+    if json:
+        answer = {"run": str(of.path.parent), "process": of.index, "out": str(done.out)}
+        answer |= {"launches": [done.outcome] if done.outcome else []}
+        common.print_text(common.as_json(answer | {"not_traced": done.refusal}))
+    else:
+        common.print_text(f"launch {launch} of {readable(planned.kernel)}: {_told(done)}")
+        if done.refusal is None:
+            common.print_text(record_options.traced_text(done.out))
+    if done.refusal is not None:
+        common.say(f"launch {launch} was not traced: {done.refusal}")
+    return common.ERROR if done.failure is not None or done.refusal is not None else done.status
+
+
+def _told(done: Retraced) -> str:
+    """What a traced replay did to memory."""
+    status, reason = done.outcome.get("status"), done.failure or done.outcome.get("reason")
+    if status == "differs":
+        regions = text.count(len(done.outcome["differences"]), "region")
+        return f"{regions} differ from the recording; without --instrument, `replay` says where"
+    if status == "same":
+        return f"leaves {text.count(done.outcome['regions'], 'region')} as recorded"
+    return text.printable(f"{status or 'failed'}: {reason}")
 
 
 def status(found: list[Any], wanted: bool = True, lacks: bool = False) -> int:

@@ -116,8 +116,10 @@ class Run:
         if info.get("format") != FORMAT:
             raise FormatError(path, "format", f"expected {FORMAT!r}")
         check_version(path, "version", info.get("version"))
-        expect(path, "", info, created_ns=int, exit=dict)
+        expect(path, "", info, created_ns=int, exit=dict, replay=dict)
         expect(path, "exit.", info.get("exit", {}), status=int, signal=(int, None))
+        replay = info.get("replay", {})
+        expect(path, "replay.", replay, run=str, process=int, launch=int, moved=dict)
         expect_list(path, "", info, "processes", dict)
         for i, process in enumerate(info.get("processes", [])):
             check_process(path, f"processes[{i}].", process)

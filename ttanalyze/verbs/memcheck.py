@@ -18,6 +18,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.traces.coverage import missing
 from ttanalyze.traces.instructions import Instruction, instructions_of
+from ttanalyze.traces.origin import Origin, origin
 
 KINDS = ("addresses", "values")
 SPACES = ("global", "generic")
@@ -75,6 +76,7 @@ class LaunchAccesses:
             local memory, which were not examined.
         found: The wrong ones, by instruction.
         missing: What the trace lacks.
+        replays: The recorded launch that it is a replay of, None if it is none.
     """
 
     launch: int
@@ -83,6 +85,7 @@ class LaunchAccesses:
     elsewhere: int = 0
     found: list[BadAccess] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    replays: int | None = None
 
 
 @dataclass
@@ -111,6 +114,8 @@ class Memcheck:
 def memcheck(run: Run, process: Process, launch: int | None = None) -> Memcheck:
     """Returns accesses of traced launches to memory that is not allocated.
 
+    If the run is a traced replay, the allocations are those of the recorded process.
+
     Args:
         run: The run.
         process: A process of it.
@@ -125,17 +130,31 @@ def memcheck(run: Run, process: Process, launch: int | None = None) -> Memcheck:
         which = "no launch" if launch is None else f"launch {launch} was not"
         tail = " was traced" if launch is None else " traced"
         raise Error(f"{process.path}: {which}{tail}; `ttanalyze instrument --kind addresses` does")
-    regions = allocs([process])
+    replayed = origin(run)
+    owner = process if replayed is None else replayed.process
+    regions = allocs([owner])
+    if replayed is not None:
+        regions = replayed.placed(regions)
     out = Memcheck(str(run.path))
     for index in wanted:
-        out.launches.append(_launch(run, process, index, regions))
+        out.launches.append(_launch(run, process, index, owner, regions, replayed))
     return out
 
 
-def _launch(run: Run, process: Process, index: int, regions: pd.DataFrame) -> LaunchAccesses:
+def _launch(
+    run: Run,
+    process: Process,
+    index: int,
+    owner: Process,
+    regions: pd.DataFrame,
+    replayed: Origin | None,
+) -> LaunchAccesses:
+    """owner: the process whose memory `regions` are."""
     head = process.traced[index]
     function, seq = int(head["function"]), int(head["seq"])
     out = LaunchAccesses(seq, process.kernel(function) or f"function {function}")
+    if replayed is not None:
+        out.replays = seq = replayed.launch
     if head["refused"]:
         out.missing.append("the launch was not traced")
         return out
@@ -143,7 +162,7 @@ def _launch(run: Run, process: Process, index: int, regions: pd.DataFrame) -> La
     if categories := process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY"):
         out.missing.append(f"only instructions that are {categories} were traced")
     instructions = instructions_of(run, process, function)
-    state, unknown = _State(process, regions, head, instructions.ptx), 0
+    state, unknown = _State(owner, regions, seq, head, instructions.ptx), 0
     for records in process.trace_records(index, KINDS):
         for number in np.unique(records.heads["instruction"]).tolist():
             which = np.flatnonzero(records.heads["instruction"] == number)
@@ -199,8 +218,10 @@ class _Found:
 class _State:
     """The allocations at a launch, and the wrong accesses found so far."""
 
-    def __init__(self, process: Process, regions: pd.DataFrame, head: Any, ptx: bool) -> None:
-        self.process, self.allocs, seq = process, regions, int(head["seq"])
+    def __init__(
+        self, process: Process, regions: pd.DataFrame, seq: int, head: Any, ptx: bool
+    ) -> None:
+        self.process, self.allocs = process, regions
         self.ptx = ptx
         born = regions[(regions["seq"] < seq) & ~regions["kind"].isin(["array", "zone"])]
         freed = (born["free_seq"] < seq).fillna(False).to_numpy(bool)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 import orjson
@@ -17,8 +19,8 @@ from ttanalyze.format import open_run
 from ttanalyze.format.instruction_traces import kind_number
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.steps import Launch
-from ttanalyze.traces.coverage import missing
-from ttanalyze.verbs.record.run import Recorded, record
+from ttanalyze.traces.coverage import missing, refused
+from ttanalyze.verbs.record.run import default_out, note, record
 from ttanalyze.verbs.replay.plan import Plan, plan
 
 DIFFERS = 1  # the status of a replay that leaves other memory than the recording
@@ -47,17 +49,58 @@ def own_trace(process: Process, seq: int, kind: str, category: str) -> int | Non
 
 @dataclass(frozen=True)
 class Retraced:
-    """The trace of a replay.
+    """A replay under the recorder.
 
     Attributes:
-        process: The process of the replay, whose trace has this launch alone.
-        moved: Regions of the recorded process at other addresses in the replay, with these.
-        doubt: What is doubtful about it, "" if nothing is.
+        out: Its run directory.
+        status: Its exit status.
+        outcome: What `replay` says of the launch, {} if it says nothing.
+        said: What else it said.
     """
 
-    process: Process
-    moved: Mapping[int, int]
-    doubt: str
+    out: Path
+    status: int
+    outcome: dict[str, Any]
+    said: str
+
+    @property
+    def moved(self) -> dict[int, int]:
+        """Regions of the recorded process that were at other addresses, with these."""
+        return {int(region): address for region, address in self.outcome.get("moved", {}).items()}
+
+    @property
+    def doubt(self) -> str:
+        """What is doubtful about the trace, "" if nothing is."""
+        if self.outcome.get("status") == "unchecked":
+            return f"the replay was not compared with the recording: {self.outcome['reason']}"
+        return OTHER_MEMORY if self.status == DIFFERS else ""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the launch was not replayed, None if it was."""
+        if self.status in (0, DIFFERS) or self.outcome.get("status") == "unchecked":
+            return None
+        return self.outcome.get("reason") or self.said or f"status {self.status}"
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the launch was not traced, None if it was."""
+        try:
+            return refused(self.process, self.process.traced[0])
+        except Error as e:
+            return str(e)
+
+    @functools.cached_property
+    def process(self) -> Process:
+        """The process of the replay, whose trace has this launch alone.
+
+        Raises:
+            Error: There is no trace.
+        """
+        found = [one for one in open_run(self.out).processes if len(one.traced)]
+        if not found:
+            raise Error(f"{self.out}: the replay left no trace")
+        return found[0]
 
 
 def traced_launch(
@@ -82,21 +125,10 @@ def traced_launch(
         raise
     except Error as e:
         raise Error(f"{where} has no usable trace: {e}") from None
-    with open(folder / "output", "w+b") as output:
-        done = retrace(planned, folder / "run", variables, sim=sim, more=["--json"], output=output)
-        output.seek(0)
-        said = output.read()
-    found = ANSWER.search(said)
-    outcome = orjson.loads(found[0])["launches"][0] if found else {}
-    if done.status not in (0, DIFFERS) or not done.processes:
-        lines = said.decode(errors="replace").split("\n") if not found else []
-        why = outcome.get("reason") or "".join(lines[-2:]) or f"status {done.status}"
-        raise Error(f"{where} cannot be replayed: {why}")
-    of = open_run(folder / "run").process(0)
-    if not len(of.traced):
-        raise Error(f"{where}: its replay left no trace")
-    moved = {int(region): address for region, address in outcome.get("moved", {}).items()}
-    return Retraced(of, moved, OTHER_MEMORY if done.status == DIFFERS else "")
+    done = retrace(planned, folder / "run", variables, sim=sim)
+    if done.failure is not None:
+        raise Error(f"{where} cannot be replayed: {done.failure}")
+    return done
 
 
 def retrace(
@@ -105,26 +137,27 @@ def retrace(
     variables: Mapping[str, str],
     *,
     sim: bool,
+    force: bool = False,
     more: Sequence[str] = (),
-    output: BinaryIO | None = None,
-) -> Recorded:
-    """Replays a launch under the recorder.
+) -> Retraced:
+    """Replays a launch under the recorder. The run says which launch it is a replay of.
 
     Args:
         planned: The launch.
-        out: The run directory.
+        out: The run directory. Default: a name made of that of the recorded run.
         variables: What is traced: variables of the recorder.
         sim: Whether to replay on the simulator.
+        force: Whether to replace an existing run directory.
         more: Options of `replay`.
-        output: A file for the output of the replay. Default: the standard output.
 
     Raises:
         Error: The recording cannot begin.
     """
-    process = planned.process
-    line = [sys.executable, "-m", "ttanalyze", "replay", str(process.path.parent)]
-    line += ["--process", str(process.index), "--launch", str(planned.seq)]
-    line += [*(["--sim"] if sim else []), *more]
+    process, seq = planned.process, planned.seq
+    run = process.path.parent
+    out = out or default_out(f"{run.absolute().name}-launch{seq}")
+    line = [sys.executable, "-m", "ttanalyze", "replay", str(run), "--process", str(process.index)]
+    line += ["--launch", str(seq), "--json", *(["--sim"] if sim else []), *more]
     before = (step.what for step in planned.prepare)
     names = [process.kernel(what.function) for what in before if isinstance(what, Launch)]
     given = {
@@ -132,4 +165,14 @@ def retrace(
         "TT_INSTRUMENT_KERNEL": f"^{re.escape(planned.kernel)}$",
         "TT_INSTRUMENT_LAUNCH": str(names.count(planned.kernel) + 1),
     }
-    return record(line, out, given, sim=sim, output=output)
+    with tempfile.TemporaryFile() as output:
+        done = record(line, out, given, sim=sim, force=force, output=output)
+        output.seek(0)
+        said = output.read()
+    found = ANSWER.search(said)
+    launches = orjson.loads(found[0])["launches"] if found else []
+    rest = ANSWER.sub(b"", said).decode(errors="replace").strip()
+    made = Retraced(done.out, done.status, launches[0] if launches else {}, rest)
+    origin = {"run": str(run.absolute()), "process": process.index, "launch": seq}
+    note(done.out, {"replay": {**origin, "moved": made.outcome.get("moved", {})}})
+    return made

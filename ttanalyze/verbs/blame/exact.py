@@ -21,7 +21,7 @@ from ttanalyze.format import layout, open_run
 from ttanalyze.format.contents import read
 from ttanalyze.format.instruction_traces import KIND, TraceRecords
 from ttanalyze.format.process import Process
-from ttanalyze.traces.coverage import missing, refused
+from ttanalyze.traces.coverage import missing
 from ttanalyze.traces.instructions import Instruction, Instructions, instructions_of
 from ttanalyze.verbs.blame.changes import Blame, Change
 from ttanalyze.verbs.blame.suspects import Suspect
@@ -217,8 +217,8 @@ def _trace(target: Target, seq: int, sim: bool) -> Iterator[tuple[Process, int, 
     for more in [window, {}] if fixed else [{}]:
         with tempfile.TemporaryDirectory(prefix="ttanalyze-blame-") as folder:
             found = traced_launch(process, seq, Path(folder), TRACED | more, sim)
-            if why := refused(found.process, found.process.traced[0]):
-                raise Error(f"launch {seq} was not traced: {why}")
+            if found.refusal is not None:
+                raise Error(f"launch {seq} was not traced: {found.refusal}")
             moved = found.moved.get(target.region)
             if moved is None or not more:
                 at = begin if moved is None else moved + target.start

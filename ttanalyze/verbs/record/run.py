@@ -179,7 +179,8 @@ def record(
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
     if late or (limit and _timed_out(out)):
         code = TIMED_OUT
-    info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)}, warn)
+    ending = {"status": code, "signal": died, "seconds": round(seconds, 6)}
+    info = note(out, {"exit": ending}, warn)
     sums, processes = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
     warnings = sum(_warnings(out, *process) for process in processes)
     incomplete = _incomplete(processes, sums[0])
@@ -372,10 +373,10 @@ def spawn(
 # ---- after ----
 
 
-def note_exit(
-    out: Path, ending: dict[str, Any], warn: Callable[[str], None] | None = None
+def note(
+    out: Path, members: Mapping[str, Any], warn: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Adds the end of the program to run.json as its last member. Its children may still run.
+    """Adds members to run.json, as its last ones. Children of the program may still run.
 
     Returns the contents of run.json, {} if there is none. warn: called with one line if it cannot
     be written.
@@ -385,11 +386,11 @@ def note_exit(
     try:
         with contextlib.suppress(orjson.JSONDecodeError), _locked(out) as folder:
             info = orjson.loads(path.read_bytes())
-            info.pop("exit", None)
-            replace_in(folder, "run.json", orjson.dumps({**info, "exit": ending}))
+            kept = {name: value for name, value in info.items() if name not in members}
+            replace_in(folder, "run.json", orjson.dumps({**kept, **members}))
     except PermissionError as e:
         if warn:
-            warn(f"{path}: cannot add the exit status: {e.strerror}")
+            warn(f"{path}: cannot add {', '.join(members)}: {e.strerror}")
     except OSError:
         pass
     return info
