@@ -12,6 +12,7 @@ verbs = Typer()
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze tui run1\n"
+    "  ttanalyze tui run1 --follow\n"
     "  ttanalyze tui run1 --epoch 12 --region weights --offset 0x1000 --dtype f32"
 )
 def tui(
@@ -29,8 +30,14 @@ def tui(
     ),
     offset: str = Option("0", metavar="BYTES", help="Offset in the region: 4096 or 0x1000."),
     dtype: str = Option("hex", metavar="TYPE", help="hex (default), or a type: f32, bf16, i32 ..."),
+    follow: bool = Option(
+        False, "--follow", "-f", help="First show what a recording that still runs does."
+    ),
 ) -> None:
     """Browse a run in the terminal: step through epochs, regions and memory.
+
+    --follow shows launches, epochs, stored bytes, waits and memory of a recording that still runs,
+    once a second. When the program ends, the browser opens. Enter opens it earlier.
 
     Press ? for a list of the keys. This verb needs a terminal and the extra [tui].
     """
@@ -42,4 +49,4 @@ def tui(
         start = int(offset, 0)
     except ValueError:
         raise Error(f"--offset {offset}: not a number; examples: 4096, 0x1000") from None
-    browse(open_run(run), process, epoch, region, start, dtype)
+    browse(open_run(run), process, epoch, region, start, dtype, follow)

@@ -176,6 +176,17 @@ class Events(ProcessInfo):
             at += len(records)
         self._events_good = self.status != "running"
 
+    def slots_from(self, first: int, most: int) -> Array:
+        """Returns the slots of events.bin from `first` on, at most `most`. Unused ones have kind
+        0.
+        """
+        file = self._files["events.bin"]
+        if file is None or first >= file.count:
+            return np.empty(0, layout.EVENT)
+        records = file.read(first, min(most, file.count - first))
+        self._check_slots(file, first, records)
+        return records
+
     def _check_slots(self, file: RecordFile, first: int, records: Array) -> None:
         """Checks records, the slots from `first` on. Slots of an ended process are checked once."""
         if self._events_good:

@@ -49,8 +49,10 @@ class Selection(App[None]):
         region: int | str | None = None,
         offset: int = 0,
         items: str = HEX,
+        told: str = "",
     ) -> None:
-        """epoch, region: by default the last one, and the first that changed in it.
+        """epoch, region: by default the last one, and the first that changed in it. told: the first
+        message.
 
         Raises Error if the process, epoch, region or type does not exist.
         """
@@ -71,7 +73,7 @@ class Selection(App[None]):
         self.marked: int | None = None
         self._start = offset, Items.named(items)
         self._offsets: dict[int, int] = {}  # where the cursor was in each region
-        self._message = ""
+        self._message = told
         self._calls: Calls | None = None
         self._calls_line = ""
         self._pace: Pace | None = None
