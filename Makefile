@@ -103,7 +103,10 @@ PROGRAMS ?= wild
 wild: build ## programs of others, built in $(PROGRAMS), bare and recorded (see bench/wild.py)
 	$(BIN)/python bench/wild.py $(PROGRAMS)
 
-wheel: build ## dist/: a wheel for every glibc from this system's on, and the source archive
+man: build ## man pages of all verbs in build/man, which a wheel installs
+	$(BIN)/python -m docs.tools.man build/man
+
+wheel: build man ## dist/: a wheel for every glibc from this system's on, and the source archive
 	rm -rf build/wheel && mkdir -p build/wheel dist
 	$(BIN)/python -m build --outdir build/wheel
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
@@ -118,4 +121,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py ttanalyze/_options.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build docs examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild wheel ptx clean
+.PHONY: help build docs examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild man wheel ptx clean

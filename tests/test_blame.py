@@ -752,7 +752,7 @@ def test_change_after_the_last_whole_item_is_reported(
         (["-r", "0", "--offset", "196708"], "no byte 196708 in region 0: it has 196708"),
         (["-r", "0", "--element", "-1"], "no byte -1 in region 0"),
         (["-r", "0", "--offset", "4", "--element", "1"], "--offset and --element"),
-        (["-r", "0", "--offset", "x"], "--offset x: expected a number such as 4096 or 0x1000"),
+        (["-r", "0", "--offset", "x"], "--offset x: expected a number such as 4096, 4K or 0x1000"),
         (["-r", "0", "--count", "0"], "in region 0: it has 196708"),
         (["-r", "0", "--offset", "0", "--count", "196709"], "no bytes 0 to 196708 in region 0"),
         (["--address", "12"], "no captured region at 0xc in process 0"),

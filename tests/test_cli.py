@@ -20,11 +20,7 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
-from ttanalyze.cli import app
 from ttanalyze.verbs.doctor import checks
-
-VERBS = [command.callback.__name__ for command in app.registered_commands if command.callback]
-
 
 # ---- errors ----
 
@@ -265,24 +261,7 @@ def test_closed_pipe_ends_output_quietly(run_path: Path) -> None:
     assert done.returncode == 141
 
 
-# ---- help ----
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example(cli: Cli, verb: str) -> None:
-    outcome = cli(verb, "--help")
-    assert outcome.status == 0
-    assert "Example" in outcome.stdout
-    assert f"ttanalyze {verb}" in outcome.stdout
-
-
-def test_help_lists_the_verbs(cli: Cli) -> None:
-    for arguments in (["--help"], ["-h"]):
-        outcome = cli(*arguments)
-        assert outcome.status == 0
-        assert all(f"\n  {verb} " in outcome.stdout for verb in VERBS)
-    assert cli() == Outcome(outcome.stdout, "", 2)
-    assert cli("--version") == Outcome(f"ttanalyze {tt.__version__}\n", "", 0)
+# ---- imports ----
 
 
 def test_heavy_modules_are_imported_late() -> None:

@@ -555,12 +555,16 @@ def test_empty_directory_is_used(recorded: Record, recorder: list[str], tmp_path
 
 
 def test_unusable_output_path_is_refused(recorded: Record, tmp_path: Path) -> None:
-    outcome = recorded("-o", "no/such/out", "--", "touch", "ran")
+    (tmp_path / "file").touch()
+    outcome = recorded("-o", "file/such/out", "--", "touch", "ran")
     assert outcome.status == 2
-    assert outcome.stderr == (
-        f"ttanalyze: {tmp_path}/no/such/out: directory {tmp_path}/no/such does not exist\n"
-    )
+    assert outcome.stderr == f"ttanalyze: {tmp_path}/file/such: Not a directory\n"
     assert not (tmp_path / "ran").exists()
+
+
+def test_parents_of_the_run_are_made(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
+    assert recorded("-o", "no/such/out", "--", *recorder).status == 0
+    assert (tmp_path / "no" / "such" / "out" / "run.json").exists()
 
 
 # ---- before it begins ----
@@ -607,7 +611,7 @@ def test_missing_recorder_libraries_are_explained(
         (["--ring-bytes", "99999999999T"], "expected a size"),
         (["--snapshot-every", "-1"], "--snapshot-every -1: expected a whole number"),
         (["--retain", "4294967296"], "--retain 4294967296: expected a whole number"),
-        (["--stall-ms", "1.5"], "--stall-ms 1.5: expected a whole number"),
+        (["--stall-ms", "1.5d"], "--stall-ms 1.5d: expected a time of at most"),
         (
             ["--deterministic", "--overwrite", "fail"],
             "--deterministic needs --overwrite backpressure",

@@ -1322,7 +1322,7 @@ def test_no_color_is_followed(story: Path) -> None:
         (["--epoch", "6"], "no epoch 6: there are epochs 0 to 5"),
         (["--region", "7"], "no region '7' in process 0"),
         (["--process", "1"], "no process 1"),
-        (["--offset", "x"], "--offset x: not a number; examples: 4096, 0x1000"),
+        (["--offset", "x"], "--offset x: expected a number such as 4096, 4K or 0x1000"),
         (["--dtype", "f12"], "f12"),
     ],
 )

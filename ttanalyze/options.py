@@ -18,6 +18,8 @@ from ttanalyze._options import OPTIONS
 from ttanalyze.errors import Error
 from ttanalyze.util import libraries
 
+TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+LONGEST = 1e9  # seconds
 SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST_REGIONS = 1_000_000
 LATE = ("delay", "launch_delay", "delay_load")
@@ -114,11 +116,21 @@ def check_late(spelled: str, effective: Mapping[str, str]) -> None:
         raise Error(f"{spelled} needs {names}: nothing would be delayed")
 
 
-def parse_seconds(value: str) -> float:
-    """Parses seconds such as 60 or 0.5."""
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) or not float(value) <= 1e9:
-        raise Error("expected seconds, such as 60 or 0.5")
-    return float(value)
+def parse_time(value: str, unit: str = "s") -> float:
+    """Parses a time such as 500ms, 1.5s or 2m and returns seconds. unit: of a number alone."""
+    match = re.fullmatch(r"([0-9]{1,14}(?:\.[0-9]+)?)(ns|us|ms|s|m|h)?", value)
+    seconds = float(match[1]) * TIMES[match[2] or unit] if match else 1e10
+    if seconds > LONGEST:
+        raise Error(f"expected a time, such as 20ms, 1.5s or 2m (without a unit: {unit})")
+    return seconds
+
+
+def parse_limit(option: str, value: str) -> float:
+    """Parses the time of an option. Raises Error that begins with its name."""
+    try:
+        return parse_time(value)
+    except Error as e:
+        raise Error(f"{option} {value}: {e}") from None
 
 
 def parse_size(value: str) -> int:
@@ -190,7 +202,10 @@ def parse_tamper(value: str) -> tuple[int, int, int]:
 
 
 def parse_place(value: str, option: str) -> int:
-    """Parses a byte offset or an address, decimal or hexadecimal."""
-    if not re.fullmatch(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16}", value):
-        raise Error(f"{option} {value}: expected a number such as 4096 or 0x1000")
-    return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+    """Parses a byte offset or an address, decimal, hexadecimal or with a unit."""
+    if re.fullmatch(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16}", value):
+        return int(value, 16 if value[:2] in ("0x", "0X") else 10)
+    try:
+        return parse_size(value)
+    except Error:
+        raise Error(f"{option} {value}: expected a number such as 4096, 4K or 0x1000") from None

@@ -11,6 +11,7 @@ import typer
 
 from ttanalyze import options
 from ttanalyze.cli import app
+from ttanalyze.cli.help import is_argument, usage
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference"
 INDEX = """# Reference
@@ -19,6 +20,10 @@ INDEX = """# Reference
 | --- | --- |
 {verbs}
 
+Sizes take the units K, M, G and T, such as 64M. Times take ns, us, ms, s, m and h, such as 1.5s.
+
+- In a shell: `ttanalyze --install-completion` lets bash, zsh or fish complete verbs and options.
+- Man pages: a wheel installs `man ttanalyze-record` and so on; `make man` writes them to build/man.
 - [Exit statuses](exit-statuses.md)
 - [Tables](tables.md): tables and columns of a run
 - [From Python](../python.md): modules and functions
@@ -49,13 +54,12 @@ def variable(option: Any) -> str:
 
 def page(name: str, command: Any) -> str:
     first, *others = (command.help or "").split("\n\n")
-    arguments = [p for p in command.params if hasattr(p, "help") and not p.opts[0].startswith("-")]
+    arguments = list(filter(is_argument, command.params))
     chosen = [p for p in command.params if p not in arguments and not p.hidden]
-    usage = " ".join(p.metavar + ("..." if p.nargs == -1 else "") for p in arguments)
     parts = [
         f"# ttanalyze {name}",
         code(" ".join(first.split())),
-        f"```\nttanalyze {name} [OPTIONS] {usage}".rstrip() + "\n```",
+        f"```\nttanalyze {name} {' '.join(usage(command))}\n```",
         *(code(" ".join(other.split())) for other in others),
     ]
     if arguments:

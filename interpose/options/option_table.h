@@ -15,7 +15,9 @@
  *	SIZE      bytes such as 64M or 2GiB, at least `limit`
  *	DISK      auto, off, or as SIZE
  *	FILL      off, zero, ones or pattern:N, where N is as SEED
- *	SECONDS   such as 0.5; the field has milliseconds
+ *	TIME_NS   such as 50us, at most `limit`; a number alone, `limit` and the field are nanoseconds
+ *	TIME_MS   the same in milliseconds
+ *	TIME_S    the same in seconds; the field has milliseconds
  *	REGEX     a POSIX extended regular expression
  *	NUMBERS   whole numbers and ranges such as 0,3-5
  *	TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
@@ -116,17 +118,17 @@ OPTION(GRAPH_STAMPS, stamps, REGEX, "", "", "REGEX",
 OPTION(CONTROL, control, CONTROL, "", "", "SETTINGS",
        "Settings at the start, which the program can change with tt_control: points=on|off, stamps=on|off, regions=..., "
        "snapshot=N, separated by semicolons.")
-OPTION(LAUNCH_DELAY, launch_delay_ns, COUNT, "1000000000", "0", "NS",
-       "Delay half of all launches, copies and sets, chosen at random, by this many nanoseconds. "
+OPTION(LAUNCH_DELAY, launch_delay_ns, TIME_NS, "1000000000", "0", "TIME",
+       "Delay half of all launches, copies and sets, chosen at random, by this time, such as 500us. "
        "A program that lacks a dependency between streams then shows it.")
 OPTION(LAUNCH_DELAY_MODE, launch_delays, CHOICE, "both|stream|host", "both", "",
        "What --launch-delay delays: the stream before the work, the thread before the call, or either (both, default).")
 OPTION(DELAY_SEED, delay_seed, SEED, "", "0", "N",
        "Seed of the random choice of delays (default 0). The same seed delays the same calls.")
-OPTION(DELAY, delay_ns, COUNT, "100000000", "0", "NS",
-       "Delay warps inside kernels by up to this many nanoseconds, before half of the instructions that move memory or "
+OPTION(DELAY, delay_ns, TIME_NS, "100000000", "0", "TIME",
+       "Delay warps inside kernels by up to this time, such as 10us, before half of the instructions that move memory or "
        "synchronise, chosen at random.")
-OPTION(DELAY_MIN, delay_min_ns, COUNT, "100000000", "0", "NS", "The shortest random delay (default 0).")
+OPTION(DELAY_MIN, delay_min_ns, TIME_NS, "100000000", "0", "TIME", "The shortest random delay (default 0).")
 OPTION(DELAY_MODE, delay_mode, CHOICE, "random|fixed|cluster", "random", "",
        "How long --delay is: random for each warp (default), the same for all (fixed), or the same, but only in one block "
        "of each cluster (cluster).")
@@ -160,9 +162,9 @@ OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
 OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
        "The library of NVIDIA's Sanitizer API, libsanitizer-public.so, which inserts the code that records on a GPU (default: "
        "that of the Python package nvidia-cuda-sanitizer-api).")
-OPTION(STALL_MS, stall_ms, COUNT, "4294967295", "10000", "MS", "Give up an epoch after this wait (default 10000).")
-OPTION(TIMEOUT, timeout_ms, SECONDS, "", "0", "SECONDS",
-       "End a program that runs longer, with the processes that it started, by SIGTERM, and say what it waited for "
+OPTION(STALL_MS, stall_ms, TIME_MS, "4294967295", "10000", "TIME", "Give up an epoch after this wait, such as 30s (default 10s).")
+OPTION(TIMEOUT, timeout_ms, TIME_S, "1000000000", "0", "TIME",
+       "End a program that runs longer, such as 90s or 5m, with the processes that it started, by SIGTERM, and say what it waited for "
        "(default 0: no limit).")
 OPTION(RANKS, ranks, NUMBERS, "", "", "RANKS",
        "Record only these ranks of a job, such as 0,3-5. The rank is that of torchrun, accelerate, DeepSpeed, mpirun or srun "

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,9 @@ enum kind {
 	SIZE,
 	DISK,
 	FILL,
-	SECONDS,
+	TIME_NS, /* the unit of a number alone, and of the limit */
+	TIME_MS,
+	TIME_S,
 	REGEX,
 	TRIGGERS,
 	CONTENTS,
@@ -82,6 +85,9 @@ static const struct {
 #include "options/option_table.h"
 };
 
+#define NS UINT64_C(1)
+#define MS UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 static char *given[OPTIONS]; /* copies, because a program may change its environment */
@@ -195,21 +201,47 @@ static bool parse_size(const char *text, uint64_t *out)
 	return true;
 }
 
-/* Seconds, with optional decimals. */
-static bool parse_seconds(const char *text, uint64_t *ms)
-{
-	const char *point = strchr(text, '.');
-	char whole[16];
-	uint64_t n = 0, unit = 1000;
+static const struct {
+	const char *name;
+	uint64_t ns;
+} times[] = {{"ns", NS}, {"us", 1000}, {"ms", MS}, {"s", SECOND}, {"m", 60 * SECOND}, {"h", 3600 * SECOND}};
 
-	snprintf(whole, sizeof(whole), "%.*s", point ? (int)(point - text) : 15, text);
-	bool good = (point || strlen(text) < 15) && parse_number(whole, 1000000000, &n) && (!point || point[1]);
-	*ms = n * 1000;
-	for (const char *p = point ? point + 1 : ""; good && *p; p++) {
-		good = *p >= '0' && *p <= '9';
-		*ms += (uint64_t)(*p - '0') * (unit /= 10);
-	}
-	return good;
+/* A number with optional decimals and a unit; without a unit it counts in `unit` nanoseconds. */
+static bool parse_time(const char *text, uint64_t unit, uint64_t *ns)
+{
+	char whole[16];
+	size_t digits = strspn(text, "0123456789"),
+	       decimals = text[digits] == '.' ? strspn(text + digits + 1, "0123456789") : 0;
+	const char *end = text + digits + (decimals ? decimals + 1 : 0);
+	uint64_t n;
+
+	for (size_t i = 0; i < LENGTH(times); i++)
+		if (!strcmp(end, times[i].name)) {
+			unit = times[i].ns;
+			end = "";
+		}
+	snprintf(whole, sizeof(whole), "%.*s", (int)(digits < 15 ? digits : 15), text);
+	if (*end || digits >= 15 || !parse_number(whole, UINT64_MAX / 2 / unit, &n))
+		return false;
+	*ns = n * unit;
+	for (size_t i = 1; i <= decimals; i++)
+		*ns += (uint64_t)(text[digits + i] - '0') * (unit /= 10);
+	return true;
+}
+
+/* A time of at most `limit`, both in units of `unit`. */
+static bool take_time(const struct option *o, const char *text, uint64_t unit, uint64_t *out, char *why, size_t size)
+{
+	const char *name = unit == NS ? "ns" : unit == MS ? "ms" : "s";
+	uint64_t limit = 0;
+	size_t largest = 0;
+
+	bool good = parse_number(o->limit, UINT32_MAX, &limit);
+	for (size_t i = 0; i < LENGTH(times); i++)
+		largest = limit * unit % times[i].ns ? largest : i;
+	snprintf(why, size, "expected a time of at most %" PRIu64 "%s, such as 500us, 20ms, 1.5s or 2m (without a unit: %s)",
+		 limit * unit / times[largest].ns, times[largest].name, name);
+	return good && parse_time(text, unit, out) && *out / unit <= limit;
 }
 
 static bool parse_fill(const char *text)
@@ -323,9 +355,15 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 	case FILL:
 		snprintf(why, size, "expected off, zero, ones or pattern:N, such as pattern:1");
 		return parse_fill(text);
-	case SECONDS:
-		snprintf(why, size, "expected seconds, such as 60 or 0.5");
-		return parse_seconds(text, o->field);
+	case TIME_NS:
+	case TIME_MS:
+		good = take_time(o, text, o->kind == TIME_NS ? NS : MS, &n, why, size);
+		*(uint32_t *)o->field = (uint32_t)(n / (o->kind == TIME_NS ? NS : MS));
+		return good;
+	case TIME_S:
+		good = take_time(o, text, SECOND, &n, why, size);
+		*(uint64_t *)o->field = n / MS;
+		return good;
 	case REGEX:
 		return expressions_add(o->field, "", text, strlen(text), why, size);
 	case TRIGGERS:

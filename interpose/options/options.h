@@ -59,7 +59,9 @@ static inline bool in_range(struct number_range r, uint64_t number)
 		enum fill kind; \
 		uint64_t seed; \
 	} field
-#define FIELD_SECONDS(field) uint64_t field
+#define FIELD_TIME_NS(field) uint32_t field
+#define FIELD_TIME_MS(field) uint32_t field
+#define FIELD_TIME_S(field) uint64_t field
 #define FIELD_REGEX(field) struct expressions field
 #define FIELD_TRIGGERS(field) struct triggers field
 #define FIELD_CONTENTS(field) struct stored_contents field

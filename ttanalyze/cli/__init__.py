@@ -11,44 +11,30 @@ import os
 import signal
 import sys
 from importlib import import_module
+from itertools import chain
 from typing import Annotated
 
 import typer
 
 from ttanalyze import __version__
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
+from ttanalyze.cli.help import GROUPS, Verb, Verbs
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
 
-VERBS = (  # in the order of the help; each is a file of this folder
-    *(
-        "record",
-        "instrument",
-        "shim",
-        "doctor",
-        "info",
-        "verify",
-        "manifest",
-        "validate",
-        "diff",
-        "compare",
-        "query",
-        "events",
-    ),
-    *("stats", "memory", "tui", "report", "graph", "trace", "rewind", "blame", "replay", "prove"),
-    *("export", "tune", "sass", "reduce", "race", "memcheck", "check"),
-)
 app = typer.Typer(
     name="ttanalyze",
+    cls=Verbs,
     help="Time travel for GPU memory: record an unmodified CUDA program and examine the run.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in VERBS:
-    app.registered_commands += import_module(f"{__name__}.{verb}").verbs.registered_commands
+for verb in chain.from_iterable(GROUPS.values()):
+    for command in import_module(f"{__name__}.{verb}").verbs.registered_commands:
+        command.cls = Verb
+        app.registered_commands.append(command)
 
 
 def _version(wanted: bool) -> None:
@@ -68,7 +54,7 @@ def _options(
 
 def run_command(arguments: list[str]) -> int:
     """Runs a command line and returns its exit status. Prints each error as one line."""
-    if not arguments:
+    if not arguments and "_TTANALYZE_COMPLETE" not in os.environ:  # where a shell has the words
         run_command(["--help"])
         return ERROR
     try:
@@ -79,8 +65,10 @@ def run_command(arguments: list[str]) -> int:
         message = str(e)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (ReaderGoneError, BrokenPipeError, SystemExit):  # the last is typer's for a help text
+    except (ReaderGoneError, BrokenPipeError):
         return 128 + signal.SIGPIPE
+    except SystemExit as e:  # typer's, when it completed a word, or could not write a help text
+        return 128 + signal.SIGPIPE if e.code else SAME
     except OSError as e:
         message = str(system_error(e.filename or "standard output", e))
     except MemoryError:

@@ -76,7 +76,7 @@ def blame(
     run: common.RunArgument,
     region: RegionOption = None,
     offset: str | None = Option(
-        None, metavar="BYTES", help="Offset in the region: 4096 or 0x1000."
+        None, metavar="BYTES", help="Offset in the region: 4096, 4K or 0x1000."
     ),
     element: int | None = Option(
         None, metavar="I", help="Index in the region, in items of --dtype."

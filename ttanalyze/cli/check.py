@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from ttanalyze.output import text
 from ttanalyze.output.files import private
 
 verbs = Typer()
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 EXAMPLES = """\b
 Examples:
@@ -81,7 +79,7 @@ def check(
         "0",
         "--for",
         metavar="TIME",
-        help="Compare recordings until one differs, or for this time, such as 90, 10m or 2h.",
+        help="Compare recordings until one differs, or for this time, such as 90s, 10m or 2h.",
     ),
     sarif: Path | None = Option(
         None, metavar="FILE", help="Also write the findings to a file, as SARIF 2.1.0."
@@ -109,7 +107,7 @@ def check(
 
     if runs < 2:
         raise Error(f"--runs {runs}: expected at least 2")
-    checks, seconds = choose(only, guard), _seconds(duration)
+    checks, seconds = choose(only, guard), options.parse_limit("--for", duration)
     if (seconds or runs > 2) and not any(one.NAME == "determinism" for one in checks):
         option = "--for" if seconds else "--runs"
         raise Error(f"{option} is for the determinism check; add determinism to --only")
@@ -143,13 +141,6 @@ def check(
     )
     common.print_text(shown)
     return report.exit_status(strict)
-
-
-def _seconds(value: str) -> float:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", value)
-    if not match:
-        raise Error(f"--for {value}: expected a time, such as 90, 10m or 2h")
-    return float(match[1]) * UNITS[match[2]]
 
 
 @contextmanager

@@ -64,7 +64,7 @@ Examples:
 SourcesArgument = Annotated[
     list[Path],
     Argument(
-        metavar="RUN…",
+        metavar="RUN",
         help="A run directory, a file of kernel events, an instruction trace, or a pattern such as "
         "'traces/*.ndjson'. Of several, the column `file` tells which.",
     ),
@@ -146,7 +146,7 @@ def query(
     launch: LaunchOption = None,
     regions: str | None = Option(
         None,
-        metavar="BEGIN:END,…",
+        metavar="BEGIN:END,...",
         help="For the table histogram: offsets of the clock reads of each region (default: each "
         "second read ends a region).",
     ),

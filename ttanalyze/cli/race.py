@@ -81,17 +81,19 @@ def race(
     stop: int = Option(1, metavar="N", help="Stop when N recordings differ (0: do all runs)."),
     delay: str | None = Option(
         None,
-        metavar="NS",
+        metavar="TIME",
         help="Longest delay inside kernels, 10 times longer for every second seed (default "
-        "10000, 0: none).",
+        "10us, 0: none).",
     ),
     launch_delay: str | None = Option(
-        None, metavar="NS", help="Longest delay between calls (default 500000, 0: none)."
+        None, metavar="TIME", help="Longest delay between calls (default 500us, 0: none)."
     ),
     *,
     recorded: dict[str, object],
     timeout: str | None = Option(
-        None, metavar="SECONDS", help="Stop a run that takes longer; it counts as different."
+        None,
+        metavar="TIME",
+        help="Stop a run that takes longer, such as 2m; it is different.",
     ),
     deterministic: bool = Option(
         True, help="Give memory the same addresses in each run, and zero it (default: yes)."
@@ -188,16 +190,16 @@ def _search(given: dict[str, Any], folder: Path) -> Race:
     from ttanalyze.verbs.record.run import say
 
     recorded = {n: v for n, v in given.items() if n in options.TABLE and n != "out"}
-    recorded["delay"] = given["delay"] or ("0" if given["sim"] else "10000")
-    recorded["launch_delay"] = given["launch_delay"] or "500000"
+    recorded["delay"] = given["delay"] or ("0" if given["sim"] else "10us")
+    recorded["launch_delay"] = given["launch_delay"] or "500us"
     variables = options.variables({**recorded, "params": True}, os.environ)
     for line in options.unknown(os.environ):  # the recorder's own output is not shown
         say(line)
     settings = Settings(
         tuple(given["command"]),
         first=given["seed"],
-        delay=int(variables.pop("TT_DELAY")),
-        launch_delay=int(variables.pop("TT_LAUNCH_DELAY")),
+        delay=_nanoseconds(variables.pop("TT_DELAY")),
+        launch_delay=_nanoseconds(variables.pop("TT_LAUNCH_DELAY")),
         record=variables,
         **{n: given[n] for n in ("runs", "stop", "sim", "keep", "reduce", "confidence", "tests")},
     )
@@ -206,3 +208,9 @@ def _search(given: dict[str, Any], folder: Path) -> Race:
     if given["force"]:
         remove(folder)
     return Race(settings, folder, types=types, tolerance=allowed)
+
+
+def _nanoseconds(value: str) -> int:
+    from ttanalyze import options
+
+    return round(options.parse_time(value, "ns") * 1e9)

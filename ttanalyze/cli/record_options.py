@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ttanalyze import options
+from ttanalyze.cli.help import choices
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help)
@@ -51,7 +52,11 @@ def _parameter(name: str, option: options.Option) -> inspect.Parameter:
     if option.kind == "SWITCH":
         flag += f"/--no-{flag[2:]}" if option.normal == "1" else ""
         kind, metavar = bool, None
-    told: Any = Annotated[kind | None, typer.Option(flag, metavar=metavar, help=option.help)]
+    complete = choices(option.limit) if option.kind in ("CHOICE", "WORDS") else None
+    told: Any = Annotated[
+        kind | None,
+        typer.Option(flag, metavar=metavar, help=option.help, autocompletion=complete),
+    ]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=told)
 
 

@@ -54,8 +54,8 @@ def reduce(
         help="Try each candidate up to N times; it fails if more than half of them fail. Use "
         "this for a test that fails only sometimes.",
     ),
-    timeout: float = Option(
-        0, metavar="SECONDS", help="A test that takes longer has failed (0: no limit).", min=0
+    timeout: str = Option(
+        "0", metavar="TIME", help="A test that takes longer has failed, such as 90s (0: no limit)."
     ),
     limit: int = Option(0, metavar="RUNS", help="Stop after this many tests (0: no limit).", min=0),
     run: Path | None = Option(
@@ -80,13 +80,15 @@ def reduce(
     The verb keeps the results in REPORT.state beside the report, or in FILE.state beside the delay
     file. An interrupted search resumes from there.
     """
+    from ttanalyze import options
     from ttanalyze.verbs.reduce import Settings, reduce_test, reduce_text
 
     common.check_output(out)
     common.check_output(minimal)
     beside = config if out is None or (out.exists() and not out.is_file()) else out
     state = beside.parent / f"{beside.name}.state"
-    settings = Settings(config, test, strategy, confidence, limit, timeout, run)
+    longest = options.parse_limit("--timeout", timeout)
+    settings = Settings(config, test, strategy, confidence, limit, longest, run)
     with common.interruptible(), common.progress_bar("reducing", quiet) as progress:
         report = reduce_test(settings, state, progress, force)
     made = report.to_object()

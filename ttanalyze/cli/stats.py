@@ -25,7 +25,7 @@ def stats(
     names: Annotated[
         list[str] | None,
         Argument(
-            metavar="[SUMMARY…]",
+            metavar="SUMMARY",
             help="kernels, copies, calls, memory or ranges. Default: all.",
         ),
     ] = None,

@@ -28,7 +28,7 @@ def tui(
         metavar="R",
         help="A region (id or label; default: a region that changed).",
     ),
-    offset: str = Option("0", metavar="BYTES", help="Offset in the region: 4096 or 0x1000."),
+    offset: str = Option("0", metavar="BYTES", help="Offset in the region: 4096, 4K or 0x1000."),
     dtype: str = Option("hex", metavar="TYPE", help="hex (default), or a type: f32, bf16, i32 ..."),
     follow: bool = Option(
         False, "--follow", "-f", help="First show what a recording that still runs does."
@@ -41,12 +41,9 @@ def tui(
 
     Press ? for a list of the keys. This verb needs a terminal and the extra [tui].
     """
-    from ttanalyze.errors import Error
+    from ttanalyze import options
     from ttanalyze.format import open_run
     from ttanalyze.tui import tui as browse
 
-    try:
-        start = int(offset, 0)
-    except ValueError:
-        raise Error(f"--offset {offset}: not a number; examples: 4096, 0x1000") from None
+    start = options.parse_place(offset, "--offset")
     browse(open_run(run), process, epoch, region, start, dtype, follow)

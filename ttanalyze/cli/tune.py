@@ -14,8 +14,6 @@ from ttanalyze.output import text
 
 verbs = Typer()
 
-LONGEST = 1e6  # seconds for a configuration
-
 TUNE_EXAMPLES = """\b
 Examples:
   Try blocks of 32 to 1024 threads, with the recorded number of threads:
@@ -168,7 +166,9 @@ def tune(
     flush_l2: FlushL2Option = False,
     dtype: replay_options.DtypeOption = None,
     tolerance: replay_options.ToleranceOption = None,
-    timeout: float = Option(120.0, metavar="SECONDS", help="Time limit of each configuration."),
+    timeout: str = Option(
+        "2m", metavar="TIME", help="Time limit of each configuration, such as 90s."
+    ),
     chart: ChartOption = None,
     process: common.ProcessOption = 0,
     device: common.DeviceOption = 0,
@@ -182,11 +182,13 @@ def tune(
     hang. A configuration is valid only if its result equals the recorded one. The verb writes one
     line per configuration to a CSV file at once. After an interrupt, the same command resumes.
     """
+    from ttanalyze import options
     from ttanalyze.format import open_run
     from ttanalyze.verbs import tune as module
 
-    if not 0 < timeout < LONGEST:
-        raise Error(f"--timeout {timeout:g}: must be more than 0 seconds")
+    longest = options.parse_limit("--timeout", timeout)
+    if not longest:
+        raise Error(f"--timeout {timeout}: must be more than 0 seconds")
     if tolerance and dtype is None:
         raise Error("--tolerance needs --dtype")
     _check_files(out, chart)
@@ -194,7 +196,7 @@ def tune(
     axes = _axes(blocks, grids, shared, maxregs, opt_level, cache)
     found = module.find(open_run(run).process(process), launch, kernel)
     wish = module.Wish(
-        search, trials, times, seed, flush_l2, dtype, tolerance or (), timeout, device, sim
+        search, trials, times, seed, flush_l2, dtype, tolerance or (), longest, device, sim
     )
     with common.interruptible(), common.progress_bar("tuning", quiet) as progress:
         tuned = module.tune(found, out, wish, code or (), progress, **axes)

@@ -21,7 +21,7 @@ verbs = Typer()
 )
 def validate(
     files: list[Path] = Argument(
-        ..., metavar="FILE…", help="Files, or runs with instruction traces."
+        ..., metavar="FILE", help="Files, or runs with instruction traces."
     ),
     kind: str | None = Option(
         None,

@@ -172,7 +172,7 @@ def record(
         if environment.get("TT_INSTRUMENT") and not sim:
             environment.setdefault("TT_INSTRUMENT_LIBRARY", sanitizer_library())
             environment["CUDA_MODULE_LOADING"] = "EAGER"  # what is loaded later is not changed
-        limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
+        limit = options.parse_time(environment.get("TT_TIMEOUT") or "0")
         status, late, interrupted = run(path, argv, environment, limit, output, warn)
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -228,10 +228,13 @@ def default_out(program: str, ending: str = ".tt") -> Path:
 
 
 def make_way(out: Path, force: bool) -> None:
-    """Removes the run directory at out. Raises Error if something else is there."""
+    """Removes the run directory at out and makes the folders above it.
+
+    Raises Error if something else is there.
+    """
     parent = out.parent
-    if not parent.is_dir():
-        raise Error(f"{out}: directory {parent} does not exist")
+    with system_errors(parent):
+        parent.mkdir(parents=True, exist_ok=True)
     if not os.access(parent, os.W_OK | os.X_OK):
         raise Error(f"{out}: {parent} is not writable")
     try:
