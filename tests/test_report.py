@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,94 @@ def test_known_gpu_times_are_shown(run_path: Path) -> None:
     (w.path / "timeline.bin").unlink()
     (process,) = document(tt.open(run_path))["processes"]
     assert [kernel["gpu_time"] for kernel in process["kernels"]["listed"]] == [None, None]
+
+
+def test_page_opens_with_the_verdict(recorded: tuple[Path, Path]) -> None:
+    """Facts about the recording come last."""
+    page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
+    order = re.findall(r'<section id="(\w+)-section"', page)
+    assert order[:3] == ["verdict", "divergence", "timeline"] and order[-1] == "run"
+    assert page.index("different: memory first diverges") < page.index("<h2>Divergence")
+    alone = own_text(report(tt.open(recorded[0])))
+    assert "The recording is complete: 8 launches and 8 epochs. Nothing is missing." in alone
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"status": "running"}, "The program was killed, or still runs."),
+        ({"status": "signal", "reason": "signal 11"}, "The program ended by signal 11."),
+        ({"status": "failed", "reason": "disk full"}, "Recording stopped early: disk full."),
+        ({"warnings": ["one thing is odd"]}, "The recording is complete, with 1 warning"),
+        ({"argv": ["train"]}, "Nothing is missing."),
+    ],
+)
+def test_verdict_says_how_the_recording_ended(
+    run_path: Path, members: dict[str, Any], said: str
+) -> None:
+    small_run(run_path).close(**members)
+    page = own_text(report(tt.open(run_path)))
+    assert said in page and "2 launches and 5 epochs" in page
+
+
+def test_verdict_of_a_hang_is_its_crash_report(run_path: Path) -> None:
+    w = small_run(run_path)
+    call = {
+        "seq": 5,
+        "kind": "launch",
+        "call": "cuLaunchKernel",
+        "kernel": "_Z4spinv",
+        "grid": [1],
+        "block": [32],
+    }
+    stream = {"context": 0, "stream": 1, "calls": [call], "count": 1}
+    hang = {"reason": "hang", "call": "cuCtxSynchronize", "seq": 6, "in_flight": [stream]}
+    w.close("timeout", reason="the timeout of 5 s", incidents=[hang])
+    page = own_text(report(tt.open(run_path)))
+    assert "hang from cuCtxSynchronize (call 6), with work in flight" in page
+    assert html.escape("spin<<<1, 32>>> (call 5") in page
+
+
+def test_run_without_calls_has_an_honest_page(run_path: Path) -> None:
+    Writer(run_path).close()
+    assert "Nothing was recorded." in own_text(report(tt.open(run_path)))
+
+
+def test_allocations_and_kernels_name_source_lines(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.function(0, "scale")
+    w.stack(1, [("load", "/opt/app/data.py", 7), ("<module>", "/opt/app/train.py", 3)])
+    w.stack(2, [("step", "/opt/app/train.py", 12)])
+    w.born(0, b"some", stack=1)
+    for stack in (2, 2, 1):
+        w.event("launch", "cuLaunchKernel", id=0, stack=stack)
+    w.epoch("sync")
+    w.close()
+    (process,) = document(tt.open(run_path))["processes"]
+    regions = process["regions"]
+    assert regions["texts"][regions["site"][0]] == "data.py:7 in load"
+    (kernel,) = process["kernels"]["listed"]
+    assert kernel["callers"] == [("step (train.py:12)", 2), ("load (data.py:7)", 1)]
+
+
+def test_timeline_shows_when_the_gpu_worked(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.function(0, "scale")
+    w.born(0, b"some")
+    for begin in (50_000, 90_000):
+        seq = w.event("launch", "cuLaunchKernel", id=0)
+        w.activity("launch", seq, begin, begin + 7_000, "scale")
+    w.close()
+    (process,) = document(tt.open(run_path))["processes"]
+    lane = process["timeline"]["lanes"][0]
+    assert process["timeline"]["timed"]
+    assert lane["time"].tolist() == [49_000, 89_000]  # after the first call, at 1,000
+    assert lane["length"].tolist() == [7_000, 7_000]
+    assert lane["called"].tolist() == [1_000, 2_000]
+    assert process["clock"]["span"] == 96_000
+    (w.path / "timeline.bin").unlink()
+    (process,) = document(tt.open(run_path))["processes"]
+    assert process["timeline"]["lanes"][0]["time"].tolist() == [1_000, 2_000]
 
 
 def test_page_loads_no_external_files(recorded: tuple[Path, Path]) -> None:

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ttanalyze.code import demangle
+from ttanalyze.core import stacks
+from ttanalyze.core.allocating_calls import site_column
 from ttanalyze.format import layout
+from ttanalyze.format.columns import texts_of
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -27,6 +31,7 @@ from ttanalyze.verbs.report.usage import usage
 
 PROCESSES = 8  # shown of a run
 KERNELS = 500  # in the table
+CALLERS = 8  # of a kernel
 
 
 @dataclass(frozen=True)
@@ -86,10 +91,12 @@ class Clock:
     Attributes:
         known: An array of two rows: ascending sequence numbers and their times.
         unit: "ns", or "calls" if the run has no times.
+        zero: The time that is 0, in nanoseconds.
     """
 
     known: Array
     unit: str
+    zero: int = 0
 
     def __call__(self, seqs: Array) -> Array:
         if not self.known.shape[1]:
@@ -109,8 +116,23 @@ def clock_of(process: Process, events: Array) -> Clock:
         return Clock(np.array([[0.0, last], [0.0, last]]), "calls")
     seqs, times = seqs[timed], times[timed]
     order = np.argsort(seqs, kind="stable")
-    relative = np.maximum.accumulate((times[order] - times.min()).astype("f8"))
-    return Clock(np.stack([seqs[order].astype("f8"), relative]), "ns")
+    zero = int(times.min())
+    relative = np.maximum.accumulate((times[order] - np.uint64(zero)).astype("f8"))
+    return Clock(np.stack([seqs[order].astype("f8"), relative]), "ns", zero)
+
+
+def gpu_times(process: Process, seqs: Array, times: Array, clock: Clock) -> tuple[Array, Array]:
+    """Returns when the GPU began the work of each call, or the host its wait, and how long that
+    took. Where this was not recorded: the time of the call, and 0.
+    """
+    times, lengths = times.copy(), np.zeros(len(times))
+    if clock.unit != "ns" or not process.activities.there:
+        return times, lengths
+    for waits in (False, True):
+        begins, ends, known = process.activities.spans(seqs, waits)
+        times[known] = np.maximum(begins[known] - clock.zero, 0)
+        lengths[known] = (ends - begins)[known]
+    return times, lengths
 
 
 class Texts:
@@ -140,11 +162,14 @@ def _process(
     clock = clock_of(process, events)
     names = _kernel_names(process)
     times = clock(events["seq"])
-    marks = timeline(events, times, {i: n[1] for i, n in names.items()}, limits.marks)
+    short = {i: name for i, (_, name) in names.items()}
+    when, lengths = gpu_times(process, events["seq"], times, clock)
+    marks = timeline(events, times, when, lengths, short, limits.marks)
     changed = changes(process, limits.shown, limits.cells, advance)
     rows, regions = _regions(process, clock, changed, limits.regions)
     used = usage(process.regions, clock, limits.usage)
-    span = max([float(clock.known[1][-1])] if clock.known.shape[1] else [0.0])
+    ends = [float((lane.time + lane.length).max()) for lane in marks.lanes if len(lane.time)]
+    span = max([*clock.known[1][-1:].tolist(), *ends, 0.0])
     return {
         "process": process.index,
         "summary": [list(pair) for pair in process_rows(summary)],
@@ -154,6 +179,7 @@ def _process(
             "names": marks.names,
             "kernels": len(marks.kernels),
             "bin": marks.bin,
+            "timed": bool(lengths.any()),
             "left_out": marks.left_out,
         },
         "usage": vars(used),
@@ -220,6 +246,8 @@ def _regions(
         size[changed.shown] = np.inf
         rows = np.sort(np.argsort(-size, kind="stable")[: max(limit, len(changed.shown))])
     birth = regions.birth[rows]
+    calls = texts_of([process], [regions.birth["call"]], Process.call)
+    sites = site_column([process], pd.Series(calls))
     total = len(process.epochs)
     died = np.where(regions.died[rows] == layout.NO_EPOCH, total + 1, regions.died[rows])
     return rows, {
@@ -230,7 +258,7 @@ def _regions(
         "label": texts.numbers(regions.label[rows], process.strings.get),
         "size": birth["size"].astype("f8"),
         "base": [f"{base:#x}" for base in birth["base"].tolist()],
-        "call": texts.numbers(birth["call"], process.call),
+        "site": texts.numbers(sites.codes[rows], lambda code: sites.categories[code]),
         "seq": birth["seq"],
         "time": clock(birth["seq"]),
         "captured": regions.flags[rows] & layout.CAPTURED,
@@ -267,13 +295,15 @@ def _kernels(
     order = np.argsort(of, kind="stable")
     ids, starts, counts = np.unique(of[order], return_index=True, return_counts=True)
     events = events[launch]
+    callers = stacks.StackTexts(stacks.caller)
     listed = []
     for function in marks.kernels[:KERNELS]:
         i = int(np.searchsorted(ids, function))
         rows = order[starts[i] : starts[i] + counts[i]]
         gpu_time = float(took[rows].sum()) if known[rows].any() else None
         described = _kernel(process, function, names, events[rows], times[rows])
-        listed.append({**described, "gpu_time": gpu_time})
+        called = _callers(process, callers, events["stack"][rows])
+        listed.append({**described, "gpu_time": gpu_time, "callers": called})
     return {"count": len(ids), "launches": int(launch.sum()), "listed": listed}
 
 
@@ -304,6 +334,16 @@ def _kernel(
         "registers": int(process.functions["registers"][at]) if known else None,
         "shared": int(process.functions["shared"][at]) if known else None,
     }
+
+
+def _callers(process: Process, texts: stacks.StackTexts, numbers: Array) -> list[tuple[str, int]]:
+    """Returns the callers with the most launches, and how many. [] if no stacks were recorded."""
+    found: dict[str, int] = {}
+    for stack, count in zip(*np.unique(numbers, return_counts=True), strict=True):
+        name = texts.get(process, int(stack))
+        if name is not None:
+            found[text.printable(name)] = found.get(text.printable(name), 0) + int(count)
+    return sorted(found.items(), key=lambda item: -item[1])[:CALLERS]
 
 
 def _mixed(shapes: Array) -> Array:

@@ -17,6 +17,7 @@ from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.info import info
 from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
+from ttanalyze.verbs.report.verdict import verdict
 
 SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "tables", "main")
 WARNINGS = 20
@@ -68,7 +69,9 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
     unread = sum(p["unread"] for p in overview["processes"])
     if unread:
         warnings.insert(0, f"{text.count(unread, 'region-epoch')} uncertain: {UNREAD}")
+    launches = sum(p["kernels"]["launches"] for p in shown["processes"])
     return {
+        "verdict": verdict(overview, warnings, launches),
         "title": f"{program[:80]} · ttanalyze",
         "program": program[:400],
         "subtitle": _subtitle(overview),

@@ -1,5 +1,5 @@
 """The timeline of a report: a lane per stream with launches, copies and sets, and one for waits of
-the host.
+the host. Work has the time at which the GPU did it, if that was recorded, else that of its call.
 
 Each call is a mark. If there are too many, marks of the same lane, name and time bin are merged.
 """
@@ -30,11 +30,14 @@ IN_GRAPH = 1  # flag: recorded into a graph, not executed
 class Lane:
     """Marks of one stream, or of the host's waits.
 
-    time (relative, ascending), what (index into the names), count: arrays of the same length.
+    time (relative, ascending), length (0 if unknown), called (the time of the call), what (index
+    into the names), count: arrays of the same length.
     """
 
     name: str
     time: Array
+    length: Array
+    called: Array
     what: Array
     count: Array
 
@@ -55,11 +58,13 @@ class Timeline:
     left_out: int
 
 
-def timeline(events: Array, times: Array, names: dict[int, str], limit: int) -> Timeline:
+def timeline(
+    events: Array, called: Array, times: Array, lengths: Array, names: dict[int, str], limit: int
+) -> Timeline:
     """Returns the timeline of a process.
 
-    events: by seq. times: of each, ascending. names: of kernels, by function id. limit: the maximal
-    number of marks.
+    events: by seq. called, times, lengths: of each. names: of kernels, by function id. limit: the
+    maximal number of marks.
     """
     kind, executed = events["kind"], events["flags"] & IN_GRAPH == 0
     launch = (kind == KIND["launch"]) & executed
@@ -81,11 +86,19 @@ def timeline(events: Array, times: Array, names: dict[int, str], limit: int) -> 
     lane[shown] = of_streams
     lane_names.append("host waits")
     shown |= waits
-    lane, what, times = lane[shown], what[shown], times[shown].astype("u8")
-    lane, times, what, count, length = _merged(lane, times, what, limit)
+    marks = _Marks(
+        lane[shown],
+        times[shown].astype("u8"),
+        lengths[shown].astype("u8"),
+        called[shown].astype("u8"),
+        what[shown],
+        np.ones(int(shown.sum()), "u4"),
+    )
+    marks, length = _merged(marks, limit)
+    lane = marks.lane
     bounds = np.searchsorted(lane, np.arange(len(lane_names) + 1))
     lanes = [
-        Lane(name, times[begin:end], what[begin:end], count[begin:end])
+        Lane(name, *(a[begin:end] for name, a in vars(marks).items() if name != "lane"))
         for name, begin, end in zip(lane_names, bounds[:-1], bounds[1:], strict=True)
     ]
     return Timeline(lanes, labels, kernels, length, left_out)
@@ -124,27 +137,42 @@ def _streams(events: Array, shown: Array) -> tuple[Array, list[str], int]:
     return lane[which], names, left_out
 
 
-def _merged(
-    lane: Array, times: Array, what: Array, limit: int
-) -> tuple[Array, Array, Array, Array, int]:
-    """Returns lane, time, what and count of at most `limit` marks, and the length of the bins.
+@dataclass(frozen=True)
+class _Marks:
+    lane: Array
+    time: Array
+    length: Array
+    called: Array
+    what: Array
+    count: Array
 
-    If a bin is as long as the run, there may be more: one for each lane and name.
+    def take(self, rows: Array) -> _Marks:
+        return _Marks(*(a[rows] for a in vars(self).values()))
+
+
+def _merged(marks: _Marks, limit: int) -> tuple[_Marks, int]:
+    """Returns at most `limit` marks by lane and time, and the length of the bins.
+
+    If a bin is as long as the run, there may be more: one for each lane and name. A merged mark is
+    as long as its parts together.
     """
-    order = np.argsort(lane, kind="stable")
-    lane, times, what = lane[order], times[order], what[order]
-    count = np.ones(len(lane), "u4")
+    marks = marks.take(np.lexsort((marks.time, marks.lane)))
     shift = 0
-    while len(lane) > limit and shift < 63:
-        shift = max(shift + 1, int(times.max()).bit_length() - limit.bit_length() - 1)
-        bins = times >> np.uint64(shift)
-        order = np.lexsort((what, bins, lane))
-        lane, times, what, count = lane[order], times[order], what[order], count[order]
-        same = (np.diff(lane) == 0) & (np.diff(bins[order]) == 0) & (np.diff(what) == 0)
+    while len(marks.lane) > limit and shift < 63:
+        most = int(marks.time.max())
+        shift = max(shift + 1, most.bit_length() - limit.bit_length() - 1)
+        bins = marks.time >> np.uint64(shift)
+        order = np.lexsort((marks.what, bins, marks.lane))
+        marks = marks.take(order)
+        same = (np.diff(marks.lane) == 0) & (np.diff(bins[order]) == 0) & (np.diff(marks.what) == 0)
         starts = np.flatnonzero(np.append(True, ~same))
-        count = np.add.reduceat(count, starts)
-        lane, what = lane[starts], what[starts]
-        times = np.minimum.reduceat(times, starts)
-        order = np.lexsort((times, lane))
-        lane, times, what, count = lane[order], times[order], what[order], count[order]
-    return lane, times, what, count, 1 << shift if shift else 0
+        marks = _Marks(
+            marks.lane[starts],
+            np.minimum.reduceat(marks.time, starts),
+            np.add.reduceat(marks.length, starts),
+            np.minimum.reduceat(marks.called, starts),
+            marks.what[starts],
+            np.add.reduceat(marks.count, starts),
+        )
+        marks = marks.take(np.lexsort((marks.time, marks.lane)))
+    return marks, 1 << shift if shift else 0

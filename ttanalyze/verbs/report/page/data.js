@@ -61,10 +61,10 @@ function size(bytes) {
   return unit ? `${bytes.toFixed(bytes < 10 ? 2 : 1)} ${units[unit]}` : `${number(bytes)} B`;
 }
 
-function duration(nanoseconds) {
+function duration(nanoseconds, digits = 6) {
   const units = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
   const [unit, scale] = units.find(([, least]) => nanoseconds >= least) || units[3];
-  return `${Number((nanoseconds / scale).toPrecision(unit === "s" ? 9 : 6))} ${unit}`;
+  return `${Number((nanoseconds / scale).toPrecision(unit === "s" ? digits + 3 : digits))} ${unit}`;
 }
 
 const counted = (value, noun, plural) =>

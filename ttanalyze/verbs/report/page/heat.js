@@ -281,7 +281,7 @@ function showBlocks(process, window_, state, name) {
     const epochsTogether = changes.blocks.shift ? `; ${2 ** changes.blocks.shift} epochs to a column` : "";
     at("drill-facts").textContent =
       `${regions.kinds[regions.kind[row]]} memory at ${regions.base[row]}, ` +
-      `made by ${regions.texts[regions.call[row]] || "an unknown call"}, ${lifeText(regions, row, epochs.count)}. ` +
+      `allocated at ${regions.texts[regions.site[row]] || "an unknown place"}, ${lifeText(regions, row, epochs.count)}. ` +
       `${regions.epochs[row] ? `Changed in ${counted(regions.epochs[row], "epoch")}, first in ${number(regions.earliest[row])}, last in ${number(regions.latest[row])}` : "Never changed"}` +
       `${together}${epochsTogether}.`;
     return map.show();

@@ -40,8 +40,8 @@ function showEpoch(process, state) {
   const flags = Object.entries(epochs.flag_names).filter(([, bit]) => epochs.flags[i] & bit);
   const ran = new Map();
   for (const lane of timeline.lanes) {
-    const end = lowerBound(lane.time, until + 1e-9);
-    for (let k = lowerBound(lane.time, since + 1e-9); k < end; k++) {
+    for (let k = 0; k < lane.called.length; k++) {
+      if (lane.called[k] <= since || lane.called[k] > until) continue;
       const name = timeline.names[lane.what[k]];
       ran.set(name, (ran.get(name) || 0) + lane.count[k]);
     }

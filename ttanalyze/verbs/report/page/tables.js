@@ -73,11 +73,14 @@ function table(id, columns, rows, sorted) {
 
 function showKernels(process, state) {
   const { kernels, clock } = process;
-  const most = Math.max(1, ...kernels.listed.map((kernel) => kernel.launches));
+  const timed = kernels.listed.some((kernel) => kernel.gpu_time !== null);
+  const weight = (kernel) => (timed ? kernel.gpu_time || 0 : kernel.launches);
+  const most = Math.max(1, ...kernels.listed.map(weight));
+  const total = timed ? kernels.listed.reduce((sum, kernel) => sum + weight(kernel), 0) : kernels.launches;
   const share = (kernel) => {
     const bar = make("span", { class: "bar" });
-    bar.style.width = `${(100 * kernel.launches) / most}%`;
-    const percent = (100 * kernel.launches) / kernels.launches;
+    bar.style.width = `${(100 * weight(kernel)) / most}%`;
+    const percent = (100 * weight(kernel)) / Math.max(1, total);
     return make("span", { class: "share" }, bar, `${percent < 0.05 ? "<0.1" : percent.toFixed(1)} %`);
   };
   const named = (kernel) => {
@@ -88,14 +91,22 @@ function showKernels(process, state) {
     return make("button", { type: "button", class: "link", title: kernel.name, onclick: show }, cut(kernel.short, 70));
   };
   const dims = (values) => values.join(" × ");
-  const timed = kernels.listed.some((kernel) => kernel.gpu_time !== null);
-  const gpuTime = { title: "GPU time", value: (k) => k.gpu_time ?? -1, text: (k) => (k.gpu_time === null ? "?" : duration(k.gpu_time)), numeric: true };
+  const gpuTime = { title: "GPU time", value: (k) => k.gpu_time ?? -1, text: (k) => (k.gpu_time === null ? "?" : duration(k.gpu_time, 4)), numeric: true };
+  const called = kernels.listed.some((kernel) => kernel.callers.length > 0);
+  const callerText = (k) => k.callers.map(([name, n]) => `${name} × ${number(n)}`).join("\n");
+  const callers = {
+    title: "called by",
+    value: (k) => (k.callers.length ? k.callers[0][0] : ""),
+    text: callerText,
+    cell: (k) => make("span", { title: callerText(k) }, k.callers.length ? `${cut(k.callers[0][0], 50)}${k.callers.length > 1 ? " …" : ""}` : "?"),
+  };
   table(
     "kernel-table",
     [
       { title: "kernel", value: (k) => k.short, text: (k) => k.name, cell: named },
+      ...(called ? [callers] : []),
       { title: "launches", value: (k) => k.launches, text: (k) => number(k.launches), numeric: true },
-      { title: "share", value: (k) => k.launches, text: () => "", cell: share },
+      { title: timed ? "share of GPU time" : "share", value: weight, text: () => "", cell: share },
       ...(timed ? [gpuTime] : []),
       { title: "usual grid", value: (k) => k.grid[0] * k.grid[1] * k.grid[2], text: (k) => dims(k.grid), numeric: true },
       { title: "usual block", value: (k) => k.block[0] * k.block[1] * k.block[2], text: (k) => dims(k.block), numeric: true },
@@ -106,7 +117,7 @@ function showKernels(process, state) {
       { title: "last", value: (k) => k.last, text: (k) => timeText(clock, k.last), numeric: true },
     ],
     kernels.listed,
-    1,
+    1 + (called ? 1 : 0) + (timed ? 2 : 0),
   );
   const hidden = kernels.count - kernels.listed.length;
   at("kernel-note").textContent = hidden > 0 ? `The ${number(kernels.listed.length)} most launched of ${number(kernels.count)}.` : "";
@@ -131,7 +142,7 @@ function showRegions(process, state) {
       { title: "kind", value: (r) => regions.kinds[regions.kind[r]] },
       { title: "size", value: (r) => regions.size[r], text: (r) => size(regions.size[r]), numeric: true },
       { title: "address", value: (r) => regions.base[r], text: (r) => regions.base[r] },
-      { title: "made by", value: (r) => regions.texts[regions.call[r]] },
+      { title: "allocated at", value: (r) => regions.texts[regions.site[r]] },
       { title: "at", value: (r) => regions.time[r], text: (r) => timeText(clock, regions.time[r]), numeric: true },
       { title: "born", value: (r) => regions.born[r], text: (r) => number(regions.born[r]), numeric: true },
       { title: "died", value: (r) => regions.died[r], text: died, numeric: true },

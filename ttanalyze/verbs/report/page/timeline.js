@@ -10,11 +10,15 @@ function showTimeline(process, window_, state) {
   const epochLane = {
     name: "epochs",
     time: epochs.time,
+    length: new Float64Array(epochs.time.length),
     what: new Uint32Array(epochs.time.length),
     count: new Uint32Array(epochs.time.length).fill(epochs.step),
     epochs: true,
   };
   const lanes = [...timeline.lanes, epochLane];
+  at("timeline-when").textContent = timeline.timed
+    ? "Marks and bars are where the GPU did the work, or the host waited, as far as that was recorded."
+    : "Marks are at the moment of the call: GPU times were not recorded (record --timeline cupti).";
   const nameOf = (lane, what) => (lane.epochs ? "epoch" : timeline.names[what]);
 
   const select = at("highlight");
@@ -98,7 +102,17 @@ function showTimeline(process, window_, state) {
       }
     });
     const colours = classes();
-    return [...groups].sort(([a], [b]) => b - a).map(([own, points]) => ({
+    // A bar from begin to end is under each mark whose duration is known.
+    const bars = [...groups].map(([own, points]) => ({
+      type: "scatter",
+      mode: "lines",
+      x: points.flatMap(([x, y, [, i]]) => [x, x + lanes[y].length[i] / scale, null]),
+      y: points.flatMap(([, y]) => [y, y, null]),
+      line: { color: colours[own][0], width: LANE * 0.5 },
+      opacity: 0.55,
+      hoverinfo: "skip",
+    }));
+    const marks = [...groups].sort(([a], [b]) => b - a).map(([own, points]) => ({
       type: "scatter",
       mode: "markers",
       x: points.map((p) => p[0]),
@@ -115,9 +129,15 @@ function showTimeline(process, window_, state) {
         const lane = lanes[y];
         const times = lane.count[i] > 1 ? ` × ${number(lane.count[i])}` : "";
         const name = lane.epochs ? `epoch ${number(i * epochs.step)}` : nameOf(lane, lane.what[i]);
-        return [`${cut(name, 160)}${lane.epochs ? "" : times}`, `${lane.name}, ${timeText(clock, lane.time[i])}`];
+        const took = lane.length[i] ? `took ${duration(lane.length[i])}` : null;
+        return [
+          `${cut(name, 160)}${lane.epochs ? "" : times}`,
+          `${lane.name}, ${timeText(clock, lane.time[i])}`,
+          ...(took ? [took] : []),
+        ];
       },
     }));
+    return timeline.timed ? [...bars, ...marks] : marks;
   }
 
   function density(t0, t1, only, scale) {
