@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,13 @@ from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff import match
 from ttanalyze.verbs.diff.details import Details, Types
-from ttanalyze.verbs.diff.histories import common_states, contents_of, history
+from ttanalyze.verbs.diff.histories import common_states, contents_of
 from ttanalyze.verbs.diff.launches import add_launches
 from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
+from ttanalyze.verbs.diff.pairing import Pairing, match_context
 from ttanalyze.verbs.diff.report import DiffReport, Launches, ProcessDiff, RegionAlone, Spread
 from ttanalyze.verbs.diff.sides import Calls, Names, Side, of_manifest, of_process, read_calls
 from ttanalyze.verbs.diff.states import Common, Stretches, compare_states
-from ttanalyze.verbs.diff.uses import used_alike
 
 LISTED = 100  # regions without a counterpart that a report lists
 SPREAD = 16
@@ -257,16 +256,14 @@ class _Diff:
             elif side.process is not None and side.process.failure is not None:
                 out.notes.append(f"{name}: {side.process.failure}")
         lanes = 0
-        for context in _contexts(a, b, calls_a, calls_b):
-            matched = None
-            if calls_a is not None and calls_b is not None:
-                of_a, of_b = calls_a.of_context(context), calls_b.of_context(context)
-                matched = match.match_calls(of_a, of_b)
+        for context in contexts(a, b, calls_a, calls_b):
+            found = match_context(a, b, context, calls_a, calls_b)
+            if found.calls is not None:
                 assert out.launches is not None
                 assert a.process is not None and b.process is not None
-                add_launches(out.launches, matched, a.process, b.process)
-                lanes = max(lanes, matched.lanes)
-            self._context(out, a, b, context, matched)
+                add_launches(out.launches, found.calls, a.process, b.process)
+                lanes = max(lanes, found.calls.lanes)
+            self._context(out, a, b, context, found)
         if lanes > 1:
             out.notes.append("several threads submit work: streams, or threads, are aligned alone")
         out.divergences.sort(key=lambda d: (d.epoch_a, d.region_a))
@@ -280,44 +277,21 @@ class _Diff:
                 side.process.release()
         return out
 
-    def _context(
-        self, out: ProcessDiff, a: Side, b: Side, context: int, calls: MatchedCalls | None
-    ) -> None:
+    def _context(self, out: ProcessDiff, a: Side, b: Side, context: int, found: Pairing) -> None:
         """Adds the comparison of one context."""
-        used = None
-        if calls is not None and a.process is not None and b.process is not None:
-            used = partial(used_alike, a.process, b.process, calls)
-        regions = match.match_regions(
-            a.regions.where(a.regions.context == context),
-            b.regions.where(b.regions.context == context),
-            calls,
-            used,
-        )
-        equal = regions.a.size[regions.rows_a] == regions.b.size[regions.rows_b]
-        self._add_regions(out, regions, ~equal)
-        regions = MatchedRegions(regions.a, regions.b, regions.rows_a[equal], regions.rows_b[equal])
-        epochs = [np.flatnonzero(s.usable & (s.context == context)) for s in (a, b)]
-        if calls is not None:
-            epochs = [
-                self._settled(out, s, epochs[i], (calls.a, calls.b)[i])
-                for i, s in enumerate((a, b))
-            ]
-        epochs_a, epochs_b = match.match_epochs(
-            a,
-            b,
-            epochs[0],
-            epochs[1],
-            calls,
-            lambda: [history(s, epochs[i], regions, i) for i, s in enumerate((a, b))],
-        )
-        self._add_alone(out, (a, b), context, epochs, (epochs_a, epochs_b))
+        self._add_regions(out, found.regions, ~found.equal)
+        regions, (epochs_a, epochs_b) = found.same_size, found.epochs
+        for count in filter(None, found.unsure):
+            left = text.count(count, "epoch")
+            out.notes.append(f"{left} left out: other threads submitted work as they were cut")
+        self._add_alone(out, (a, b), context, found.usable, found.epochs)
         common = common_states(a, b, epochs_a, epochs_b, regions)
-        states, details = self._states(common, regions, calls)
+        states, details = self._states(common, regions, found.calls)
         again = self._by_contents(common, regions, states)
         if again is not None:
             out.notes.append("regions that were allocated in another order are paired by contents")
             regions, common = again, common_states(a, b, epochs_a, epochs_b, again)
-            states, details = self._states(common, regions, calls)
+            states, details = self._states(common, regions, found.calls)
         self.done += len(epochs_a)
         out.common += len(epochs_a)
         out.regions += len(common.born)
@@ -366,7 +340,7 @@ class _Diff:
         out: ProcessDiff,
         sides: tuple[Side, Side],
         context: int,
-        epochs: list[Array],
+        epochs: tuple[Array, Array],
         common: tuple[Array, Array],
     ) -> None:
         """Adds the epochs of a context without a counterpart."""
@@ -382,17 +356,6 @@ class _Diff:
             lacks = not side.ended and behind > np.count_nonzero(left_out >= since[other])
             unsure = out.launches is None and alone[i] > len(left_out)
             out.epochs_lack |= bool(lacks or unsure)
-
-    def _settled(self, out: ProcessDiff, side: Side, epochs: Array, calls: Calls) -> Array:
-        """Returns the epochs with known coverage, and corrects their cuts."""
-        if not match.several_threads(calls):
-            return epochs
-        side.cut[epochs], sure = match.settled_cuts(side, epochs, calls)
-        unsure = int(np.count_nonzero(~sure))
-        if unsure:
-            count = text.count(unsure, "epoch")
-            out.notes.append(f"{count} left out: other threads submitted work as they were cut")
-        return epochs[sure]
 
     def _advance(self, done: int, total: int) -> None:
         tell(self.progress, min(self.done + done, self.total), self.total)
@@ -449,7 +412,8 @@ def _without_contexts(side: Side) -> Side:
     return replace(side, context=np.zeros_like(side.context), regions=regions)
 
 
-def _contexts(a: Side, b: Side, *calls: Calls | None) -> list[int]:
+def contexts(a: Side, b: Side, *calls: Calls | None) -> list[int]:
+    """Returns the contexts that epochs, regions or calls of either side have."""
     them = [of.context for side in (a, b) for of in (side, side.regions)]
     them += [of.context for of in calls if of is not None]
     return np.unique(np.concatenate([distinct(one) for one in them])).tolist()
