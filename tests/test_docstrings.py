@@ -13,6 +13,7 @@ import pytest
 
 import ttanalyze as tt
 from docs.tools import api
+from tests import test_replicas
 from tests.rundir import Writer
 from ttanalyze.core import meanings
 
@@ -79,6 +80,8 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     small_run(tmp_path / "run1", 1.5)
     small_run(tmp_path / "run2", 2.5)
+    if "replicas" in name:
+        test_replicas.made(tmp_path / "ddp", test_replicas.wrong)
     text = meanings.sections(NAMES[name])["Example"]
     test = doctest.DocTestParser().get_doctest(text, {"tt": tt}, name, None, None)
     assert test.examples

@@ -21,7 +21,7 @@ from ttanalyze.util import libraries
 TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 LONGEST = 1e9  # seconds
 SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-MOST_REGIONS = 1_000_000
+MOST_NUMBERS = 1_000_000
 LATE = ("delay", "launch_delay", "delay_load")
 
 
@@ -180,15 +180,15 @@ def parse_range(value: str, what: str, last: int) -> tuple[int, int]:
     return first, max(first, end)
 
 
-def parse_regions(value: str) -> list[int]:
-    """Parses region ids such as "0,4-6"."""
+def parse_numbers(value: str, option: str) -> list[int]:
+    """Parses numbers and ranges such as "0,4-6". option: its name in the error."""
     out: list[int] = []
     for part in value.split(","):
-        first, last = parse_range(part, "--regions", -1)
+        first, last = parse_range(part, option, -1)
         if part.endswith("-") or part.startswith("-") or last >= 0xFFFFFFFF:
-            raise Error(f"--regions {value}: expected region ids such as 0,4-6")
-        if len(out) + last - first >= MOST_REGIONS:
-            raise Error(f"--regions {value}: more than {MOST_REGIONS} regions")
+            raise Error(f"{option} {value}: expected numbers such as 0,4-6")
+        if len(out) + last - first >= MOST_NUMBERS:
+            raise Error(f"{option} {value}: more than {MOST_NUMBERS} numbers")
         out += range(first, last + 1)
     return out
 

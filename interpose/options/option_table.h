@@ -166,7 +166,7 @@ OPTION(STALL_MS, stall_ms, TIME_MS, "4294967295", "10000", "TIME", "Give up an e
 OPTION(TIMEOUT, timeout_ms, TIME_S, "1000000000", "0", "TIME",
        "End a program that runs longer, such as 90s or 5m, with the processes that it started, by SIGTERM, and say what it waited for "
        "(default 0: no limit).")
-OPTION(RANKS, ranks, NUMBERS, "", "", "RANKS",
+OPTION(RANKS, ranks, NUMBERS, "", "", "LIST",
        "Record only these ranks of a job, such as 0,3-5. The rank is that of torchrun, accelerate, DeepSpeed, mpirun or srun "
        "(default: all processes).")
 OPTION(VERBOSE, verbose, SWITCH, "", "0", "", "Print what the recorder does.")

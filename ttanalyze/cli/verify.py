@@ -52,7 +52,7 @@ def verify(
     from ttanalyze.verbs.verify.show import verify_text
 
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
-    some = None if regions is None else options.parse_regions(regions)
+    some = None if regions is None else options.parse_numbers(regions, "--regions")
     byte = None if tamper is None else options.parse_tamper(tamper)
     common.check_output(out)
     opened = open_run(run)

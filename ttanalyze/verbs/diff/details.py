@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,10 @@ Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all ot
 
 @dataclass(frozen=True)
 class Details:
-    """Reads the contents of both sides of one context."""
+    """Reads the contents of both sides of one context.
+
+    only: by pair, the blocks that are looked at, all of other pairs.
+    """
 
     common: Common
     regions: MatchedRegions
@@ -40,6 +43,7 @@ class Details:
     names: Names
     types: Types
     tolerance: Tolerance | None
+    only: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def type_of(self, pair: int) -> Type | None:
         """Returns the given type of a region's items."""
@@ -167,6 +171,8 @@ class Details:
         try:
             sides = self._contents(a, b, pair, position)
             blocks = unequal_blocks(sides[0].records, sides[1].records)
+            if pair in self.only:
+                blocks = [block for block in blocks if block in self.only[pair]]
             out.blocks, out.block_count = blocks[:LISTED_BLOCKS], len(blocks)
             out.partial = len(blocks) > LOOKED_AT
             tally = _tally(out, a, b)

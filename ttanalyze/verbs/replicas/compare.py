@@ -1,0 +1,336 @@
+"""Finds memory that was equal on all ranks and then is not.
+
+Each rank is compared with the first one, by the digests of blocks, in the epochs that all have in
+common. A block counts as a replica once all ranks held the same in it: where the program named
+its tensors, with one content that is more than a constant; elsewhere with several, because memory
+of other kinds may agree by chance, such as memory that was just set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import contents
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.output import text
+from ttanalyze.util.progress import Progress
+from ttanalyze.verbs.diff.compare import contexts
+from ttanalyze.verbs.diff.details import Details
+from ttanalyze.verbs.diff.histories import common_states
+from ttanalyze.verbs.diff.match import MatchedRegions
+from ttanalyze.verbs.diff.pairing import Pairing, match_context
+from ttanalyze.verbs.diff.sides import Names, Side, of_process, read_calls
+from ttanalyze.verbs.diff.states import MOST, Common, Stretches, compare_states
+from ttanalyze.verbs.replicas.blocks import Blocks, Layout
+from ttanalyze.verbs.replicas.report import Replica, ReplicasReport
+
+UNNAMED = 3  # equal contents that make memory without a name a replica
+LISTED = 16  # places that are described
+
+
+def replicas(
+    run: Run,
+    ranks: Sequence[int] | None = None,
+    *,
+    every: bool = False,
+    progress: Progress = None,
+) -> ReplicasReport:
+    """Compares the memory that the ranks of a run should hold alike.
+
+    It needs digests only (`--contents none`). With contents it names the element, too.
+
+    Args:
+        run: The run.
+        ranks: The ranks to compare. Default: all.
+        every: Whether to describe all places that differ, not only those of the first epoch.
+        progress: Called with the finished and the total number of epochs.
+
+    Returns:
+        The report.
+
+    Raises:
+        Error: There are fewer than two ranks, they have no epoch in common, or nothing was equal.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> report = tt.replicas.replicas(tt.open("ddp"))
+        >>> found = report.found[0]
+        >>> found.epoch, found.odd, found.names
+        (7, [1], ['layer.weight'])
+    """
+    began = time.monotonic()
+    report = ReplicasReport(str(run.path))
+    chosen = _chosen(run, ranks, report)
+    names = Names()
+    sides = [of_process(process, names) for process in chosen]
+    calls = [read_calls(side, names) for side in sides]
+    every_context = contexts(sides[0], sides[0], calls[0])
+    for number, context in enumerate(every_context):
+        matched = [
+            match_context(sides[0], side, context, calls[0], of)
+            for side, of in zip(sides[1:], calls[1:], strict=True)
+        ]
+        one = _Context(report, sides, matched, names)
+        one.compare(_part(progress, number, len(every_context)))
+    if not report.epochs:
+        raise Error(f"{run.path}: nothing to compare: the ranks have no epoch in common")
+    if not report.equal_bytes:
+        raise Error(f"{run.path}: nothing to compare: no memory was equal on all ranks")
+    report.found.sort(key=lambda found: (found.epoch, found.divergence.region_a))
+    if not every and report.found:
+        report.found = [f for f in report.found if f.epoch == report.found[0].epoch]
+    report.same = not report.count
+    report.seconds = round(time.monotonic() - began, 6)
+    return report
+
+
+def _part(progress: Progress, number: int, total: int) -> Progress:
+    if progress is None:
+        return None
+    return lambda done, of: progress(number * of + done, total * of)
+
+
+def _chosen(run: Run, ranks: Sequence[int] | None, report: ReplicasReport) -> list[Process]:
+    """Returns the processes to compare, and tells the report of them."""
+    found = {p.rank.rank: p for p in run.processes if p.rank is not None and len(p.epochs)}
+    world = max((p.rank.world_size for p in run.processes if p.rank is not None), default=0)
+    if not found:
+        report.ranked = False
+        report.notes.append("no launcher gave ranks: processes count as ranks")
+        found = {p.index: p for p in run.processes if len(p.epochs)}
+    for rank in ranks or ():
+        if rank not in found:
+            have = ", ".join(map(str, sorted(found)))
+            raise Error(f"{run.path}: no rank {rank} with epochs (there are: {have})")
+    report.ranks = sorted(found if ranks is None else set(ranks))
+    report.missing = sorted(set(range(world)) - found.keys()) if ranks is None else []
+    if len(report.ranks) < 2:
+        have = f"rank {report.ranks[0]} alone" if report.ranks else "no rank with epochs"
+        raise Error(f"{run.path}: it takes two ranks to compare, and there is {have}")
+    return [found[rank] for rank in report.ranks]
+
+
+class _Context:
+    """The comparison of one context of the first rank with the same context of the others."""
+
+    def __init__(
+        self, report: ReplicasReport, sides: list[Side], matched: list[Pairing], names: Names
+    ) -> None:
+        self.report = report
+        self.sides = sides
+        self.matched = matched
+        self.names = names
+        everywhere = [set(m.epochs[0].tolist()) for m in matched]
+        self.epochs = np.array(sorted(set.intersection(*everywhere)), "i8")
+        self.others = [m.epochs[1][np.isin(m.epochs[0], self.epochs)] for m in matched]
+        rows = set.intersection(*(set(m.same_size.rows_a.tolist()) for m in matched))
+        self.rows = np.array(sorted(rows), "i8")
+        self.regions = matched[0].regions.a.where(self.rows)
+        self.layout = Layout.of(self.regions.size)
+
+    def compare(self, progress: Progress) -> None:
+        report = self.report
+        report.epochs += len(self.epochs)
+        report.bytes += int(self.regions.size.sum(dtype="u8"))
+        for side, matched, others in zip(self.sides[1:], self.matched, self.others, strict=True):
+            left = len(matched.usable[1]) - len(others)
+            if left:
+                rank = report.ranks[self.sides.index(side)]
+                count = text.count(left, "epoch")
+                report.notes.append(f"rank {rank}: {count} without a counterpart on all ranks")
+        if not len(self.epochs) or not self.layout.count:
+            return
+        self.stretches = [
+            self._stretches(i, _part(progress, i, len(self.matched)))
+            for i in range(len(self.matched))
+        ]
+        if any(found.total > MOST for found in self.stretches):
+            report.notes.append(f"more than {MOST:,} differences of two ranks: not all were judged")
+        self._find()
+
+    def _regions(self, i: int) -> MatchedRegions:
+        """Returns the pairs of the first rank and rank i + 1 of regions that all ranks have."""
+        of = self.matched[i].same_size
+        kept = np.isin(of.rows_a, self.rows)
+        return replace(of, rows_a=of.rows_a[kept], rows_b=of.rows_b[kept])
+
+    def _common(self, i: int) -> Common:
+        """Returns the regions and the epochs of the first rank and rank i + 1."""
+        sides = self.sides[0], self.sides[i + 1]
+        return common_states(*sides, self.epochs, self.others[i], self._regions(i))
+
+    def _stretches(self, i: int, progress: Progress) -> Stretches:
+        """Compares the blocks of the first rank and rank i + 1."""
+        common, count = self._common(i), self.layout.blocks
+        numbers = np.arange(self.layout.count)
+        return compare_states(
+            Common(
+                Blocks.of(common.a, common.regions_a, self.layout),
+                Blocks.of(common.b, common.regions_b, self.layout),
+                self.epochs,
+                self.others[i],
+                numbers,
+                numbers,
+                np.repeat(common.born, count),
+                np.repeat(common.died, count),
+            ),
+            progress=progress,
+        )
+
+    def _history(self) -> tuple[Array, Array, Array]:
+        """Returns block, position and digest of what the first rank held, by block and position."""
+        side = Blocks.of(self.sides[0], self.regions.id, self.layout)
+        block, epoch, digest = side.digests(0, int(self.epochs[-1]) + 1)
+        position = np.searchsorted(self.epochs, epoch)
+        order = np.lexsort((epoch, position, block))
+        block, position, digest = block[order], position[order], digest[order]
+        last = np.append((block[1:] != block[:-1]) | (position[1:] != position[:-1]), True)
+        last = last[: len(block)]
+        return block[last], position[last], digest[last]
+
+    def _find(self) -> None:
+        """Judges the differences, and adds those of replicas to the report."""
+        block, position, digest = self._history()
+        telling = ~np.isin(digest, self.layout.constant_digests)
+        bounds = np.searchsorted(block, np.arange(self.layout.count + 1))
+        differing = _joined(self.stretches)
+        # Without a difference, memory counts if it ever held more than a constant.
+        ever = np.zeros(self.layout.count, bool)
+        ever[block[telling]] = True
+        ever[list(differing)] = False
+        equal = np.flatnonzero(ever).tolist()
+        places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for number, parts in differing.items():
+            of = slice(int(bounds[number]), int(bounds[number + 1]))
+            at, what = position[of], np.where(telling[of], digest[of], np.uint64(0))
+            start, was = 0, False
+            for first, last, since in parts:
+                held = _held(at, what, start, first - 1) if first > start else 0
+                was |= held > 0
+                start = last + 1
+                if held and since and held >= self._needed(number, first - 1):
+                    row = int(self.layout.place(np.array([number]))[0][0])
+                    places.setdefault((first, row), []).append((number, held))
+                    break  # what follows may be a consequence
+            was |= _held(at, what, start, len(self.epochs) - 1) > 0
+            equal += [number] if was else []
+        self.report.equal_bytes += self.layout.bytes_of(np.array(equal, "i8"))
+        self.report.count += len(places)
+        for (first, row), numbers in sorted(places.items())[:LISTED]:
+            self.report.found.append(self._replica(first, row, numbers))
+
+    def _needed(self, number: int, position: int) -> int:
+        """Returns how many contents make a block a replica."""
+        return 1 if self._names(number, position) else UNNAMED
+
+    def _names(self, number: int, position: int) -> list[str]:
+        """Returns the names of the tensors in a block."""
+        row, block = (int(one[0]) for one in self.layout.place(np.array([number])))
+        process, region = self.sides[0].process, int(self.regions.id[row])
+        assert process is not None
+        parts = process.labels.parts(region, epoch=int(self.epochs[position]))
+        begin = block * BLOCK_SIZE
+        inside = (parts["offset"] < begin + BLOCK_SIZE) & (parts["offset"] + parts["bytes"] > begin)
+        return [process.labels.part(region, part).name for part in parts[inside]]
+
+    # ---- what is reported ----
+
+    def _replica(self, first: int, row: int, numbers: list[tuple[int, int]]) -> Replica:
+        blocks = [number - int(self.layout.base[row]) for number, _ in numbers]
+        groups = self._groups(first, row, blocks[0])
+        most = groups[0] if 2 * len(groups[0]) > len(self.sides) else []
+        report = self.report
+        ours = next(group for group in groups if report.ranks[0] in group)
+        other = next(rank for rank in report.ranks if rank not in ours)
+        i = report.ranks.index(other) - 1
+        of = self._common(i), self._regions(i), self.matched[i].calls
+        details = Details(*of, self.names, {}, None, {row: frozenset(blocks)})
+        found = details.divergence(self._one(i, first, row, numbers), 0)
+        return Replica(
+            epoch=int(self.epochs[first]),
+            step=self._step(found.after),
+            groups=groups,
+            odd=[rank for rank in report.ranks if rank not in most] if most else [],
+            names=sorted({name for number, _ in numbers for name in self._names(number, first)}),
+            blocks=blocks,
+            contents=max(held for _, held in numbers),
+            ranks=(report.ranks[0], other),
+            divergence=found,
+        )
+
+    def _one(self, i: int, first: int, row: int, numbers: list[tuple[int, int]]) -> Stretches:
+        """Returns the difference of a region from a position on, as one stretch."""
+        of = self.stretches[i]
+        ours = np.isin(of.pair, [number for number, _ in numbers]) & (of.first == first)
+        at = np.flatnonzero(ours)
+        last = int(of.last[at].max()) if len(at) else first
+        digests = [getattr(of, f"digest_{side}")[at[:1]] for side in "ab"]
+        return replace(
+            of,
+            pair=np.array([row]),
+            first=np.array([first]),
+            last=np.array([last]),
+            since=np.array([True]),
+            digest_a=digests[0] if len(at) else np.zeros(1, "u8"),
+            digest_b=digests[1] if len(at) else np.zeros(1, "u8"),
+        )
+
+    def _groups(self, first: int, row: int, block: int) -> list[list[int]]:
+        """Returns the ranks that hold the same in a block, the largest group first."""
+        held: dict[int, list[int]] = {}
+        for number, (rank, side) in enumerate(zip(self.report.ranks, self.sides, strict=True)):
+            assert side.process is not None
+            epoch, region = int(self.epochs[first]), int(self.regions.id[row])
+            if number:
+                common = self._common(number - 1)
+                epoch, region = int(self.others[number - 1][first]), int(common.regions_b[row])
+            record = contents.block_records(side.process, epoch, region, True, block, block + 1)
+            held.setdefault(int(record["digest"][0]), []).append(rank)
+        return sorted(held.values(), key=lambda group: (-len(group), group))
+
+    def _step(self, after: dict[str, object] | None) -> str | None:
+        """Returns the NVTX range of the last launch before the epoch."""
+        process = self.sides[0].process
+        if after is None or process is None:
+            return None
+        seq = int(str(after["seq"]))
+        return process.annotations.range_of(process.events_between(seq - 1, seq)[0])
+
+
+def _held(at: Array, digest: Array, first: int, last: int) -> int:
+    """Returns how many different contents a block had at some positions, without constants.
+
+    at, digest: the positions at which it changed, ascending, and its digests, 0 for a constant.
+    """
+    if first > last:
+        return 0
+    begin = max(0, int(np.searchsorted(at, first, "right")) - 1)
+    end = int(np.searchsorted(at, last, "right"))
+    return len(set(digest[begin:end].tolist()) - {0})
+
+
+def _joined(every: Sequence[Stretches]) -> dict[int, list[tuple[int, int, bool]]]:
+    """Returns for each block the positions, first to last, at which any rank differs, and whether
+    all were equal before.
+    """
+    parts = [
+        np.stack([of.pair, of.first.astype("i8"), of.last.astype("i8"), of.since.astype("i8")], 1)
+        for of in every
+    ]
+    rows = np.concatenate(parts)
+    out: dict[int, list[tuple[int, int, bool]]] = {}
+    for block, first, last, since in rows[np.lexsort((rows[:, 1], rows[:, 0]))].tolist():
+        known = out.setdefault(block, [])
+        if known and first <= known[-1][1] + 1:
+            begin, end, equal = known[-1]
+            known[-1] = begin, max(end, last), equal and (first > begin or bool(since))
+        else:
+            known.append((first, last, bool(since)))
+    return out
