@@ -83,7 +83,7 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     if "replicas" in name:
         test_replicas.made(tmp_path / "ddp", test_replicas.wrong)
     text = meanings.sections(NAMES[name])["Example"]
-    test = doctest.DocTestParser().get_doctest(text, {"tt": tt}, name, None, None)
+    test = doctest.DocTestParser().get_doctest(text, {"tt": tt, "Path": Path}, name, None, None)
     assert test.examples
     shown: list[str] = []
     doctest.DocTestRunner(verbose=False).run(test, out=shown.append)

@@ -93,3 +93,54 @@ def test_rank_of_a_wrong_type_is_refused(tmp_path: Path) -> None:
     Writer(tmp_path / "run").close(rank={"rank": "1"})
     with pytest.raises(FormatError, match=r"rank\.rank"):
         tt.open(tmp_path / "run")
+
+
+# ---- runs of several nodes ----
+
+
+def node(path: Path, ranks: list[int], job: str = "job7", status: int = 0) -> Path:
+    """Writes what one node recorded."""
+    for number, rank in enumerate(ranks):
+        writer = Writer(path, number)
+        writer.born(0, bytes([rank]) * 4096)
+        writer.epoch("sync", "full")
+        writer.close(rank={"rank": rank, "world_size": 4, "job": job})
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**info, "exit": {"status": status, "signal": None}}))
+    return path
+
+
+def test_merged_runs_have_the_ranks_of_all(tmp_path: Path) -> None:
+    runs = [node(tmp_path / "a", [2, 0]), node(tmp_path / "b", [3, 1], status=9)]
+    outcome = support.ttanalyze("merge", *runs, "-o", tmp_path / "job")
+    assert outcome.status == 0 and "4 processes, 4 ranks" in outcome.stdout
+    merged = tt.open(tmp_path / "job")
+    assert [process.rank.rank for process in merged.processes if process.rank] == [0, 1, 2, 3]
+    assert [p.info["process"] for p in merged.processes] == [0, 1, 2, 3]
+    assert merged.info["exit"]["status"] == 9
+    for rank in range(4):
+        assert (merged.read(0, 0, process=rank) == rank).all()
+    assert tt.verify.verify(merged, merged.manifest()).same
+    assert len(tt.open(runs[0]).processes) == 2  # stays as it is
+
+
+@pytest.mark.parametrize(
+    ("ranks", "job", "said"),
+    [([1, 3], "job7", "both have rank 1 of job job7: merge one of them"), ([1], "other", "")],
+)
+def test_same_rank_twice_is_refused(ranks: list[int], job: str, said: str, tmp_path: Path) -> None:
+    runs = [node(tmp_path / "a", [0, 1]), node(tmp_path / "b", ranks, job)]
+    outcome = support.ttanalyze("merge", *runs, "-o", tmp_path / "job")
+    assert (outcome.status, said in outcome.stderr) == (2 if said else 0, True)
+    assert (tmp_path / "job").exists() == (not said)
+
+
+def test_merge_replaces_no_run_unasked(tmp_path: Path) -> None:
+    runs = [node(tmp_path / "a", [0]), node(tmp_path / "b", [1])]
+    outcome = support.ttanalyze("merge", runs[0], "-o", runs[1])
+    assert outcome.status == 2 and "exists; choose another name" in outcome.stderr
+    assert support.ttanalyze("merge", runs[0], "-o", runs[1], "--force").status == 0
+    assert [p.rank.rank for p in tt.open(runs[1]).processes if p.rank] == [0]
+    outcome = support.ttanalyze("merge", runs[1], "-o", runs[1], "--force")
+    assert outcome.status == 2 and "is one of the runs" in outcome.stderr
+    assert not list(tmp_path.glob(".*"))
