@@ -25,6 +25,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, counted
 from ttanalyze.verbs.info import info, process_rows
+from ttanalyze.verbs.report import flames
 from ttanalyze.verbs.report.changes import Cells, changes
 from ttanalyze.verbs.report.timeline import Timeline, timeline
 from ttanalyze.verbs.report.usage import usage
@@ -193,6 +194,7 @@ def _process(
         },
         "regions": regions,
         "kernels": _kernels(process, events, times, marks, names),
+        "flames": _flames(process, events, short, used.peak_seq),
     }
 
 
@@ -333,6 +335,18 @@ def _kernel(
         "streams": len(np.unique(launches["stream"])),
         "registers": int(process.functions["registers"][at]) if known else None,
         "shared": int(process.functions["shared"][at]) if known else None,
+    }
+
+
+def _flames(process: Process, events: Array, names: dict[int, str], peak: int) -> dict[str, Any]:
+    launch = (events["kind"] == KIND["launch"]) & (events["flags"] & 1 == 0)
+    launches = events[launch]
+    begins, ends, known = process.activities.spans(launches["seq"])
+    took = np.where(known, ends - begins, 0)
+    return {
+        "stacks": len(process.frames) > 0,
+        "work": flames.work(process, launches, took, names),
+        "memory": flames.memory(process, peak),
     }
 
 

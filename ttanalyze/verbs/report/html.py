@@ -19,7 +19,7 @@ from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
 from ttanalyze.verbs.report.verdict import verdict
 
-SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "tables", "main")
+SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "flames", "tables", "main")
 WARNINGS = 20
 BUDGET = 12_000_000  # characters of data in a page, beside the library's two million
 MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"

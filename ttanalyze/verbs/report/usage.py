@@ -18,13 +18,14 @@ OTHERS = ("host", "host-registered", "zone")  # no memory of the program on a de
 class Usage:
     """Allocated bytes of each kind over time. times (ascending) and the bytes have the same length.
 
-    peak: the maximum over devices. peak_time: when it was first reached.
+    peak: the maximum over devices. peak_time, peak_seq: when it was first reached, and the call.
     """
 
     times: Array
     kinds: dict[str, Array]
     peak: int
     peak_time: float
+    peak_seq: int
 
 
 def usage(regions: Regions, clock: Callable[[Array], Array], limit: int) -> Usage:
@@ -44,11 +45,11 @@ def usage(regions: Regions, clock: Callable[[Array], Array], limit: int) -> Usag
     steps = {layout.REGION_KINDS[k]: np.cumsum(np.where(numbers == k, sizes, 0)) for k in used}
     total = sum((v for k, v in steps.items() if k not in OTHERS), np.zeros(len(times)))
     if not len(times):
-        return Usage(times, steps, 0, 0.0)
+        return Usage(times, steps, 0, 0.0, 0)
     peak = int(total.argmax())
     keep = np.arange(len(times)) if len(times) <= limit else _extremes(total, limit)
     kinds = {kind: values[keep] for kind, values in steps.items()}
-    return Usage(times[keep], kinds, int(total[peak]), float(times[peak]))
+    return Usage(times[keep], kinds, int(total[peak]), float(times[peak]), int(seqs[order][peak]))
 
 
 def _extremes(total: Array, limit: int) -> Array:

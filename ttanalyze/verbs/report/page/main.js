@@ -76,11 +76,16 @@ function showProcess(process) {
   const usage = showUsage(process, window_);
   const changes = showChanges(process, window_, state);
   const blocks = showBlocks(process, window_, state, changes.name);
+  const flames = showFlames(process);
   showKernels(process, state);
   showRegions(process, state);
   state.listeners.push(() => showEpoch(process, state));
   showEpoch(process, state);
   const all = () => Promise.all([timeline(), usage(), changes.show(), blocks()]);
+  const whole = () => {
+    flames();
+    return all();
+  };
   let due = false;
   window_.listeners.push(() => {
     if (due) return;
@@ -90,7 +95,7 @@ function showProcess(process) {
       all();
     });
   });
-  return all;
+  return whole;
 }
 
 function theme(redraw) {
