@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ttanalyze.errors import Error, FormatError
     from ttanalyze.format import Run
     from ttanalyze.format import open_run as open  # noqa: A004
-    from ttanalyze.integrations import control, pytest_plugin, torch
+    from ttanalyze.integrations import control, notebook, plots, pytest_plugin, torch
+    from ttanalyze.integrations.notebook import load_ipython_extension
     from ttanalyze.traces import instructions
     from ttanalyze.util import libraries as paths
     from ttanalyze.verbs import (
@@ -63,6 +64,7 @@ VALUES = {
     "Error": "errors.Error",
     "FormatError": "errors.FormatError",
     "Run": "format.Run",
+    "load_ipython_extension": "integrations.notebook.load_ipython_extension",
     "open": "format.open_run",
 }
 MODULES = {
@@ -84,7 +86,9 @@ MODULES = {
     "memory": "verbs.memory",
     "merge": "verbs.merge",
     "model": "format",
+    "notebook": "integrations.notebook",
     "paths": "util.libraries",
+    "plots": "integrations.plots",
     "pytest_plugin": "integrations.pytest_plugin",
     "query": "verbs.query",
     "race": "verbs.race",
@@ -123,11 +127,14 @@ __all__ = [
     "info",
     "instructions",
     "kernels",
+    "load_ipython_extension",
     "memory",
     "merge",
     "model",
+    "notebook",
     "open",
     "paths",
+    "plots",
     "pytest_plugin",
     "query",
     "race",

@@ -27,6 +27,8 @@ from ttanalyze.util.progress import Progress, counted
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ttanalyze import plots
+
 FORMAT = "ttanalyze-run"
 
 
@@ -109,6 +111,19 @@ class Run:
         epochs = sum(len(p.epochs) for p in self.processes)
         processes = text.count(len(self.processes), "process", "processes")
         return f"<Run {str(self.path)!r}: {processes}, {text.count(epochs, 'epoch')}>"
+
+    def _repr_html_(self) -> str:
+        """Returns what notebooks show."""
+        import ttanalyze
+
+        return ttanalyze.notebook.html(self)
+
+    @functools.cached_property
+    def plot(self) -> plots.Plots:
+        """The plots of the run, for notebooks."""
+        import ttanalyze
+
+        return ttanalyze.plots.Plots(self)
 
     def _read_info(self) -> dict[str, Any]:
         path = self.path / "run.json"
