@@ -54,10 +54,12 @@ class Shell:
             else:
                 kept.append(line)
         tree = ast.parse("\n".join(kept))
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, "<cell>", "exec"), self.user_ns)
-        if last is None:
+        last = tree.body[-1] if tree.body else None
+        if not isinstance(last, ast.Expr):
+            exec(compile(tree, "<cell>", "exec"), self.user_ns)
             return None
+        del tree.body[-1]
+        exec(compile(tree, "<cell>", "exec"), self.user_ns)
         return eval(compile(ast.Expression(last.value), "<cell>", "eval"), self.user_ns)
 
 
