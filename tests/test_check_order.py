@@ -307,12 +307,21 @@ def test_a_finding_is_confirmed_by_a_delay(cli: Cli, built: Path, tmp_path: Path
     assert (found["kind"], found["certainty"]) == ("read after write", "confirmed")
     assert found["call"]["kernel"] == "copy" and found["details"]["other"]["kernel"] == "fill"
     assert found["details"]["streams"] == [16, 17]
+    texts = [found["details"][name]["text"] for name in ("instruction", "other_instruction")]
+    assert [one.split()[0] for one in texts] == ["ld.global.u32", "st.global.u32"]
     wanted = f"stream 17 does not wait for stream 16 after call {found['details']['other']['seq']}"
     assert found["details"]["missing"] == wanted and wanted in found["summary"]
     assert "reads(" not in found["summary"] and "recorder_stream_order.c" in found["call"]["line"]
     assert found["command"][:2] == ["ttanalyze", "diff"]
     delays = json.loads(Path(found["details"]["delays"]).read_text())
     assert delays["launches"].keys() == {"16:0"}
+
+
+@pytest.mark.native
+def test_launches_that_access_other_bytes_are_told(cli: Cli, built: Path, tmp_path: Path) -> None:
+    (found,) = checked(cli, built, tmp_path / "out", "halves", "--all")["findings"]
+    assert found["certainty"] == "possible" and "instruction" not in found["details"]
+    assert found["summary"].endswith(" In a traced run they access different bytes of it.")
 
 
 @pytest.mark.native

@@ -148,8 +148,8 @@ def test_three_streams_without_shared_memory_are_clean(w: Writer) -> None:
 # ---- delays ----
 
 
-def test_progress_counts_the_recordings_with_delays() -> None:
-    assert order.recordings(Settings(("true",))).more == 1 + order.TRIED
+def test_progress_counts_the_recordings_with_delays_and_with_a_trace() -> None:
+    assert order.recordings(Settings(("true",))).more == 2 + order.TRIED
     assert order.recordings(Settings(("true",), quick=True)).more == 0
 
 

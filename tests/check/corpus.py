@@ -69,6 +69,7 @@ class Answer:
         bare: The time of the program alone.
         sanitizer: Its time under compute-sanitizer, None if that was not asked for.
         kind: The kind of the first finding.
+        instruction: The instruction that it names, "" if none.
     """
 
     case: Case
@@ -83,6 +84,7 @@ class Answer:
     bare: float
     sanitizer: float | None = None
     kind: str = ""
+    instruction: str = ""
 
 
 def cases(source: str = "faults") -> list[Case]:
@@ -129,6 +131,8 @@ def check(case: Case, fixed: bool, program: Path, folder: Path, *options: str) -
     summary = findings[0]["summary"] if findings else ""
     status, reason = outcome["status"], outcome["reason"]
     kind = findings[0]["kind"] if findings else ""
+    told = findings[0]["details"].get("instruction") if findings else None
+    instruction = f"{told['text']} by {told['block']} {told['thread']}" if told else ""
     return Answer(
         case,
         fixed,
@@ -142,6 +146,7 @@ def check(case: Case, fixed: bool, program: Path, folder: Path, *options: str) -
         0,
         None,
         kind,
+        instruction,
     )
 
 
@@ -180,17 +185,20 @@ def answers(wanted: Sequence[Case], jobs: int, sim: bool, sanitize: bool) -> Ite
 def summary(done: Sequence[Answer]) -> list[str]:
     """A line for each check."""
     lines = [
-        f"{'check':14}{'faults':>7}{'found':>7}{'right line':>12}{'false alarms':>14}{'x bare':>8}"
+        f"{'check':14}{'faults':>7}{'found':>7}{'right line':>12}{'instruction':>13}"
+        f"{'false alarms':>14}{'x bare':>8}"
     ]
     for name in dict.fromkeys(answer.case.check for answer in done):
         planted = [a for a in done if a.case.check == name and not a.fixed]
         clean = [a for a in done if a.case.check == name and a.fixed]
         found, right = sum(a.found for a in planted), sum(a.call for a in planted)
+        told = sum(bool(a.instruction) for a in planted)
         alarms = sum(a.found for a in clean)
         times = sorted(a.seconds / a.bare for a in done if a.case.check == name)
         ratio = times[len(times) // 2]
         alarmed = f"{alarms} of {len(clean)}"
-        lines.append(f"{name:14}{len(planted):>7}{found:>7}{right:>12}{alarmed:>14}{ratio:>8.1f}")
+        counts = f"{len(planted):>7}{found:>7}{right:>12}{told:>13}"
+        lines.append(f"{name:14}{counts}{alarmed:>14}{ratio:>8.1f}")
     return lines
 
 

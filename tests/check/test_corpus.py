@@ -22,6 +22,21 @@ KINDS = {
     "infinity_past_end": "out of bounds",
     "nan_after_free": "out of bounds",
 }
+# The instruction that a finding names, with the block and the thread: where the element is.
+INSTRUCTIONS = {
+    "zero_by_zero": "st.global.f32 [%rd10], %f3 by [0, 0, 0] [10, 0, 0]",
+    "nan_past_end": "st.global.f32 [%rd10], %f3 by [3, 0, 0] [231, 0, 0]",
+    "half_overflow": "st.global.u16 [%rd4], %rs9 by [0, 0, 0] [7, 0, 0]",
+    "end_4": "st.global.f32 [%rd8], %f1 by [3, 0, 0] [231, 0, 0]",
+    "write_after_free": "st.global.f32 [%rd4], %f3 by [0, 0, 0] [0, 0, 0]",
+    "end_by_two": "st.global.f32 [%rd8], %f1 by [3, 0, 0] [231, 0, 0]",
+    "through_memory": "st.global.f32 [%rd6], %f1 by [3, 0, 0] [230, 0, 0]",
+    "read_before_write": "ld.global.f32 %f2, [%rd5] by [0, 0, 0] [0, 0, 0]",
+    "two_writes": "st.global.f32 [%rd8], %f1 by [0, 0, 0] [0, 0, 0]",
+    "clock_in_kernel": "st.global.f32 [%rd6], %f3 by [0, 0, 0] [0, 0, 0]",
+    "graph_end_4": "",
+    "graph_nan": "",
+}
 SHORT = {
     "nan_past_end",
     "nan_after_free",
@@ -54,6 +69,7 @@ def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_pat
     assert answer.found, answer.reason
     assert answer.call
     assert answer.kind == KINDS.get(case.name, answer.kind)
+    assert answer.instruction == INSTRUCTIONS.get(case.name, answer.instruction)
     fixed = corpus.check(case, True, program, tmp_path / "fixed", "--sim")
     assert fixed.status == "clean", fixed.reason
 

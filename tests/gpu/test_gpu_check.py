@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests import support
+from tests.check import corpus
+from ttanalyze.verbs.record.run import sanitizer_library
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,3 +38,15 @@ def test_first_differing_call_is_named(mode: str, built: Path, tmp_path: Path) -
     kind, said = CAUSES[mode]
     assert (finding["kind"], finding["certainty"]) == (kind, "confirmed")
     assert said in finding["summary"]
+
+
+@pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
+@pytest.mark.parametrize(
+    ("name", "thread"),
+    [("end_4", "[3, 0, 0] [231, 0, 0]"), ("zero_by_zero", "[0, 0, 0] [10, 0, 0]")],
+)
+def test_findings_name_the_instruction(name: str, thread: str, tmp_path: Path) -> None:
+    (case,) = (case for case in corpus.cases() if case.name == name)
+    answer = corpus.check(case, False, corpus.build(tmp_path), tmp_path / "faulty")
+    assert answer.found, answer.reason
+    assert answer.instruction.startswith("STG.E") and answer.instruction.endswith(f"by {thread}")

@@ -27,6 +27,16 @@ static void reads(CUstream stream)
 	OK(launch(copy, n, stream, PARAMS(&to, &from, &n)));
 }
 
+/* One half of the memory each. */
+static void halves(void)
+{
+	CUdeviceptr second = from + N * 2;
+	unsigned n = N / 2, value = 3;
+
+	OK(launch(fill, n, one, PARAMS(&second, &n, &value)));
+	OK(launch(copy, n, other, PARAMS(&to, &from, &n)));
+}
+
 static void tell(void *unused)
 {
 	(void)unused;
@@ -134,6 +144,8 @@ int main(int argc, char **argv)
 		with_free(is(how, "free-wait"));
 	else if (is(how, "host") || is(how, "host-wait"))
 		with_host(is(how, "host-wait"));
+	else if (is(how, "halves"))
+		halves();
 	else {
 		if (is(how, "wait-before"))
 			waits(how);

@@ -19,8 +19,9 @@ from ttanalyze.format import layout, modules
 from ttanalyze.format.kernel_checksums import Checksums, image_of
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.output.text import printable
 
-__all__ = ["Instruction", "Instructions", "instructions_of"]
+__all__ = ["Instruction", "Instructions", "described", "instructions_of"]
 
 SIMULATOR = "ttanalyze simulator"  # the name of its devices
 MEMORY, SYNC, CONTROL, MMA, TMA, OTHER = "memory", "sync", "control", "mma", "tma", "other"
@@ -170,6 +171,20 @@ def instructions_of(run: Run, process: Process, function: int) -> Instructions:
     note = f"{name}: the driver compiled its PTX, perhaps to other instructions than {by}"
     compiled = by.startswith("ptxas")
     return Instructions(name, False, {one.number: one for one in rows}, note if compiled else None)
+
+
+def described(text: str, number: int, line: str | None, machine: bool) -> str:
+    """Returns an instruction with its place and its source line.
+
+    Args:
+        text: The instruction.
+        number: Its number.
+        line: FILE:LINE of the source, or None.
+        machine: Whether it is machine code.
+    """
+    place = f"pc {number * 16:#x}" if machine else f"line {number} of the PTX"
+    where = f" at {printable(line)}" if line else ""
+    return f"{printable(text)} ({place}){where}"
 
 
 def on_simulator(process: Process) -> bool:

@@ -19,24 +19,21 @@ from ttanalyze.core.values import Type
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout, open_run
 from ttanalyze.format.contents import read
-from ttanalyze.format.instruction_traces import KIND, TraceRecords
 from ttanalyze.format.process import Process
+from ttanalyze.traces.accesses import accesses, untold
 from ttanalyze.traces.coverage import missing
-from ttanalyze.traces.instructions import Instruction, Instructions, instructions_of
+from ttanalyze.traces.instructions import instructions_of
 from ttanalyze.verbs.blame.changes import Blame, Change
 from ttanalyze.verbs.blame.suspects import Suspect
 from ttanalyze.verbs.blame.target import Target
-from ttanalyze.verbs.blame.writes import LANES, Store, Write, fits, followed
+from ttanalyze.verbs.blame.writes import Write, fits, followed
 from ttanalyze.verbs.replay.plan import plan
 from ttanalyze.verbs.retrace import own_trace, traced_launch
 
-KINDS, CATEGORY = ("addresses", "values"), "memory"
-SPACES = ("global", "generic")
+CATEGORY = "memory"
 TRACED = {"TT_INSTRUMENT": "values", "TT_INSTRUMENT_CATEGORY": CATEGORY}
 LARGEST = 4096  # bytes of a target
 TRIES = 8  # launches that are replayed
-ENGINES = ("UTMASTG", "UTMAREDG", "UBLKCP", "UBLKRED")  # they may store to global memory
-SURFACES = ("sust", "sured", "SUST", "SURED", "SUATOM")
 
 
 @dataclass
@@ -165,10 +162,10 @@ def _launch(
         out.machine = not code.ptx
         # Of a replay, only addresses of the target were traced.
         lacks = [line for line in missing(of, index) if not (out.replayed and "addresses" in line)]
-        out.missing = lacks + _untold(code)
+        out.missing = lacks + untold(code)
         out.doubts += [code.note] if code.note else []
         around = base, base + target.stop - target.start
-        stores = sorted(_stores(of, index, code, around, out.missing), key=lambda one: one.place)
+        stores = accesses(of, index, code, around, out.missing)
     for number in sorted({store.instruction.number for store in stores}):
         if (several := code.by_number[number].statements) > 1:
             out.doubts.append(f"line {number} has {several} statements that one record may mean")
@@ -224,56 +221,3 @@ def _trace(target: Target, seq: int, sim: bool) -> Iterator[tuple[Process, int, 
                 at = begin if moved is None else moved + target.start
                 yield found.process, 0, at, found.doubt
                 return
-
-
-def _untold(code: Instructions) -> list[str]:
-    """Returns the instructions that store to memory, but leave no address in a trace."""
-    found = set()
-    for one in code.by_number.values():
-        engine = one.opcode in ENGINES or (one.category == "tma" and ".global." in one.mnemonic)
-        if engine or one.opcode in SURFACES:
-            found.add(one.opcode if one.opcode.isupper() else one.mnemonic)
-    return [f"{name}: the trace has no address of what it stores" for name in sorted(found)]
-
-
-def _stores(
-    of: Process, index: int, code: Instructions, around: tuple[int, int], lacks: list[str]
-) -> Iterator[Store]:
-    """Yields what threads store to these addresses. lacks: gets what is not told."""
-    unknown, block = set(), of.traced["block"][index].tolist()
-    for records in of.trace_records(index, KINDS):
-        for number in np.unique(records.heads["instruction"]).tolist():
-            which = np.flatnonzero(records.heads["instruction"] == number)
-            instruction = code.by_number.get(number)
-            if instruction is None:
-                unknown.add(number)
-            elif instruction.access in ("store", "atomic") and instruction.space in SPACES:
-                yield from _of(instruction, records.take(which), around, block)
-    if unknown:
-        lacks.append(f"records of {len(unknown)} instructions that the code does not have")
-
-
-def _of(
-    instruction: Instruction, records: TraceRecords, around: tuple[int, int], block: list[int]
-) -> Iterator[Store]:
-    begin, stop = around
-    at, words = records.addresses(), int(records.words.max(initial=0))
-    size = instruction.size or 4 * words or 1
-    near = records.lanes & (at < np.uint64(stop)) & (at + np.uint64(size) > np.uint64(begin))
-    told = np.flatnonzero((records.kinds == KIND["values"]) & near.any(axis=1))
-    values = records.take(told).values(-(-size // 4)).transpose(0, 2, 1)
-    data = np.ascontiguousarray(values).view("u1")
-    rows = dict(zip(told.tolist(), range(len(told)), strict=True))
-    for record, lane in zip(*(found.tolist() for found in np.nonzero(near)), strict=True):
-        head = records.heads[record]
-        thread = int(head["warp"]) * LANES + lane
-        x, y, _ = block
-        yield Store(
-            (int(records.numbers[record]), lane),
-            instruction,
-            data[rows[record], lane, :size].tobytes() if record in rows else None,
-            (tuple(int(head[f"block_{axis}"]) for axis in "xyz"), int(head["warp"])),
-            (thread % x, thread // x % y, thread // (x * y)),
-            int(at[record, lane]) - begin,
-            size,
-        )

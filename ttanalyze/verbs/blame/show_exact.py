@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ttanalyze.code.demangle import demangle, short
 from ttanalyze.output import text
+from ttanalyze.traces.instructions import described
 from ttanalyze.verbs.blame.exact import Exact, LaunchWrites
 from ttanalyze.verbs.blame.show import values_text
 from ttanalyze.verbs.blame.target import Target
@@ -46,16 +47,10 @@ def _launch(launch: LaunchWrites, target: Target, limit: int, colour: bool) -> l
     before = None
     for write in shown:
         if write.number != before:
-            out.append(f"  {_instruction(write, launch.machine)}")
+            out.append(f"  {described(write.text, write.number, write.line, launch.machine)}")
         out.append(f"    {_write(write, target)}")
         before = write.number
     return out
-
-
-def _instruction(write: Write, machine: bool) -> str:
-    place = f"pc {write.number * 16:#x}" if machine else f"line {write.number} of the PTX"
-    where = f" at {text.printable(write.line)}" if write.line else ""
-    return f"{text.printable(write.text)} ({place}){where}"
 
 
 def _write(write: Write, target: Target) -> str:

@@ -6,44 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ttanalyze.traces.instructions import Instruction
+from ttanalyze.traces.accesses import Access
 from ttanalyze.verbs.blame.target import Target
-
-LANES = 32
-
-
-@dataclass(frozen=True)
-class Store:
-    """A store of a thread, or an atomic operation.
-
-    Attributes:
-        place: Its record and its lane: the order of the trace.
-        instruction: The instruction.
-        data: What the record has: what is stored, or what an atomic operation returned. None if
-            the record has addresses alone.
-        warp: The block and the warp.
-        thread: The thread, as x, y, z.
-        begin: The first byte, counted from the start of the target.
-        size: The number of bytes.
-    """
-
-    place: tuple[int, int]
-    instruction: Instruction
-    data: bytes | None
-    warp: tuple[tuple[int, ...], int]
-    thread: tuple[int, ...]
-    begin: int
-    size: int
-
-    @property
-    def stored(self) -> bytes | None:
-        """The bytes that it stores, None if they are unknown."""
-        return self.data if self.instruction.access == "store" else None
-
-    @property
-    def returned(self) -> bytes | None:
-        """The bytes that it found, None if they are unknown."""
-        return self.data if self.instruction.opcode == "atom" else None
 
 
 @dataclass
@@ -84,7 +48,7 @@ class Write:
 
 
 def followed(
-    target: Target, stores: Sequence[Store], before: bytes | None, after: bytes | None
+    target: Target, stores: Sequence[Access], before: bytes | None, after: bytes | None
 ) -> list[Write]:
     """Returns the writes of stores that are in the order of the trace.
 
@@ -128,7 +92,7 @@ def fits(target: Target, writes: Sequence[Write], before: bytes | None, after: b
     return all(byte in (None, left) for byte, left in zip(state, after, strict=True))
 
 
-def _part(store: Store, total: int) -> tuple[int, int]:
+def _part(store: Access, total: int) -> tuple[int, int]:
     return max(store.begin, 0), min(store.begin + store.size, total)
 
 
@@ -138,7 +102,7 @@ def _known(some: Sequence[int | None]) -> bytes | None:
 
 
 def _with(
-    items: list[int | None], store: Store, data: bytes | None, begin: int
+    items: list[int | None], store: Access, data: bytes | None, begin: int
 ) -> list[int | None]:
     """Returns the bytes from `begin` on, with what a store has of them."""
     if data is None or len(data) != store.size:
@@ -148,7 +112,7 @@ def _with(
     return [*items[: low - begin], *some, *items[high - begin :]]
 
 
-def _contested(stores: Sequence[Store], total: int) -> list[bool]:
+def _contested(stores: Sequence[Access], total: int) -> list[bool]:
     """Returns which bytes are written by several warps, or by several lanes at once."""
     out, writer = [False] * total, [(-1, -1)] * total
     warps: list[object] = [None] * total
@@ -160,7 +124,7 @@ def _contested(stores: Sequence[Store], total: int) -> list[bool]:
     return out
 
 
-def _write(target: Target, store: Store, total: int) -> Write:
+def _write(target: Target, store: Access, total: int) -> Write:
     item = 1 if target.type is None else target.type.itemsize
     low, high = _part(store, total)
     begin, stop = low // item * item, min(-(-high // item) * item, total)

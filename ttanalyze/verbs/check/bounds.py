@@ -28,6 +28,7 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
+from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.zoom import launch_seqs
@@ -49,7 +50,7 @@ EACH_TENSOR = {
 
 def recordings(settings: Settings) -> Plan:
     """One recording; more look closer at what it shows."""
-    return Plan(("zones",), 0 if settings.quick else WINDOWS)
+    return Plan(("zones",), 0 if settings.quick else WINDOWS + 1)
 
 
 @dataclass(frozen=True, order=True)
@@ -125,7 +126,8 @@ def examine(session: Session) -> Outcome:
     outcome.findings = _findings(writes)
     session.partial = outcome
     if not session.settings.quick:
-        _look(session, outcome, writes)
+        writes = _look(session, outcome, writes)
+        _name_instruction(session, outcome, writes)
     return outcome
 
 
@@ -155,8 +157,11 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
 # ---- which call ----
 
 
-def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> None:
-    """Looks closer at stretches in which zones changed, with an epoch after each call."""
+def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> list[_Write]:
+    """Looks closer at stretches in which zones changed, with an epoch after each call. Returns what
+    is known then.
+    """
+    every = writes
     known: list[_Write] = []
     for number, stretch in enumerate(_stretches(writes), 1):
         epoch = f"launch,memcpy,sync,@{stretch.first}-{stretch.last};graph-node:."
@@ -166,7 +171,7 @@ def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> None:
             process = open_run(found.run).process(stretch.process)
         except Error as e:
             session.say(f"the writes were not looked at closely: {e}")
-            return
+            return every
         closer = [one for one in _writes(found.run, process) if stretch.holds(one.window)]
         keys = {one.key for one in closer}
         writes = [w for w in writes if w.key not in keys or not stretch.holds(w.window)]
@@ -174,6 +179,25 @@ def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> None:
         every = [*known, *_attributed(writes, known)]
         every.sort(key=lambda one: (one.process.index, one.calls))
         outcome.findings = _findings(every)
+    return every
+
+
+def _name_instruction(session: Session, outcome: Outcome, writes: list[_Write]) -> None:
+    """Traces the launch of the first finding that is one."""
+    for number, group in enumerate(_groups(writes)):
+        one, found = group[0], outcome.findings[number]
+        if one.seq is None or found.call is None or found.call.kind != "launch":
+            continue
+        first, last = one.zone.first, one.zone.last
+        size = None if first is None or last is None else last - first + 1
+        at = addresses(one.process, one.zone.region, first, size)
+        where = Traced("bounds-trace", one.process, at, ZONES, EACH_TENSOR)
+        named = with_instructions(session, found, where, {"instruction": Culprit(one.seq)})
+        if "instruction" in named.details and not one.sure:
+            summary = found.summary.replace(" may have written ", " writes ", 1)
+            named = replace(named, certainty=CONFIRMED, summary=summary)
+        outcome.findings[number] = named
+        return
 
 
 def _stretches(writes: Sequence[_Write]) -> list[_Window]:
@@ -302,13 +326,16 @@ def _culprit(one: _Write) -> tuple[int | None, bool]:
 
 def _findings(writes: Sequence[_Write]) -> list[Finding]:
     """One for each call site and allocation."""
+    least = "at least " if len(writes) >= MOST else ""
+    return [_finding(group, least) for group in _groups(writes)]
+
+
+def _groups(writes: Sequence[_Write]) -> list[list[_Write]]:
+    """The writes of each finding, those that are sure first."""
     groups: dict[Any, list[_Write]] = {}
     for write in writes:
         groups.setdefault(write.sort, []).append(write)
-    least = "at least " if len(writes) >= MOST else ""
-    return [
-        _finding(sorted(group, key=lambda one: not one.sure), least) for group in groups.values()
-    ]
+    return [sorted(group, key=lambda one: not one.sure) for group in groups.values()]
 
 
 def _finding(group: list[_Write], least: str) -> Finding:

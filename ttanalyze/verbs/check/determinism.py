@@ -20,7 +20,8 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
-from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
+from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.diff import DiffReport
 from ttanalyze.verbs.record.run import TIMED_OUT
 from ttanalyze.verbs.record.series import Recording
@@ -36,7 +37,7 @@ ON_DEVICE = [
 
 def recordings(settings: Settings) -> Plan:
     """Returns the recordings that are compared."""
-    return Plan(("plain", *_names(settings)), 0 if settings.quick else 2 * zoom.ROUNDS)
+    return Plan(("plain", *_names(settings)), 0 if settings.quick else 2 * zoom.ROUNDS + 1)
 
 
 def _names(settings: Settings) -> list[str]:
@@ -117,7 +118,23 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
     if not session.settings.quick:
         zoomed = zoom.zoom(session, found)
         outcome.findings = [difference.finding(NAME, found, zoomed)]
+        session.partial = outcome
+        outcome.findings = [_with_instruction(session, outcome.findings[0], zoomed)]
     return outcome
+
+
+def _with_instruction(session: Session, found: Finding, zoomed: difference.Zoomed) -> Finding:
+    """The finding with the instruction that writes the first byte that differs."""
+    d, memory = zoomed.found.divergence, found.memory
+    if found.kind != difference.RESULT or d is None or memory is None or memory.first is None:
+        return found
+    process = zoomed.found.side(0)
+    suspect = difference.culprit(zoomed.found)
+    if suspect is None or memory.region != d.region_a:  # only both runs together tell
+        return found
+    at = addresses(process, memory.region, memory.first, 1)
+    where = Traced("determinism-trace", process, at, PLAIN)
+    return with_instructions(session, found, where, {"instruction": Culprit(suspect.seq_a)})
 
 
 def ending(recording: Recording) -> str:

@@ -22,6 +22,7 @@ from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
+from ttanalyze.traces.accesses import STORES
 from ttanalyze.verbs.check import difference, host_writes
 from ttanalyze.verbs.check.difference import call_text
 from ttanalyze.verbs.check.findings import (
@@ -34,8 +35,9 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
+from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
-from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.record.series import Recording
 
 NAME = "order"
@@ -47,6 +49,7 @@ DELAY_NS = 100_000_000
 DELAYABLE = tuple(kind for kind in event_kinds.WORK if kind != KIND["mem-op"])
 LAUNCH = KIND["launch"]
 NAMES = {READS: "read", WRITES: "write", ATOMIC: "atomic", MAY_WRITE: "access"}
+ACCESSES = {READS: ("load",), WRITES: STORES, ATOMIC: ("atomic",), MAY_WRITE: ("load", *STORES)}
 VERBS = {READS: "reads", WRITES: "writes", ATOMIC: "atomically updates", MAY_WRITE: "accesses"}
 
 
@@ -61,7 +64,7 @@ class Pair:
 
 def recordings(settings: Settings) -> Plan:
     """The plain recording; then one without delays and some with one delay each."""
-    return Plan(("plain",), 0 if settings.quick else 1 + TRIED)
+    return Plan(("plain",), 0 if settings.quick else 2 + TRIED)
 
 
 def examine(session: Session) -> Outcome:
@@ -90,6 +93,7 @@ def examine(session: Session) -> Outcome:
         session.partial = outcome
         if not session.settings.quick:
             _confirm(session, recording, pairs, outcome)
+            outcome.findings[0] = _with_instructions(session, outcome.findings[0], pairs[0])
     elif lanes > 1 and launches and not known:
         outcome.status = NOT_COVERED
     elif lanes < 2:
@@ -199,6 +203,20 @@ def _step(process: Process, found: Unordered) -> str | None:
     epochs = process.epochs
     after = np.flatnonzero(epochs["seq"] >= found.second.call.event.seq)
     return f"epoch {int(after[0])}" if len(after) else None
+
+
+def _with_instructions(session: Session, found: Finding, pair: Pair) -> Finding:
+    """The finding with the instructions of both launches."""
+    process, one = pair.process, pair.calls
+    at = addresses(process, int(process.regions.id[one.row]), one.low, one.high - one.low)
+    sides = {"instruction": one.second, "other_instruction": one.first}
+    culprits = {
+        name: Culprit(
+            side.call.event.seq if side.access.node < 0 else None, ACCESSES[side.access.mode]
+        )
+        for name, side in sides.items()
+    }
+    return with_instructions(session, found, Traced("order-trace", process, at, PLAIN), culprits)
 
 
 # ---- with a delay ----

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ttanalyze.output import text
 from ttanalyze.verbs.check.findings import CLEAN, FOUND, CheckReport, Finding, Outcome
+from ttanalyze.verbs.check.instructions import instruction_text
 
 HEAD = ["check", "result", "launches", "bytes", ""]
+INSTRUCTIONS = {"instruction": "instruction", "other_instruction": "other"}
 COLOURS = {FOUND: "red", CLEAN: "green"}
 
 
@@ -49,6 +51,9 @@ def _finding(number: int, found: Finding) -> list[str]:
     if found.memory is not None and found.memory.count is not None:
         of = text.count(found.memory.count, "byte")
         rows.append(("bytes", f"{of} from byte {found.memory.first} of {found.memory.name}"))
+    for name, title in INSTRUCTIONS.items():
+        if name in found.details:
+            rows.append((title, instruction_text(found.details[name])))
     if "neighbour" in found.details:
         rows.append(("next to", found.details["neighbour"]))
     if found.step:

@@ -15,6 +15,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, layout, open_run
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
+from ttanalyze.traces.accesses import Access
 from ttanalyze.verbs.blame import Condition, Sighting, watch
 from ttanalyze.verbs.check import unwritten
 from ttanalyze.verbs.check.difference import call_text
@@ -28,6 +29,7 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
+from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.zoom import launch_seqs
@@ -56,10 +58,10 @@ class _Seen:
 
 
 def recordings(settings: Settings) -> Plan:
-    """Returns one recording with contents, for each sort of value one that looks closer and one
-    with zones, and one with other contents of new memory for the first NaN.
+    """Returns one recording with contents, for each sort of value one that looks closer, one with
+    zones and one with a trace, and one with other contents of new memory for the first NaN.
     """
-    return Plan(("values",), 0 if settings.quick else 2 * len(WORDS) + 1)
+    return Plan(("values",), 0 if settings.quick else 3 * len(WORDS) + 1)
 
 
 def examine(session: Session) -> Outcome:
@@ -78,7 +80,8 @@ def examine(session: Session) -> Outcome:
             if seen is not None and seen.sighting is None:
                 _unexplained(outcome, seen)
             elif seen is not None and seen.sighting is not None:
-                outcome.findings.append(_finding(session, seen, seen.sighting))
+                found = _finding(session, seen, seen.sighting)
+                outcome.findings.append(_with_instruction(session, found, seen, seen.sighting))
                 outcome.status = FOUND if outcome.status == CLEAN else outcome.status
                 session.partial = outcome
                 break
@@ -230,6 +233,24 @@ def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     certainty = CONFIRMED if sure and named and one.word == "nan" else POSSIBLE
     step = f"epoch {sighting.epoch}"
     return Finding(NAME, kind, certainty, summary, call, memory, step, command, details)
+
+
+def _with_instruction(session: Session, found: Finding, one: _Seen, sighting: Sighting) -> Finding:
+    """The finding with the instruction that stored the first of these values."""
+    hit = sighting.hits[0]
+    call, suspects = found.call, hit.suspects.listed
+    if not hit.first or call is None or call.seq != suspects[0].seq:
+        return found
+    size, condition = one.type.itemsize, Condition.parse(one.word, one.type)
+
+    def is_such(access: Access) -> bool:
+        item = (access.data or b"")[-access.begin :][:size] if access.begin <= 0 else b""
+        return len(item) < size or bool(condition.test(np.frombuffer(item, "u1")).all())
+
+    at = addresses(one.process, hit.region, hit.first[0] * size, size)
+    name = f"{one.looked[0] if one.looked else NAME}-trace-{one.word}"
+    where = Traced(name, one.process, at, CONTENTS, wanted=is_such)
+    return with_instructions(session, found, where, {"instruction": Culprit(call.seq)})
 
 
 def _cause(call: Call | None, value: str, sure: bool) -> tuple[str, str]:

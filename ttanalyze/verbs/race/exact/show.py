@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ttanalyze.code.demangle import demangle, short
 from ttanalyze.output import text
+from ttanalyze.traces.instructions import described
 from ttanalyze.verbs.race.exact.report import InnerRace, InnerReport, LaunchRaces, Side
 
 
@@ -45,10 +46,9 @@ def _race(race: InnerRace, launch: LaunchRaces) -> list[tuple[str, str]]:
 
 
 def _side(side: Side, launch: LaunchRaces) -> str:
-    place = f"pc {side.number * 16:#x}" if launch.machine else f"line {side.number} of the PTX"
-    where = f" at {text.printable(side.line)}" if side.line else ""
+    instruction = described(side.text, side.number, side.line, launch.machine)
     who = f"block {text.coordinates(side.block)}, thread {text.coordinates(side.thread)}"
-    return f"{who} {side.does} {side.size} bytes: {text.printable(side.text)} ({place}){where}"
+    return f"{who} {side.does} {side.size} bytes: {instruction}"
 
 
 def _address(race: InnerRace) -> str:
