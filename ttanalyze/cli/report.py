@@ -14,12 +14,19 @@ verbs = Typer()
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze report run1\n"
+    "  ttanalyze report run1 --values weights=f32 --values 3=bf16\n"
     "  ttanalyze report run1 --against run2 -o where-they-part.html"
 )
 def report(
     run: common.RunArgument,
     against: Path | None = Option(
         None, metavar="RUN2", help="Also show where this run diverges from the first."
+    ),
+    values: list[str] | None = Option(
+        None,
+        metavar="NAME[=TYPE]",
+        help="Show statistics of a tensor over time: the name of a tensor, or the label or id of a "
+        "region; repeatable.",
     ),
     out: Path = Option(
         Path("report.html"), "--out", "-o", metavar="FILE", help="The page to write."
@@ -39,7 +46,7 @@ def report(
     opened = open_run(run)
     other = None if against is None else open_run(against)
     with common.progress_bar("reading", quiet) as progress:
-        made = page(opened, other, progress)
+        made = page(opened, other, progress, values or ())
     common.write_file(out, made)
     size = len(made.encode())
     common.print_text(

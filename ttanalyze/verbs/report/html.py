@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +18,54 @@ from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.info import info
 from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
+from ttanalyze.verbs.report.series import series
 from ttanalyze.verbs.report.verdict import verdict
 
-SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "flames", "tables", "main")
+SCRIPTS = (
+    "data",
+    "bins",
+    "plots",
+    "timeline",
+    "usage",
+    "heat",
+    "flames",
+    "values",
+    "tables",
+    "main",
+)
 WARNINGS = 20
 BUDGET = 12_000_000  # characters of data in a page, beside the library's two million
 MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"
 
 
-def page(run: Run, against: Run | None = None, progress: Progress = None) -> str:
+def page(
+    run: Run,
+    against: Run | None = None,
+    progress: Progress = None,
+    values: Sequence[str] = (),
+) -> str:
     """Returns a report as HTML.
 
     Args:
         run: The run.
         against: Another run. If given, the page shows where it first differs.
         progress: Called with the finished and the total number of epochs.
+        values: Tensors whose statistics the page shows over time, as NAME or NAME=TYPE: the name of
+            a tensor, or the label or id of a region.
 
     Raises:
-        Error: plotly or jinja2 is not installed.
+        Error: plotly or jinja2 is not installed, or there is no such tensor or type.
         FormatError: A file does not follow the format.
     """
     template, library = _template(), _library()
+    chosen = series(run, values)
     compared = None if against is None else divergence.compare(run, against, progress)
     limits = data.Limits()
     while True:
         shown = data.document(run, limits, progress)
+        for process in shown["processes"]:
+            of_process = chosen.get(process["process"], [])
+            process["values"] = [one.as_dict() for one in of_process]
         packed = pack(shown)
         if len(packed) <= BUDGET:
             break

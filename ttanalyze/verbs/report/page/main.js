@@ -77,6 +77,7 @@ function showProcess(process) {
   const changes = showChanges(process, window_, state);
   const blocks = showBlocks(process, window_, state, changes.name);
   const flames = showFlames(process);
+  const values = showValues(process);
   showKernels(process, state);
   showRegions(process, state);
   state.listeners.push(() => showEpoch(process, state));
@@ -84,6 +85,7 @@ function showProcess(process) {
   const all = () => Promise.all([timeline(), usage(), changes.show(), blocks()]);
   const whole = () => {
     flames();
+    values();
     return all();
   };
   let due = false;
