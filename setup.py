@@ -65,6 +65,7 @@ LIBRARIES = {
         (
             "interpose/load/*.c",
             "interpose/options/options.c",
+            "interpose/options/rank.c",
             "interpose/options/triggers.c",
             "interpose/options/control_text.c",
             "interpose/util/json_writer.c",

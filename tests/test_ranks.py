@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +96,39 @@ def test_rank_of_a_wrong_type_is_refused(tmp_path: Path) -> None:
     Writer(tmp_path / "run").close(rank={"rank": "1"})
     with pytest.raises(FormatError, match=r"rank\.rank"):
         tt.open(tmp_path / "run")
+
+
+# ---- a `record` in each rank ----
+
+
+def each_rank(run: Path, *arguments: str | Path, job: str = "job7", ranks: int = 3) -> list[Any]:
+    """Starts `ttanalyze record` in each rank of a job, as srun does, and waits for all."""
+    command = [sys.executable, "-m", "ttanalyze", "record", "--sim", "-o", str(run), *arguments]
+    started = []
+    for rank in range(ranks):
+        of_job = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks), "SLURM_JOB_ID": job}
+        environment = {**support.bare_environment(), **of_job, "SLURM_STEP_ID": "0"}
+        started.append(
+            subprocess.Popen(
+                command, env=environment, cwd=support.ROOT, stderr=subprocess.PIPE, text=True
+            )
+        )
+    said = [process.communicate()[1] for process in started]
+    return [(process.returncode, text) for process, text in zip(started, said, strict=True)]
+
+
+def test_ranks_share_one_run_directory(built: Path, tmp_path: Path) -> None:
+    run, program = tmp_path / "new" / "run", support.build_program("exit_return", built)
+    for rank, (status, said) in enumerate(each_rank(run, program)):
+        assert status == tt.open(run).info["exit"]["status"]
+        assert said.startswith(f"ttanalyze: rank {rank}: recorded ") and said.count("\n") == 1
+    ranks = [process.rank.rank for process in tt.open(run).processes if process.rank]
+    assert sorted(ranks) == [0, 1, 2]
+    again = each_rank(run, program)
+    assert all(status == 2 and "of an earlier job; remove it" in said for status, said in again)
+    other = each_rank(run, program, job="job8")
+    assert all(status == 2 and "is of another job" in said for status, said in other)
+    assert sorted(p.rank.rank for p in tt.open(run).processes if p.rank) == [0, 1, 2]
 
 
 # ---- runs of several nodes ----

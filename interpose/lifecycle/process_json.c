@@ -11,7 +11,7 @@
 #include "lifecycle/crash_report_json.h"
 #include "nvtx/nvtx.h"
 #include "options/options.h"
-#include "session/rank.h"
+#include "options/rank.h"
 #include "session/session.h"
 #include "store/activities.h"
 #include "store/events.h"

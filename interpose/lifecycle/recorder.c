@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "capture/capture.h"
 #include "capture/graph_epochs.h"
@@ -25,6 +27,7 @@
 #include "lifecycle/process_json.h"
 #include "nvtx/nvtx.h"
 #include "options/options.h"
+#include "options/rank.h"
 #include "util/clock.h"
 #include "callstack/stacks.h"
 #include "arena/arena.h"
@@ -33,7 +36,6 @@
 #include "track/copy_sources.h"
 #include "track/modules.h"
 #include "track/regions.h"
-#include "session/rank.h"
 #include "session/session.h"
 #include "timeline/timeline.h"
 
@@ -103,6 +105,15 @@ static void note_changes(void)
 	process_json_write(session_failure() ? "failed" : "running", session_failure(), false);
 }
 
+static void say_without_rank(void)
+{
+	char line[400];
+	int n = snprintf(line, sizeof(line), "ttanalyze: not recorded: --ranks %s, and no launcher gave process %ld a rank\n",
+			 options.ranks, (long)getpid());
+
+	session_say(line, (size_t)n);
+}
+
 static bool start(void)
 {
 	char error[300] = "";
@@ -112,8 +123,11 @@ static bool start(void)
 		return false;
 	}
 	rank_read();
-	if (rank_is_left_out())
+	if (rank_is_left_out()) {
+		if (!rank_is_known())
+			say_without_rank();
 		return false;
+	}
 	bool compress = options.compress && compress_open();
 	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0,
 			       options.max_disk};

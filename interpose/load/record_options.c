@@ -4,7 +4,9 @@
 #include "load/record_options.h"
 
 #include "options/options.h"
+#include "options/rank.h"
 #include "util/compiler.h"
+#include "util/json_writer.h"
 
 static char fault[300];
 
@@ -21,4 +23,15 @@ EXPORT const char *tt_option_fault(const char *name, const char *value)
 EXPORT const char *tt_options_unknown(unsigned number)
 {
 	return number < UNKNOWN_VARIABLES && *options_unknown[number] ? options_unknown[number] : NULL;
+}
+
+EXPORT const char *tt_rank(void)
+{
+	static struct json j;
+
+	json_free(&j);
+	json_begin(&j, NULL, NULL);
+	rank_read();
+	rank_json(&j);
+	return json_text(&j);
 }

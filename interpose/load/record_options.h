@@ -15,4 +15,7 @@ const char *tt_option_fault(const char *name, const char *value);
 /* Warnings about unknown variables in the environment last checked; NULL after the last one. */
 const char *tt_options_unknown(unsigned number);
 
+/* The rank of this process as process.json has it, or null. Valid until the next call. */
+const char *tt_rank(void);
+
 #endif

@@ -62,7 +62,7 @@ def record(
     if delay_dump is not None:
         options.check_late("--delay-dump", {**os.environ, **variables})
         check_output(delay_dump)
-    done = run(command, out, variables, sim=sim, force=force, warn=say)
+    done = run(command, out, variables, sim=sim, force=force, share=True, warn=say)
     if delay_dump is not None and done.processes:
         _write_delays(done.out, delay_dump)
     if json:

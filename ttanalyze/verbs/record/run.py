@@ -29,13 +29,12 @@ from typing import Any, BinaryIO
 import orjson
 
 from ttanalyze import options
-from ttanalyze._format import ffi
 from ttanalyze.errors import Error, system_error, system_errors
-from ttanalyze.format import statuses
 from ttanalyze.output import text
 from ttanalyze.output.files import directory, replace_in
 from ttanalyze.util import libraries
-from ttanalyze.verbs.record import program
+from ttanalyze.verbs.record import program, totals
+from ttanalyze.verbs.record.shared import NAME, Job, recorded_ranks
 from ttanalyze.verbs.record.time_limit import LOOK_SECONDS, TimeLimit
 
 FORWARDED = {
@@ -47,11 +46,6 @@ FORWARDED = {
     signal.SIGUSR2,
 }
 ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
-HEADER = ffi.sizeof("struct tt_file_header")
-RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
-WARNED_OF = {
-    name: ffi.integer_const(f"TT_EPOCHF_{name.upper()}") for name in ("refused", "dropped", "loose")
-}
 LOCK_SECONDS = 5
 TIMED_OUT = 124  # exit status, as of timeout(1)
 
@@ -73,6 +67,8 @@ class Recorded:
         warnings: The number of warnings that `info` lists.
         incomplete: What is missing in the recording, None if nothing is.
         seconds: The duration in seconds.
+        rank: The rank of the job that was recorded, whose processes these are. None if `record`
+            itself is no rank.
     """
 
     out: Path
@@ -86,6 +82,7 @@ class Recorded:
     warnings: int
     incomplete: str | None
     seconds: float
+    rank: int | None = None
 
     def to_json(self) -> str:
         """Returns the attributes as a JSON object in one line."""
@@ -97,15 +94,16 @@ class Recorded:
         Args:
             program: The name of the program.
         """
+        lead = "" if self.rank is None else f"rank {self.rank}: "
         if not self.processes:
-            return f"nothing recorded: no CUDA context of {program} was seen"
+            return f"{lead}nothing recorded: no CUDA context of {program} was seen"
         of = f" of {self.processes} processes" if self.processes > 1 else ""
         amount = text.count(self.epochs, "epoch")
         if self.launches:
             amount += (
                 f" and {text.count(self.launches, 'replayable launch', 'replayable launches')}"
             )
-        line = f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
+        line = f"{lead}recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
         if self.warnings:
             line += f"; {text.count(self.warnings, 'warning')}: ttanalyze info {self.out}"
         return line
@@ -118,6 +116,7 @@ def record(
     *,
     sim: bool = False,
     force: bool = False,
+    share: bool = False,
     warn: Callable[[str], None] | None = None,
     output: BinaryIO | None = None,
 ) -> Recorded:
@@ -130,6 +129,7 @@ def record(
             `ttanalyze record` lists them.
         sim: Whether to use the simulator in place of a GPU.
         force: Whether to replace an existing run directory.
+        share: Whether this process, if it is a rank of a job, shares the directory with the others.
         warn: Called with one line if something may keep the recorder out of the program, or if the
             time limit ended it.
         output: A file for the standard output and error of the program. If given, its standard
@@ -152,9 +152,15 @@ def record(
     simulator = libraries.simulator() if sim else None
     if simulator is None and not driver_loads():
         raise Error("no GPU driver (libcuda.so.1) found; add --sim to record on the simulator")
+    job = Job.of(os.environ) if share else None
     given = os.environ.get("TT_OUT")
-    out = (out or (Path(given) if given else default_out(argv[0]))).absolute()
-    make_way(out, force)
+    out = (out or (Path(given) if given else default_out(argv[0], job=job))).absolute()
+    if job is None:
+        make_way(out, force)
+    elif force:
+        raise Error(f"--force: all ranks of the job record to {out}; remove it before")
+    else:
+        job.join(out)
     if obstacle and warn:
         closed = sim or obstacle == program.PRIVILEGED
         only = "nothing will be recorded" if closed else "only the driver can let the recorder in"
@@ -177,14 +183,22 @@ def record(
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
-    if late or (limit and _timed_out(out)):
+    if late or (limit and totals.timed_out(out)):
         code = TIMED_OUT
     ending = {"status": code, "signal": died, "seconds": round(seconds, 6)}
-    info = note(out, {"exit": ending}, warn)
-    sums, processes = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
-    warnings = sum(_warnings(out, *process) for process in processes)
-    incomplete = _incomplete(processes, sums[0])
-    return Recorded(out, code, died, interrupted, *sums, warnings, incomplete, seconds)
+    info = note(out, {"exit": job.worst(out, ending) if job else ending}, warn)
+    ours = out if job is None else recorded_ranks(out).get(job.rank, out / NAME)
+    listed = [
+        one for one in totals.processes(info) if job is None or totals.folder_of(out, one) == ours
+    ]
+    sums, processes = (
+        totals.sums(ours),
+        [(one, totals.flags(totals.folder_of(out, one))) for one in listed],
+    )
+    warnings = sum(totals.warnings(out, *process) for process in processes)
+    incomplete = totals.incomplete(processes, sums[0])
+    rank = None if job is None else job.rank
+    return Recorded(out, code, died, interrupted, *sums, warnings, incomplete, seconds, rank)
 
 
 # ---- before ----
@@ -216,12 +230,15 @@ def sanitizer_library() -> str:
     return ""
 
 
-def default_out(program: str, ending: str = ".tt") -> Path:
-    """Returns PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on if it exists."""
+def default_out(program: str, ending: str = ".tt", job: Job | None = None) -> Path:
+    """Returns PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on if it exists.
+
+    The ranks of a job share the first.
+    """
     name = os.path.basename(program) or "run"
     out = Path(f"{name}{ending}")
     number = 2
-    while os.path.lexists(out):
+    while job is None and os.path.lexists(out):
         out = Path(f"{name}-{number}{ending}")
         number += 1
     return out
@@ -399,84 +416,6 @@ def note(
     return info
 
 
-def _timed_out(out: Path) -> bool:
-    """Returns whether the recorder ended a process at its time limit."""
-    with contextlib.suppress(OSError, orjson.JSONDecodeError):
-        processes = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
-        return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in processes)
-    return False
-
-
-def _processes(info: dict[str, Any]) -> list[dict[str, Any]]:
-    return [process for process in info.get("processes", []) if isinstance(process, dict)]
-
-
-def _folder(out: Path, process: dict[str, Any]) -> Path:
-    return out / f"p{process.get('process')}"
-
-
-def _warnings(out: Path, process: dict[str, Any], epochs: bytes) -> int:
-    """Returns the number of warnings of a process, as in Run.warnings, without numpy. epochs: their
-    flags.
-    """
-    launches = _records(_folder(out, process) / "launches.bin")
-    count = len(process.get("warnings", []))
-    count += process.get("status") not in statuses.WITH_THE_PROCESS
-    count += len(options.unmet(process, len(epochs), launches))
-    count += sum(1 for _ in _flagged(process, epochs))
-    return count + bool(process.get("counters", {}).get("events_lost"))
-
-
-def _flagged(process: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
-    """Returns how many epochs of a process have each flag that users should know."""
-    for name, flag in WARNED_OF.items():
-        count = sum(bool(flags & flag) for flags in epochs)
-        if count:
-            yield name, count
-
-
-def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> str | None:
-    """Returns the first thing that is missing in the recording, None if nothing is.
-
-    processes: with the flags of their epochs.
-    """
-    if not folders:
-        return "no process was recorded"
-    if len(processes) < folders:
-        return "a process was killed before run.json listed it"
-    for process, epochs in processes:
-        lead = f"process {process.get('process')}: " if folders > 1 else ""
-        status, reason = process.get("status"), process.get("reason") or "no reason given"
-        if status == statuses.RUNNING:
-            return f"{lead}the process was killed, or still runs"
-        if status != statuses.COMPLETE:
-            return f"{lead}{status}: {reason}"
-        if losses := process.get("losses"):
-            return f"{lead}{losses[0]}"
-        for name, count in _flagged(process, epochs):
-            return f"{lead}{text.count(count, f'{name} epoch')}"
-        if lost := process.get("counters", {}).get("events_lost"):
-            return f"{lead}{text.count(lost, 'lost call')}"
-    return None
-
-
-def _flags(folder: Path) -> bytes:
-    """Returns the low byte of the flags of each epoch of a process."""
-    size = ffi.sizeof("struct tt_epoch")
-    with contextlib.suppress(OSError):
-        epochs = (folder / "epochs.bin").read_bytes()
-        return epochs[HEADER + ffi.offsetof("struct tt_epoch", "flags") :: size]
-    return b""
-
-
-def _records(path: Path) -> int:
-    """Returns the number of records in a file, by its size."""
-    count = 0
-    with contextlib.suppress(OSError):
-        count = (path.stat().st_size - HEADER) // ffi.sizeof(RECORDS[path.name])
-    return max(0, count)
-
-
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
     """Holds the lock of run.json, unless it is busy for too long. Yields a descriptor of the run
@@ -493,21 +432,6 @@ def _locked(path: Path) -> Iterator[int]:
                     raise
                 time.sleep(0.002)
         yield folder
-
-
-def _sums(out: Path) -> tuple[int, int, int, int]:
-    """Returns processes, epochs, launches and bytes of a run directory, by file sizes."""
-    counts = dict.fromkeys(RECORDS, 0)
-    processes = size = 0
-    for folder, _, names in os.walk(out):
-        for name in names:
-            with contextlib.suppress(OSError):
-                length = os.stat(os.path.join(folder, name)).st_size
-                size += length
-                if name in RECORDS:
-                    processes += name == "epochs.bin"
-                    counts[name] += max(0, length - HEADER) // ffi.sizeof(RECORDS[name])
-    return processes, counts["epochs.bin"], counts["launches.bin"], size
 
 
 def say(line: str) -> None:

@@ -4,7 +4,7 @@
  * Of several launchers the innermost counts: `srun torchrun` gives workers torchrun's rank. Programs may set these
  * variables themselves before their first call, as those that start processes with multiprocessing do.
  */
-#include "session/rank.h"
+#include "options/rank.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "options/options.h"
-#include "session/session.h"
 #include "util/json_writer.h"
 
 /* The variables of each launcher. `only`: it set the others if this one is there. */
@@ -72,19 +71,16 @@ void rank_read(void)
 	here.launcher = NULL;
 }
 
+bool rank_is_known(void)
+{
+	return here.launcher != NULL;
+}
+
 bool rank_is_left_out(void)
 {
 	bool chosen = false;
-	char line[400];
 
-	if (!*options.ranks)
-		return false;
-	if (here.launcher)
-		return !numbers_read(options.ranks, here.rank, &chosen) || !chosen;
-	int n = snprintf(line, sizeof(line), "ttanalyze: not recorded: --ranks %s, and no launcher gave process %ld a rank\n",
-			 options.ranks, (long)getpid());
-	session_say(line, (size_t)n);
-	return true;
+	return *options.ranks && !(here.launcher && numbers_read(options.ranks, here.rank, &chosen) && chosen);
 }
 
 void rank_json(struct json *j)
