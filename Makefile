@@ -23,7 +23,7 @@ $(STAMP): $(BIN)/python pyproject.toml setup.py requirements-dev.lock
 build: $(STAMP) ## the environment in .venv, the recorder and the simulator
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
-examples: build
+examples: build ## the example programs
 	$(MAKE) --silent --no-print-directory -C examples
 
 # The demo needs no more than the package itself.
@@ -31,11 +31,9 @@ $(PLAIN): $(BIN)/python pyproject.toml setup.py requirements-dev.lock $(wildcard
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock --editable .
 	touch $@
 
-demo: $(if $(wildcard $(STAMP)),build,$(PLAIN)) ## record an example twice, verify the one and find where the other differs
-	@$(MAKE) --silent --no-print-directory -C examples
-	@$(BIN)/python -m examples.demos.tour
+demo: $(if $(wildcard $(STAMP)),build,$(PLAIN)) ## the tour of `ttanalyze demo`
+	@$(BIN)/python -m ttanalyze demo --out demo
 
-# The simulator is left to gcc: it is compiled with what clang does not know.
 lint: build ## ruff, mypy, clang-format and clang-tidy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -109,7 +107,7 @@ man: build ## man pages of all verbs in build/man, which a wheel installs
 wheel: build man ## dist/: a wheel for every glibc from this system's on, and the source archive
 	rm -rf build/wheel && mkdir -p build/wheel dist
 	$(BIN)/python -m build --outdir build/wheel
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --exclude libcuda.so.1 --wheel-dir dist build/wheel/*.whl
 	cp build/wheel/*.tar.gz dist/
 
 ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)

@@ -26,9 +26,19 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, LinkError
 
-COMPILE = ["-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
+# -ffp-contract=off: the simulator rounds alike on every machine.
+COMPILE = [
+    "-ffp-contract=off",
+    "-std=gnu11",
+    "-D_GNU_SOURCE=",
+    "-O2",
+    "-g",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+]
 WARN = ["-Wall", "-Wextra", "-Werror"]
-INCLUDE = ["-Iinterpose", "-Iinterpose/include"]
+INCLUDE = ["-Iinterpose", "-Iinterpose/include", "-Iexamples"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +49,12 @@ class Library:
     patterns: tuple[str, ...]
     link: tuple[str, ...]
     embed: tuple[tuple[str, str], ...] = ()  # symbol, file
+    kind: str = "-shared"
 
 
 RECORDER = "ttanalyze.lib.libttshim"
+SIMULATOR = "libcuda.so.1"
+TOUR = ("examples/overflow.py", "examples/torch_nan.py")  # what `demo` records besides vecadd
 LIBRARIES = {
     "ttanalyze.lib.sim.libcuda": Library(
         "ttanalyze/lib/sim/libcuda.so.1",
@@ -54,6 +67,9 @@ LIBRARIES = {
             "-pthread",
             "-ldl",
         ),
+    ),
+    "ttanalyze.lib.demo.vecadd": Library(
+        "ttanalyze/lib/demo/vecadd", ("examples/vecadd.c",), (SIMULATOR,), kind="-pie"
     ),
     "ttanalyze.lib.sim.libcupti": Library(
         "ttanalyze/lib/sim/libcupti.so.13",
@@ -197,6 +213,9 @@ class BuildLibraries(build_ext):
         super().run()
         if self.inplace:
             write_if_different(OPTION_MODULE, option_module())
+        for program in TOUR:
+            target = Path("" if self.inplace else self.build_lib) / "ttanalyze/lib/demo"
+            self.copy_file(program, str(target / Path(program).name))
         made = sorted(self.folder.rglob("*.o.command"))
         commands = [made_by.read_text() for made_by in made]
         entries = [
@@ -224,7 +243,7 @@ class BuildLibraries(build_ext):
         if sanitize == "thread":  # it knows no fences; ours are between accesses that are atomic
             extra.append("-Wno-tsan")
         self.compile_command = [*cc, *COMPILE, *WARN, *INCLUDE, *extra, *flags]
-        link_command = [*cc, "-shared", "-g", *extra]
+        link_command = [*cc, library.kind, "-g", *extra]
         link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
         # Not build_temp, which an editable install throws away.
         self.folder = Path("build") / "native" / (sanitize.replace(",", "-") or "plain")
@@ -237,7 +256,8 @@ class BuildLibraries(build_ext):
             objects = list(pool.map(self.compile_one, sources))
         target = Path(self.get_ext_fullpath(ext.name))
         made = self.folder / target.name
-        command = [*link_command, *objects, *link_flags, *library.link, "-o", str(made)]
+        parts = [str(self.folder / part) if part == SIMULATOR else part for part in library.link]
+        command = [*link_command, *objects, *link_flags, *parts, "-o", str(made)]
         if not newer(made, shlex.join(command), objects):
             made.unlink(missing_ok=True)
             run(command, made, LinkError)

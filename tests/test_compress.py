@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -154,17 +153,3 @@ def test_unknown_encoding_is_an_error(zeros: Path) -> None:
     reseal_header(path)
     outcome = support.ttanalyze("info", zeros)
     assert outcome.stderr == f"ttanalyze: {path}: offset 28: unknown encoding 2\n"
-
-
-def test_missing_zstandard_package_is_named(zeros: Path) -> None:
-    """Where the package that reads frames is not installed."""
-    program = (
-        "import sys; sys.modules['zstandard'] = None\n"
-        "from ttanalyze.cli import run_command\n"
-        f"sys.exit(run_command(['verify', {str(zeros)!r}]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    reason = "contents are compressed; to read them: pip install 'ttanalyze[zstd]'"
-    assert (done.returncode, done.stderr) == (2, f"ttanalyze: {reason}\n")

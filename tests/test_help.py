@@ -49,7 +49,8 @@ def test_every_verb_is_in_one_group(cli: Cli) -> None:
 
 def test_bash_completes_words(tmp_path: Path) -> None:
     expected = {
-        "re": "record reduce report rewind replay",
+        "rec": "record",
+        "me": "memcheck memory merge",
         "record --regions t": "touched",
         "info r": "",  # files, which bash completes itself
     }

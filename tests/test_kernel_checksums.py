@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 import time
 from dataclasses import dataclass, field
@@ -14,9 +13,7 @@ import xxhash
 
 import ttanalyze as tt
 from tests.rundir import Writer, edit, reseal_records
-from tests.support import Cli
 from ttanalyze.code import checksums
-from ttanalyze.code import fatbin as fatbins
 from ttanalyze.format import layout
 
 HELPERS = (
@@ -160,22 +157,11 @@ def test_fatbin_has_the_checksums_of_its_entries() -> None:
     cubin = Cubin({**CODE, "add": b"0123456789abcdefghij" * 4}).bytes()
     plain = checksums(cubin, NAMES)
     assert checksums(fatbin(entry(cubin)), NAMES) == plain
-    zstandard = pytest.importorskip("zstandard")
+    import zstandard
+
     packed = zstandard.ZstdCompressor().compress(cubin)
     assert checksums(fatbin(entry(packed, flags=0x8000, size=len(cubin))), NAMES) == plain
     assert checksums(fatbin(entry(lz4(cubin), flags=0x2000, size=len(cubin))), NAMES) == plain
-
-
-def test_missing_zstandard_package_is_named(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packed = entry(b"?" * 40, flags=0x8000, size=50)
-    path = run_with(tmp_path / "run", fatbin(packed))
-    monkeypatch.setattr(fatbins, "_zstandard", functools.cache(lambda: None))
-    asked = cli("query", path, "--table", "functions", "--fields", "name,checksum")
-    assert asked.status == 0 and asked.stderr.count("\n") == 1
-    assert "pip install 'ttanalyze[zstd]'" in asked.stderr
-    assert cli("events", path).stderr == asked.stderr
 
 
 def test_lz4_entries_are_decompressed() -> None:

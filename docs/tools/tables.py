@@ -31,7 +31,7 @@ A query computes these columns when it names them. The table `nodes` has the nod
 - For PTX it covers the text, without comments, white space, debug lines and label names.
 - For a fatbin it covers the code of all architectures.
 
-A checksum is missing if the module's image was not saved or cannot be read. Fatbins are often compressed: `pip install 'ttanalyze[zstd]'`. `ttanalyze.kernels.checksums(image, names)` computes checksums of any image. `ttanalyze.demangle.demangle(names)` and `short(name)` demangle any names.
+A checksum is missing if the module's image was not saved or cannot be read. `ttanalyze.kernels.checksums(image, names)` computes checksums of any image. `ttanalyze.demangle.demangle(names)` and `short(name)` demangle any names.
 """  # noqa: E501
 
 

@@ -181,10 +181,9 @@ def screen_width() -> int:
 
 
 def say_what_is_missing() -> None:
-    """Says on stderr which missing tools make names or checksums incomplete."""
-    from ttanalyze import code
+    """Says on stderr which missing tool makes names incomplete."""
     from ttanalyze.code import demangle
 
-    for note in (demangle.missing(), code.missing()):
-        if note:
-            say(note)
+    note = demangle.missing()
+    if note:
+        say(note)

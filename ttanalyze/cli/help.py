@@ -8,7 +8,8 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 GROUPS = {  # in the order of the help; each verb is a file of this folder
-    "Record a program": ("record", "instrument", "check", "race", "reduce", "doctor", "shim"),
+    "Begin": ("demo", "doctor"),
+    "Record a program": ("record", "instrument", "check", "race", "reduce", "shim"),
     "Look at a run": (
         "info",
         "stats",

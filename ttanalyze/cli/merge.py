@@ -22,7 +22,7 @@ Examples:
 
 @verbs.command(epilog=EXAMPLES)
 def merge(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run directories.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run directories.")],
     out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The new run directory.")],
     force: ForceOption = False,
     json: common.JsonOption = False,

@@ -214,7 +214,6 @@ class _Output:
 
 def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) -> None:
     from ttanalyze.output import tables as show
-    from ttanalyze.util.zstd import zstandard
 
     if form not in (*show.FORMATS, *CUTRACER):
         raise Error(f"--format {form}: must be one of {', '.join((*show.FORMATS, *CUTRACER))}")
@@ -224,10 +223,8 @@ def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) 
             raise Error("--format parquet: needs -o FILE")
     if no_header and form not in ("table", "csv"):
         raise Error(f"--no-header: {form} has no header")
-    if compress:
-        if out is None or form == "parquet":
-            raise Error("--compress: needs -o FILE and a format other than parquet")
-        zstandard("--compress needs zstandard")
+    if compress and (out is None or form == "parquet"):
+        raise Error("--compress: needs -o FILE and a format other than parquet")
 
 
 def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
@@ -259,12 +256,12 @@ def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) 
 
 
 def _write(file: BinaryIO, parts: Iterable[bytes], compress: bool) -> None:
-    from ttanalyze.util.zstd import zstandard
-
     if not compress:
         file.writelines(parts)
         return
-    made = zstandard("").ZstdCompressor().compressobj()
+    import zstandard
+
+    made = zstandard.ZstdCompressor().compressobj()
     file.writelines(made.compress(part) for part in parts)
     file.write(made.flush())
 

@@ -69,7 +69,6 @@ def trace(
     from dataclasses import asdict
 
     from ttanalyze import options
-    from ttanalyze.code import demangle
     from ttanalyze.errors import Error
     from ttanalyze.format import open_run
     from ttanalyze.verbs.trace import FORMATS
@@ -96,9 +95,7 @@ def trace(
         common.print_text(
             f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in counts)}"
         )
-    note = demangle.missing()
-    if note:
-        common.say(note)
+    common.say_what_is_missing()
 
 
 @contextlib.contextmanager

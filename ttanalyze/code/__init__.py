@@ -1,7 +1,6 @@
 """Reads kernels' code: cubins, fatbins and PTX. Names, symbols, checksums, features."""
 
 from ttanalyze.code.checksums import checksums
-from ttanalyze.code.fatbin import missing
 from ttanalyze.code.uses import uses
 
-__all__ = ["checksums", "missing", "uses"]
+__all__ = ["checksums", "uses"]

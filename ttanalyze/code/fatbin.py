@@ -13,7 +13,6 @@ import functools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 
 MAGIC = (0xBA55ED50).to_bytes(4, "little")
 HEADER = struct.Struct("<IHHQ")
@@ -84,29 +83,10 @@ def entries(image: bytes) -> Iterator[Entry]:
         at = begin + padded
 
 
-@functools.cache
-def _zstandard() -> ModuleType | None:
-    try:
-        import zstandard
-    except ImportError:
-        return None
-    return zstandard
-
-
-def missing() -> str | None:
-    """Returns a message for users if an image could not be decompressed on this machine, else
-    None.
-    """
-    if not _zstandard.cache_info().currsize or _zstandard():
-        return None
-    return "kernels of compressed modules have no checksum; for it: pip install 'ttanalyze[zstd]'"
-
-
 def _zstd(raw: memoryview, size: int) -> bytes | None:
     """Expands a Zstandard frame, None if that fails."""
-    zstandard = _zstandard()
-    if zstandard is None:
-        return None
+    import zstandard
+
     try:
         with zstandard.ZstdDecompressor().stream_reader(raw) as frame:
             expanded: bytes = frame.read(size)

@@ -11,7 +11,6 @@ from ttanalyze.errors import FormatError
 from ttanalyze.format import layout
 from ttanalyze.format.files import Reader
 from ttanalyze.format.layout import BLOCK_SIZE
-from ttanalyze.util import zstd
 
 PREFIX = 4  # bytes of the size before compressed contents
 
@@ -50,7 +49,8 @@ class DataReader(Reader):
         return stored if size == length else self._inflated(offset, stored, length)
 
     def _inflated(self, offset: int, frame: memoryview, length: int) -> bytes:
-        zstandard = zstd.zstandard("contents are compressed; to read them")
+        import zstandard
+
         try:
             if zstandard.frame_content_size(frame) != length:
                 raise FormatError(self.path, offset, f"not a zstd frame of {length} bytes")

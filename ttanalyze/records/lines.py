@@ -18,7 +18,6 @@ import orjson
 from ttanalyze.errors import Error, FormatError, system_errors
 from ttanalyze.records import text
 from ttanalyze.util.regular_files import open_regular
-from ttanalyze.util.zstd import zstandard
 
 LONGEST = 1 << 26  # bytes of a line
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -127,7 +126,9 @@ class _Frames(io.RawIOBase):
     """The contents of zstd frames. begin: where the last frame begins. cut: it has no end."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        self._zstandard = zstandard(f"{path}: compressed with zstd; to read it")
+        import zstandard
+
+        self._zstandard = zstandard
         self._path, self._file = path, file
         self._frame: Any = None
         self._rest, self._ready = b"", memoryview(b"")

@@ -44,6 +44,15 @@ def loader() -> Path:
     return _built(library_folder() / "libttload.so")
 
 
+def demo() -> Path:
+    """Returns the folder of the programs that `demo` records.
+
+    Raises:
+        Error: The package was not built.
+    """
+    return _built(library_folder() / "demo" / "vecadd").parent
+
+
 @functools.cache
 def toolkit() -> Any:
     """Loads the library of the toolkit, with the functions that _format declares.

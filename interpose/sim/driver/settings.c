@@ -170,9 +170,12 @@ static void load(void)
 	const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
 
 	sim_settings.blocking = blocking && !strcmp(blocking, "1");
-	settings_good = take("TT_SIM_DEVICES", take_devices) & take("TT_SIM_MEMORY", take_memory) &
-			take("TT_SIM_SEED", take_seed) & take("TT_SIM_SCHEDULE", take_schedule) &
-			take("TT_SIM_BOUNDS", take_bounds) & take("TT_SIM_FAULT", parse_faults);
+	settings_good = take("TT_SIM_DEVICES", take_devices);
+	settings_good &= take("TT_SIM_MEMORY", take_memory);
+	settings_good &= take("TT_SIM_SEED", take_seed);
+	settings_good &= take("TT_SIM_SCHEDULE", take_schedule);
+	settings_good &= take("TT_SIM_BOUNDS", take_bounds);
+	settings_good &= take("TT_SIM_FAULT", parse_faults);
 }
 
 bool settings_load(void)

@@ -13,6 +13,14 @@
 #include "sim/ptx/ptx.h"
 
 #define PTX_WARP 32
+
+/* A loop over lanes whose iterations do not depend on each other. */
+#ifdef __clang__
+#define INDEPENDENT /* clang warns of each loop that it then does not vectorise */
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define PTX_EVERYONE 0xffffffffu
 #define PTX_BARRIERS 16
 #define PTX_MAX_VECTOR 4
@@ -629,13 +637,13 @@ static inline void ptx_blend(void *dst, const void *from, uint32_t mask, bool wi
 	if (wide) {
 		lane_u64 *d = dst;
 		const lane_u64 *s = from;
-#pragma GCC ivdep
+		INDEPENDENT
 		for (int i = 0; i < PTX_WARP; i++)
 			d[i] = mask & ptx_lane_bit[i] ? s[i] : d[i];
 	} else {
 		lane_u32 *d = dst;
 		const lane_u32 *s = from;
-#pragma GCC ivdep
+		INDEPENDENT
 		for (int i = 0; i < PTX_WARP; i++)
 			d[i] = mask & ptx_lane_bit[i] ? s[i] : d[i];
 	}

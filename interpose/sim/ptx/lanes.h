@@ -1,6 +1,6 @@
 /*
  * Arithmetic over the 32 lanes of a warp: one loop for each operation and type, over rows that are
- * identical or do not overlap, which ivdep promises to the compiler.
+ * identical or do not overlap, which INDEPENDENT promises to the compiler.
  *
  * S is the type of a lane in its row, T the type of the computation, U the unsigned type that the result
  * is cut to. Inactive lanes are computed as well: no expression may trap.
@@ -10,7 +10,7 @@
 
 #include "sim/ptx/internal.h"
 
-#define LANES _Pragma("GCC ivdep") for (int i = 0; i < PTX_WARP; i++)
+#define LANES INDEPENDENT for (int i = 0; i < PTX_WARP; i++)
 
 #define LANES1(name, R, S, T, U, expression)                                                  \
 	static void name(const struct ptx_op *op, void *dst, const void *const *src)          \

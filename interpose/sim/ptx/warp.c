@@ -152,13 +152,13 @@ static void select_rows(struct ptx_warp *w, const struct ptx_op *op, void *dst)
 	if (op->wide) {
 		lane_u64 *d = dst;
 		const lane_u64 *a = ptx_row(w, op->src[0]), *b = ptx_row(w, op->src[1]);
-#pragma GCC ivdep
+		INDEPENDENT
 		for (int i = 0; i < PTX_WARP; i++)
 			d[i] = which & ptx_lane_bit[i] ? a[i] : b[i];
 	} else {
 		lane_u32 *d = dst;
 		const lane_u32 *a = ptx_row(w, op->src[0]), *b = ptx_row(w, op->src[1]);
-#pragma GCC ivdep
+		INDEPENDENT
 		for (int i = 0; i < PTX_WARP; i++)
 			d[i] = which & ptx_lane_bit[i] ? a[i] : b[i];
 	}

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from ttanalyze.code import missing
 from ttanalyze.errors import Error
 from ttanalyze.format import modules
 from ttanalyze.format.process import Process
@@ -277,8 +276,7 @@ class _Images:
         names = ["the recorded code" if n == RECORDED else n.partition(":")[0] for n in fixed]
         lacks = f"--maxregs and --opt-level: no PTX for this device in {', '.join(names)}"
         if len(fixed) == len(of.code):
-            packed = "; some is compressed: pip install 'ttanalyze[zstd]'" if missing() else ""
-            raise Error(f"{lacks}{packed}; give PTX or CUDA C++ with --code")
+            raise Error(f"{lacks}; give PTX or CUDA C++ with --code")
         return replace(of, fixed=frozenset(fixed)), [f"{lacks}: tried unchanged"] if fixed else []
 
     def _compilable(self, name: str) -> bool:
