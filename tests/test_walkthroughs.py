@@ -1,11 +1,13 @@
 """The shell sessions of docs/guides: each command runs and prints what the page shows.
 
 A page's blocks of the language `console` run in order in one folder, on the simulator. Times,
-addresses, digests, threads and the widths of columns may differ. A line `…` stands for any lines.
+addresses, digests, threads, numbers of lines and the widths of columns may differ. A line `…`
+stands for any lines.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -27,6 +29,7 @@ VARIES = (
     (r"±?\b[\d,.]+ (?:ns|µs|ms|s)\b", "TIME"),
     (r"\b[\d.]+ %", "SHARE"),
     (r"[\w./-]*/(?=\w+\.(?:py|c|check)\b)", ""),
+    (r"\b(\w+\.(?:py|c)):\d+", r"\1"),
     (r"[ \t]+", " "),
 )
 
@@ -102,10 +105,21 @@ def test_the_common_questions_have_shell_sessions() -> None:
         "compare-runs",
         "out-of-bounds",
         "slow-launch",
+        "pytorch-quickstart",
         "determinism",
         "export",
         "ci",
     } <= {page.stem for page in PAGES}
+
+
+def test_findings_of_a_gpu_are_measured_ones() -> None:
+    page = (GUIDES / "pytorch-quickstart.md").read_text()
+    measured = json.loads((support.ROOT / "docs" / "faults.json").read_text())
+    assert f"on {measured['device'].partition(' (')[0]}" in page
+    block = page.split("```\n")[-2]
+    assert len(block.splitlines()) == 3
+    for line in block.splitlines():
+        assert any(line in answer["summary"] for answer in measured["answers"]), line
 
 
 @pytest.mark.parametrize(
