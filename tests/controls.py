@@ -49,7 +49,7 @@ def check_controls(run: Path) -> None:
     assert sorted(set(stamped["seq"])) == timed
     check_times(opened, stamped)
     assert len(events[events["kind"] == "control"]) == 6
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def check_times(opened: tt.Run, stamped: pd.DataFrame) -> None:

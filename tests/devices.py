@@ -29,7 +29,7 @@ def check_devices(run: Path) -> None:
             for region in buffers:
                 contents = opened.read(epoch, region, dtype="u4")
                 assert np.array_equal(contents, np.arange(step, step + WORDS, dtype="u4"))
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def check_across(run: Path, printed: str) -> None:
@@ -39,4 +39,4 @@ def check_across(run: Path, printed: str) -> None:
     of_second = opened.epochs[opened.epochs["context"] == region["context"]]["epoch"]
     found = [int(opened.read(epoch, int(region["region"]), dtype="u4")[0]) for epoch in of_second]
     assert found == [2, *map(int, re.findall(r"second: (\d+)", printed))]
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same

@@ -38,7 +38,7 @@ def check_graph_epochs(run: Path) -> None:
         assert seen[a][-2:] == [base, base + 1]
         assert seen[b][-2:] == [base + 100, base + 101]
         assert seen[c][-1] == base + 3
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def check_order(run: Path, updates: list[bool]) -> None:
@@ -62,7 +62,7 @@ def check_order(run: Path, updates: list[bool]) -> None:
         assert seen[a][-3:] == [base, base + 1, base + 11]
         assert seen[b][-2:] == [base + 100, base + 102]
         assert seen[c][-1] == base + 203
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def check_streams(run: Path) -> None:
@@ -79,7 +79,7 @@ def check_streams(run: Path) -> None:
         sums[of] += i + 1
         contents = opened.read(epoch, regions[of], dtype="u4")
         assert (contents == sums[of]).all()
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def record(command: list[str], run: Path, environment: dict[str, str], **options: str) -> str:
@@ -151,7 +151,7 @@ def check_changes(run: Path) -> None:
     assert {seq: sorted(of) for seq, of in names} == {
         seq: ["add"] * (seq in exchanged) + ["fill"] * (7 - (seq in exchanged)) for seq in launches
     }
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def check_paired(run: Path) -> None:
@@ -166,7 +166,7 @@ def check_paired(run: Path) -> None:
     known = [opened.processes[0].graphs.known(0, seq) for seq in launches]
     assert known == [True, True, False, False]
     assert "the driver refuses the program's changes" in str(opened.warnings)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def check_astray(run: Path) -> None:
@@ -177,4 +177,4 @@ def check_astray(run: Path) -> None:
     assert len(launches) == 6
     assert sorted(node_epochs["seq"]) == sorted(3 * launches[:3])
     assert "the driver refuses the program's changes" in str(opened.warnings)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same

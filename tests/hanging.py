@@ -67,5 +67,5 @@ def check_whole(run: Path, status: str, reason: str | None) -> None:
     (process,) = opened.processes
     assert (process.status, process.info["reason"]) == (status, reason)
     assert process.info["ended_ns"] > process.info["started_ns"]
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     assert len(opened.epochs) >= 1

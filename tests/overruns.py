@@ -41,5 +41,5 @@ def check_overrun(
         assert recorded.status == bare.status
     if not faulted:
         assert recorded.stderr == ""
-        report = tt.verify.verify(tt.open(run), run / "manifest.json")
+        report = tt.verify(tt.open(run), run / "manifest.json")
         assert report.same and report.region_epochs, report.to_json()

@@ -54,7 +54,7 @@ def check_run(name: str, run: Path) -> None:
 def check_stored(run: tt.Run) -> None:
     """What is stored is what was recorded, though maybe not all that was to be."""
     try:
-        report = tt.verify.verify(run)
+        report = tt.verify(run)
     except Error as e:
         if "nothing to compare" not in str(e):
             raise

@@ -94,7 +94,7 @@ def soak(seconds: float, environment: dict[str, str], folder: Path) -> bool:
         wrong.append(f"exit status {process.returncode}")
     if opened.processes[0].status != "complete":
         wrong.append("the run is not complete")
-    if not tt.verify.verify(opened).same:
+    if not tt.verify(opened).same:
         wrong.append("verify")
     print("soak: " + (f"FAILED: {', '.join(wrong)}" if wrong else "nothing grew"))
     return not wrong

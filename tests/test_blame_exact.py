@@ -11,6 +11,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from ttanalyze.errors import Error
+from ttanalyze.verbs.blame import find_target
 from ttanalyze.verbs.blame.exact import Exact, exact
 from ttanalyze.verbs.blame.show_exact import exact_text
 
@@ -42,8 +43,8 @@ def replayable(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(run: Path, **place: Any) -> Exact:
-    target = tt.blame.find_target(tt.open(run).process(0), 0, type=U32, **place)
-    return exact(tt.blame.blame(target))
+    target = find_target(tt.open(run).process(0), 0, type=U32, **place)
+    return exact(tt.blame(target))
 
 
 def values(run: Path, **place: Any) -> list[tuple[object, object]]:
@@ -81,7 +82,7 @@ def test_order_of_blocks_and_lanes_is_not_told(writers: Path) -> None:
     assert {one.before for one in launch.writes} == {None}
     lanes = found(writers, element=2)
     assert not any(one.ordered for one in lanes.launches[0].writes)
-    target = tt.blame.find_target(tt.open(writers).process(0), 0, element=2, type=U32)
+    target = find_target(tt.open(writers).process(0), 0, element=2, type=U32)
     assert "note: writes in unknown order: " in exact_text(lanes, target, 0)
 
 
@@ -153,9 +154,9 @@ def test_watch_names_the_instruction(replayable: Path) -> None:
     ],
 )
 def test_wrong_use_is_named(replayable: Path, place: dict[str, int], message: str) -> None:
-    target = tt.blame.find_target(tt.open(replayable).process(0), 3, type=U32, **place)
+    target = find_target(tt.open(replayable).process(0), 3, type=U32, **place)
     with pytest.raises(Error, match=message):
-        exact(tt.blame.blame(target))
+        exact(tt.blame(target))
 
 
 def test_sim_needs_exact(replayable: Path) -> None:

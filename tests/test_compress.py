@@ -55,7 +55,7 @@ def test_contents_are_restored_exactly(options: dict[str, str], built: Path, run
     bare = support.run(command, SIM)
     assert support.run(command, support.recording(SIM, run, compress="1", **options)) == bare
     opened = tt.open(run)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     for epoch, expected in enumerate(large_contents()):
         assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
 
@@ -73,7 +73,7 @@ def test_repeated_data_is_stored_compactly(zeros: Path) -> None:
 def test_compression_does_not_change_the_manifest(zeros: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     support.run([sys.executable, "-c", ZEROS], support.recording(SIM, plain))
-    assert tt.verify.verify(tt.open(zeros), plain / "manifest.json", against=tt.open(plain)).same
+    assert tt.verify(tt.open(zeros), plain / "manifest.json", against=tt.open(plain)).same
 
 
 def test_missing_zstd_stores_contents_uncompressed(run: Path, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_missing_contents_are_explained(built: Path, tmp_path: Path) -> None:
     with pytest.raises(tt.Error, match=why):
         opened.read(5, 1)
     with pytest.raises(tt.Error, match=why):
-        tt.rewind.rewind(opened, 5, regions=[1])
+        tt.rewind(opened, 5, regions=[1])
     shown = support.ttanalyze("info", tmp_path / "run").stdout
     assert "lost     nothing" in shown
     assert ", digests only " in shown
@@ -162,8 +162,8 @@ def test_contents_of_each_fourth_epoch(kind: str, built: Path, tmp_path: Path) -
         assert memory(some, epoch) == memory(whole, epoch), epoch
     with pytest.raises(tt.Error, match=r"not stored.*recorded with --contents every"):
         memory(some, int(alone.nonzero()[0][-1]))
-    assert tt.verify.verify(some).same
-    assert tt.diff.diff(some, whole).same
+    assert tt.verify(some).same
+    assert tt.diff(some, whole).same
     stored = [int(r.processes[0].epochs["bytes_stored"].sum()) for r in (some, whole)]
     assert 0 < stored[0] < stored[1]
     assert some.manifest() == json.loads((tmp_path / "some" / "manifest.json").read_text())
@@ -200,7 +200,7 @@ def test_contents_inside_nvtx_ranges(
     assert with_contents(run) == expected
     for epoch in expected:
         assert memory(run, epoch) == memory(whole, epoch)
-    assert tt.diff.diff(run, whole).same
+    assert tt.diff(run, whole).same
     told = [line for line in run.warnings if "never applied" in line]
     wanted = [] if expected else ["no epoch has contents: --contents nvtx:never never applied"]
     assert told == wanted
@@ -227,7 +227,7 @@ def test_contents_of_epochs_inside_graphs(built: Path, tmp_path: Path) -> None:
     assert len(some_at) == len(whole_at) == 5
     for epoch in (4, 5):
         assert memory(run, epoch) == memory(whole, whole_at[some_at.index(epoch)])
-    assert tt.diff.diff(run, whole).memory_same
+    assert tt.diff(run, whole).memory_same
 
 
 def test_contents_of_epochs_and_ranges(built: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_initial_setting_applies(command: list[str], tmp_path: Path) -> None:
     made = query(opened, Query(filter='kind == "graph-launch"', fields=["controls"]))["controls"]
     assert made[0] == "points=off;stamps=off;snapshot=64;regions=touched"
     assert made[5] == "points=on;stamps=off;snapshot=64;regions=1"
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def test_long_blocked_graph_launches(command: list[str], tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_long_blocked_graph_launches(command: list[str], tmp_path: Path) -> None
     assert not last["refused"].any()
     a = opened.regions.query("label == 'weights.a'")["region"].iloc[0]
     assert (opened.read(int(last["epoch"].iloc[0]), a, dtype="u4") == len(launches) - 2).all()
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 @pytest.mark.large

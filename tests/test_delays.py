@@ -112,7 +112,7 @@ def test_delays_do_not_change_results(command: list[str], examples: Path, tmp_pa
     bare = support.run(program, SIM)
     assert record(tmp_path / "run", program, launch_delay=200000, delay_seed=7) == bare
     run = tt.open(tmp_path / "run")
-    assert tt.verify.verify(run, tmp_path / "run" / "manifest.json").same
+    assert tt.verify(run, tmp_path / "run" / "manifest.json").same
     rows = query(run, Query(filter="delayed.notna()", fields=["seq", "flags", "delayed"]))
     assert len(rows)
     assert {c.get("seq") for c in delays.of_run(run).launches.values()} == set(rows["seq"])

@@ -53,7 +53,7 @@ def record(command: list[str], environment: dict[str, str], run: Path, **options
     bare = support.run(command, environment)
     recorded = support.recording(environment, run, params="1", epoch="launch", **options)
     assert support.run(command, recorded) == bare
-    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+    assert tt.verify(tt.open(run), run / "manifest.json").same
     return tt.open(run)
 
 

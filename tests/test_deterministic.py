@@ -386,7 +386,7 @@ def check_the_drivers_own(outcome: support.Outcome, bare: support.Outcome, run: 
     assert set(opened.regions["kind"]) == {"device"}
     assert opened.regions["unstable"].all()
     assert lines[0].removeprefix("ttanalyze: ") in opened.processes[0].info["warnings"]
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 @pytest.mark.large

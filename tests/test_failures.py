@@ -292,7 +292,7 @@ def without_contents(outcome: support.Outcome, run: Path, reason: str) -> None:
     assert (process.epochs["flags"] & DROPPED != 0).tolist() == [
         number >= since for number in range(len(process.epochs))
     ]
-    result = tt.verify.verify(opened, opened.manifest())
+    result = tt.verify(opened, opened.manifest())
     assert result.same
     assert result.digest_only > 0
     region, last = 1, len(process.epochs) - 1
@@ -709,7 +709,7 @@ def test_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
     opened = tt.open(run)
     assert opened.processes[0].status == "complete"
     assert len(opened.epochs) == 3
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def test_ring_filled_to_the_last_byte(failing: Path, run: Path) -> None:
@@ -1273,7 +1273,7 @@ def test_allocation_returns_while_work_waits_for_the_host(built: Path, run: Path
     told = "the program ran out of device memory: its work did not end"
     assert told in outcome.stderr
     assert tt.open(run).processes[0].info["status"] == "complete"
-    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+    assert tt.verify(tt.open(run), run / "manifest.json").same
 
 
 @pytest.mark.native
@@ -1434,5 +1434,5 @@ def test_python_children_record_only_when_they_use_the_driver(
     assert len(opened.processes) == processes
     assert {p.info["status"] for p in opened.processes} == {"complete"}
     assert list(opened.regions["size"]) == [1000] * processes
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     assert sorted(os.listdir(tmp_path)) == ["run", "traced.py"]

@@ -54,7 +54,7 @@ def test_recorded_graph_case(name: str, run_path: Path) -> None:
     run = tt.open(run_path)
     assert not run.warnings or name == "host_arrays"  # whose launches are held up
     if run.epochs["regions"].any():  # else there is nothing to compare
-        assert tt.verify.verify(run, run_path / "manifest.json").same
+        assert tt.verify(run, run_path / "manifest.json").same
     if name == "update":
         graph = run.graphs.iloc[0]
         assert (graph["nodes"], graph["launches"]) == (3, 11)

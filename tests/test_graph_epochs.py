@@ -113,14 +113,14 @@ def test_only_named_kernels_get_epochs(built: Path, run: Path) -> None:
     assert set(node_epochs["label"]) == {"fill"}
     assert len(node_epochs) == 5 * 2
     assert "sync" in set(epochs["trigger"])
-    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+    assert tt.verify(tt.open(run), run / "manifest.json").same
 
 
 def test_graph_example_has_epochs_inside(built: Path, run: Path) -> None:
     record(support.command("example-graph", built), run, SIM, epoch="graph-node:energy")
     node_epochs = tt.open(run).epochs.query("trigger == 'graph-node'")
     assert len(node_epochs) == 5
-    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+    assert tt.verify(tt.open(run), run / "manifest.json").same
 
 
 def test_full_queue_of_graph_epochs(built: Path, run: Path) -> None:
@@ -143,7 +143,7 @@ def test_small_ring_captures_nothing_inside_graphs(built: Path, run: Path) -> No
     assert "the ring is smaller than the memory that their kernels can reach" in stderr
     epochs = tt.open(run).epochs
     assert "graph-node" not in set(epochs["trigger"])
-    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+    assert tt.verify(tt.open(run), run / "manifest.json").same
 
 
 @pytest.mark.parametrize("name", ["graph_capture_memory", "graph_nodes", "graph_held_back"])
@@ -159,7 +159,7 @@ def test_kernels_beside_conditional_nodes_get_epochs(built: Path, run: Path) -> 
     node_epochs = opened.epochs.query("trigger == 'graph-node'")
     assert len(node_epochs) == 2 + 7 * 2
     assert opened.activities["stamped"].sum() == 2 + 7 * 2
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def test_kernels_in_child_graphs_are_reported(built: Path, run: Path) -> None:

@@ -18,7 +18,6 @@ from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.format import graphs, layout
 from ttanalyze.format.process import Process
-from ttanalyze.verbs import graphs as verb
 
 SIM = support.simulator_environment()
 UPDATES, CHILDREN = 18, 25  # launches that the programs make
@@ -68,7 +67,7 @@ def test_recorded_nodes_reproduce_each_launch(
     assert replay.check(run) == count
     assert not run.warnings
     assert not run.epochs["loose"].any()
-    report = tt.verify.verify(run, run_path / "manifest.json")
+    report = tt.verify(run, run_path / "manifest.json")
     assert report.same
 
 
@@ -143,7 +142,7 @@ def test_graphs_of_many_threads(seed: int, built: Path, run_path: Path) -> None:
         threads.setdefault(int(event["thread"]), []).append(struct.unpack_from("<QII", params)[2])
     found = sorted(threads.values())
     assert found == [[thread * 1000 + i for i in range(60)] for thread in range(1, 5)]
-    assert tt.verify.verify(run, run_path / "manifest.json").same
+    assert tt.verify(run, run_path / "manifest.json").same
 
 
 @pytest.mark.native
@@ -183,7 +182,7 @@ def test_every_graph_launch_is_recorded(name: str, built: Path, run_path: Path) 
         assert len(process.graphs.order(graph, seq)) == len(nodes)
         assert not (nodes["flags"] & graphs.UNREAD).any()
     if len(run.digests):  # else there is nothing to verify
-        assert tt.verify.verify(run, run_path / "manifest.json").same
+        assert tt.verify(run, run_path / "manifest.json").same
 
 
 @pytest.mark.native
@@ -401,7 +400,7 @@ def test_many_launches_are_read_in_pieces(cli: Cli, written: Path, monkeypatch: 
 
 
 def test_graph_verb_lists_graphs(cli: Cli, written: Path) -> None:
-    found = verb.graphs(tt.open(written).processes)
+    found = tt.graphs(tt.open(written))
     first, unread = found.to_dict("records")
     counts = {"nodes": 6, "kernels": 3, "copies": 1, "sets": 1, "edges": 4}
     assert {name: first[name] for name in counts} == counts

@@ -92,4 +92,4 @@ def test_injection_into_the_real_driver(built: Path, tmp_path: Path) -> None:
         expected, opened = tt.open(preloaded), tt.open(run)
         assert opened.events["kind"].tolist() == expected.events["kind"].tolist()
         assert len(opened.epochs) == len(expected.epochs)
-        assert tt.verify.verify(opened, run / "manifest.json").same
+        assert tt.verify(opened, run / "manifest.json").same

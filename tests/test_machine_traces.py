@@ -16,6 +16,7 @@ from tests.test_sass import HOPPER, tools
 from tests.trace_writer import TraceWriter
 from ttanalyze.format import layout
 from ttanalyze.traces.instructions import Instruction, instructions_of
+from ttanalyze.verbs.sass import find_tables
 
 __all__ = ["tools"]  # a fixture for every test here
 LANES = np.arange(32)
@@ -66,7 +67,7 @@ def table(path: Path) -> dict[int, Instruction]:
 
 def test_instructions_are_those_of_the_disassembler(run: Path) -> None:
     found = table(run)
-    listed = next(tt.sass.find_tables(run, "exchange")).instructions
+    listed = next(find_tables(run, "exchange")).instructions
     assert [one.text for one in found.values()] == [row["sass"] for row in listed]
     assert [*found] == [row["pc"] // 16 for row in listed]
     assert {one.category for one in found.values()} >= {"memory", "sync", "control", "other"}

@@ -15,7 +15,7 @@ from tests.support import Cli
 from ttanalyze.format.activities import OWN
 from ttanalyze.format.graphs import DISABLED, FLAGS
 from ttanalyze.verbs import graphs
-from ttanalyze.verbs.events import records
+from ttanalyze.verbs.events import events
 from ttanalyze.verbs.query import Query, query
 
 A, B = {"function": 0}, {"function": 1}
@@ -147,7 +147,7 @@ def test_conditional_bodies_run_many_times(
     run = launched(run_path, nodes, ran)
     assert times(run) == expected
     if 2 in expected:
-        found = [r for r in records(run) if r.get("node") == 2]
+        found = [r for r in events(run) if r.get("node") == 2]
         assert [(r["gpu_begin_ns"], r["gpu_end_ns"]) for r in found] == [(201_000, 206_000)]
 
 
@@ -172,7 +172,7 @@ def test_kernel_records_have_times(run_path: Path) -> None:
     run = launched(run_path, [A, B], ran, ran[:1], ran)
     found = [
         (r["seq"], r["node"], r["gpu_begin_ns"], r["gpu_end_ns"])
-        for r in records(run)
+        for r in events(run)
         if "node" in r
     ]
     assert found == [
@@ -251,7 +251,7 @@ def test_node_times_of_recorded_programs(
     done = run.activities[run.activities["node"].notna()]
     columns = (done[c].tolist() for c in ("seq", "kernel", "begin_ns", "end_ns"))
     ran = set(zip(*columns, strict=True))
-    kernels = [r for r in records(run) if r.get("node") is not None]
+    kernels = [r for r in events(run) if r.get("node") is not None]
     assert kernels
     for record in kernels:
         span = record["gpu_begin_ns"], record["gpu_end_ns"]

@@ -465,7 +465,7 @@ def test_epochs_from_many_threads(built: Path, run: Path) -> None:
     words = "cuda thread:6 { use wait times:20 { push:step%d launch pop } }"
     say(words, built, support.recording(SIM, run, epoch="nvtx:^step"))
     assert Counter(cuts(run)) == {("nvtx", f"step{i}"): 6 for i in range(20)}
-    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+    assert tt.verify(tt.open(run), run / "manifest.json").same
 
 
 # ---- programs that use the real thing ----

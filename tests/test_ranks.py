@@ -156,7 +156,7 @@ def test_merged_runs_have_the_ranks_of_all(tmp_path: Path) -> None:
     assert merged.info["exit"]["status"] == 9
     for rank in range(4):
         assert (merged.read(0, 0, process=rank) == rank).all()
-    assert tt.verify.verify(merged, merged.manifest()).same
+    assert tt.verify(merged, merged.manifest()).same
     assert len(tt.open(runs[0]).processes) == 2  # stays as it is
 
 

@@ -173,7 +173,7 @@ def test_signal_while_recording(number: signal.Signals, built: Path, run: Path) 
     if number != signal.SIGKILL:
         assert status == "signal"
         assert len(opened.epochs) >= 4
-    report = tt.verify.verify(opened, opened.manifest())
+    report = tt.verify(opened, opened.manifest())
     assert report.same, report.to_json()
 
 

@@ -65,7 +65,7 @@ def test_replayable_mode_does_not_change_the_program(
     bare, with_us, run = recorded
     assert with_us == bare
     assert run.processes[0].info["warnings"] == []
-    assert tt.verify.verify(run, run.path / "manifest.json").same
+    assert tt.verify(run, run.path / "manifest.json").same
 
 
 def test_info_names_replayable_launches(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:

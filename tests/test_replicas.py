@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests import support
 from tests.rundir import Writer
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import BLOCK_SIZE
+from ttanalyze.verbs.replicas import ReplicasReport
 
 RANKS, STEPS, FAULT = 4, 9, 7
 Contents = Callable[[int, int], bytes]  # of a rank after a step
@@ -67,8 +69,8 @@ def made(
     return path
 
 
-def report(path: Path, **options: bool) -> tt.replicas.ReplicasReport:
-    return tt.replicas.replicas(tt.open(path), **options)
+def report(path: Path, **options: Any) -> ReplicasReport:
+    return tt.replicas(tt.open(path), **options)
 
 
 def test_rank_that_differs_is_named(tmp_path: Path) -> None:

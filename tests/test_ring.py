@@ -36,7 +36,7 @@ def record(command: list[str], run: Path, **options: str) -> tt.Run:
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
     opened = tt.open(run)
     if readable(opened):  # else there is nothing to compare
-        assert tt.verify.verify(opened, run / "manifest.json").same
+        assert tt.verify(opened, run / "manifest.json").same
     return opened
 
 
@@ -136,7 +136,7 @@ def test_signal_writes_the_ring_to_disk(built: Path, run: Path) -> None:
     assert process.returncode == -signal.SIGTERM
     opened = tt.open(run)
     assert readable(opened)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 @pytest.mark.parametrize("overwrite", ["backpressure", "drop-oldest", "fail"])
@@ -150,7 +150,7 @@ def test_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) ->
     assert "was cancelled: it waited" in outcome.stderr or "did not end" in outcome.stderr
     opened = tt.open(run)
     assert opened.processes[0].info["status"] == "complete"
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     last = int(opened.epochs.loc[opened.epochs["trigger"] == "sync", "epoch"].max())
     assert opened.epochs["refused"].any() and not opened.epochs.loc[last, "refused"]
     sizes = opened.regions.loc[opened.regions["kind"] == "device"]
@@ -222,7 +222,7 @@ def test_snapshot_larger_than_the_rest_of_the_ring(overwrite: str, run: Path) ->
     outcome = support.run(fills(*steps), support.recording(SIM, run, **options))
     assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
     opened = tt.open(run)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     assert not opened.epochs["refused"].any()
     assert opened.epochs["epoch"].tolist() == [0, 1, 2, 3]
     for region in (0, 1):
@@ -265,7 +265,7 @@ def test_large_epochs_are_complete(
     bare = support.run(command, SIM)
     assert support.run(command, support.recording(SIM, run, **options)) == bare
     opened = tt.open(run)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     for epoch, expected in enumerate(large_contents()):
         assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
     stored = opened.epochs["bytes_stored"].tolist()

@@ -173,7 +173,7 @@ def test_output_formats(cli: Cli, tmp_path: Path) -> None:
     points = cli("sass", HOPPER, "--kernel", "tiles", "--points").stdout.splitlines()[1:]
     assert 5 < len(points) < len(text.splitlines()) / 2
     assert all(line.split()[2] == "*" or "delay points (*)" in line for line in points)
-    frame = sass.instructions(HOPPER, "tiles|group")
+    frame = tt.sass(HOPPER, "tiles|group")
     assert frame["sass"].tolist() == [record["sass"] for record in records]
     assert frame["target"].dtype == "Int64"
 
@@ -461,7 +461,7 @@ def test_patterns_of_delay_points(cli: Cli) -> None:
 
 def test_errors_from_python() -> None:
     with pytest.raises(Error, match="No such file"):
-        sass.instructions("/nowhere.cubin")
+        tt.sass("/nowhere.cubin")
 
 
 def test_patcher_and_tables_name_opcodes_alike(tools: Path) -> None:

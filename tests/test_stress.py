@@ -27,7 +27,7 @@ def stress(built: Path, run: Path, seed: int, *arguments: str, **options: str) -
     recorded = support.recording(environment, run, epoch="launch,graph", params="1", **options)
     assert support.run(command, recorded) == bare
     opened = tt.open(run)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     assert not opened.epochs["refused"].any()
     assert opened.processes[0].info["counters"]["events_lost"] == 0
     return streams.check(opened)

@@ -97,14 +97,14 @@ def test_unread_regions_are_not_compared(tmp_path: Path) -> None:
     every = written(tmp_path / "every", b"two ", partial=False)
     other = written(tmp_path / "other", b"xxxx", partial=False)
     for run, manifest in ((some, every), (every, some)):
-        found = tt.verify.verify(run, manifest.manifest())
+        found = tt.verify(run, manifest.manifest())
         assert (found.same, found.region_epochs, found.unread) == (True, 5, 1)
-    found = tt.verify.verify(other, some.manifest())
+    found = tt.verify(other, some.manifest())
     assert [(d.epoch, d.region) for d in found.differences] == [(2, 1)]
-    alone = tt.verify.verify(some, epochs=(1, 1), regions=[0])
+    alone = tt.verify(some, epochs=(1, 1), regions=[0])
     assert (alone.same, alone.unread) == (True, 0)
     with pytest.raises(tt.Error, match="these epochs read none of the regions"):
-        tt.verify.verify(some, epochs=(1, 1), regions=[1])
+        tt.verify(some, epochs=(1, 1), regions=[1])
 
 
 def lost(path: Path, content: bytes) -> tt.Run:
@@ -140,7 +140,7 @@ def test_difference_ends_at_an_epoch_that_skips_the_region(tmp_path: Path) -> No
     manifest = run.manifest()
     for epoch in (1, 4):
         manifest["processes"][0]["epochs"][epoch]["digests"]["1"] = "0" * 16
-    found = tt.verify.verify(run, manifest, keep_going=True)
+    found = tt.verify(run, manifest, keep_going=True)
     assert [(d.region, d.epoch, d.until) for d in found.differences] == [(1, 1, 1), (1, 4, 4)]
 
 

@@ -26,7 +26,7 @@ def test_run_of_each_format_version_is_readable(version: int, cli: Cli, tmp_path
     run = tt.open(tmp_path / "run")
     info = cli("info", run.path).stdout
     assert f"(format {version}, " in info and "in device memory\n" in info
-    assert tt.verify.verify(run, run.path / "manifest.json").same
+    assert tt.verify(run, run.path / "manifest.json").same
     assert run.manifest() == tt.open(run.path).manifest()
     launches = run.events[run.events["kind"] == "launch"]
     assert len(run.epochs) > 2 and len(launches) > 2

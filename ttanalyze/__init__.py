@@ -5,10 +5,11 @@
     run = tt.open("run1")
     run.epochs, run.regions, run.events  # DataFrames
     run.read(epoch=3, region=0, dtype="f4")
-    tt.verify.verify(run).same
+    tt.diff(run, "run2").same  # every verb of the command line is such a function
 
 Users import modules by short public names: ttanalyze.blame is ttanalyze/verbs/blame. MODULES has
-these names, and layers.txt describes the folders.
+these names, and layers.txt describes the folders. The module of a verb is callable: tt.blame(...)
+is tt.blame(...).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
     from ttanalyze import code as kernels
     from ttanalyze import format as model
@@ -34,29 +35,33 @@ if TYPE_CHECKING:
     from ttanalyze.integrations.notebook import load_ipython_extension
     from ttanalyze.traces import instructions
     from ttanalyze.util import libraries as paths
-    from ttanalyze.verbs import (
-        blame,
-        check,
-        diff,
-        doctor,
-        events,
-        export,
-        graphs,
-        info,
-        memory,
-        query,
-        race,
-        record,
-        reduce,
-        replay,
-        report,
-        rewind,
-        sass,
-        stats,
-        trace,
-        tune,
-        verify,
-    )
+    from ttanalyze.verbs.blame import blame
+    from ttanalyze.verbs.check.check import check
+    from ttanalyze.verbs.compare import compare
+    from ttanalyze.verbs.diff import diff
+    from ttanalyze.verbs.doctor import doctor
+    from ttanalyze.verbs.events import events
+    from ttanalyze.verbs.export import export
+    from ttanalyze.verbs.graphs import graphs
+    from ttanalyze.verbs.info import info
+    from ttanalyze.verbs.memcheck import memcheck
+    from ttanalyze.verbs.memory import memory
+    from ttanalyze.verbs.merge import merge
+    from ttanalyze.verbs.prove import prove
+    from ttanalyze.verbs.query import query
+    from ttanalyze.verbs.race import race
+    from ttanalyze.verbs.record import record
+    from ttanalyze.verbs.reduce import reduce
+    from ttanalyze.verbs.replay.run import replay
+    from ttanalyze.verbs.replicas import replicas
+    from ttanalyze.verbs.report import report
+    from ttanalyze.verbs.rewind import rewind
+    from ttanalyze.verbs.sass import sass
+    from ttanalyze.verbs.stats.stats import stats
+    from ttanalyze.verbs.trace import trace
+    from ttanalyze.verbs.tune.tune import tune
+    from ttanalyze.verbs.validate import validate
+    from ttanalyze.verbs.verify import verify
 
 __version__ = "0.1.0"
 
@@ -71,6 +76,7 @@ MODULES = {
     "align": "core.align",
     "blame": "verbs.blame",
     "check": "verbs.check",
+    "compare": "verbs.compare",
     "control": "integrations.control",
     "delays": "core.delays",
     "demangle": "code.demangle",
@@ -83,19 +89,20 @@ MODULES = {
     "info": "verbs.info",
     "instructions": "traces.instructions",
     "kernels": "code",
+    "memcheck": "verbs.memcheck",
     "memory": "verbs.memory",
     "merge": "verbs.merge",
     "model": "format",
     "notebook": "integrations.notebook",
     "paths": "util.libraries",
     "plots": "integrations.plots",
+    "prove": "verbs.prove",
     "pytest_plugin": "integrations.pytest_plugin",
     "query": "verbs.query",
     "race": "verbs.race",
     "record": "verbs.record",
     "reduce": "verbs.reduce",
     "replay": "verbs.replay",
-    "replay.prove": "verbs.prove",
     "replicas": "verbs.replicas",
     "report": "verbs.report",
     "rewind": "verbs.rewind",
@@ -104,6 +111,7 @@ MODULES = {
     "torch": "integrations.torch",
     "trace": "verbs.trace",
     "tune": "verbs.tune",
+    "validate": "verbs.validate",
     "values": "core.values",
     "verify": "verbs.verify",
     "writers": "core.writers",
@@ -115,6 +123,7 @@ __all__ = [
     "align",
     "blame",
     "check",
+    "compare",
     "control",
     "delays",
     "demangle",
@@ -128,6 +137,7 @@ __all__ = [
     "instructions",
     "kernels",
     "load_ipython_extension",
+    "memcheck",
     "memory",
     "merge",
     "model",
@@ -135,6 +145,7 @@ __all__ = [
     "open",
     "paths",
     "plots",
+    "prove",
     "pytest_plugin",
     "query",
     "race",
@@ -149,10 +160,37 @@ __all__ = [
     "torch",
     "trace",
     "tune",
+    "validate",
     "values",
     "verify",
     "writers",
 ]
+
+
+class _Verb(ModuleType):
+    """The module of a verb, which is called as the function that has its name."""
+
+    @property
+    def _function(self) -> Any:
+        return vars(self)[self.__name__.rpartition(".")[2]]
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import signature
+
+        return signature(self._function)
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self._function(*args, **keywords)
+
+
+def _module(name: str) -> ModuleType:
+    """Returns the module with a public name."""
+    path, _, rest = name.partition(".")
+    module = import_module(f"{__name__}.{MODULES[path]}{rest and '.'}{rest}")
+    if MODULES[path].startswith("verbs.") and not rest:
+        module.__class__ = _Verb
+    return module
 
 
 def __getattr__(name: str) -> Any:
@@ -163,7 +201,7 @@ def __getattr__(name: str) -> Any:
         module, _, attribute = VALUES[name].rpartition(".")
         value = getattr(import_module(f"{__name__}.{module}"), attribute)
     elif name in MODULES:
-        value = import_module(f"{__name__}.{MODULES[name]}")
+        value = _module(name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
@@ -179,16 +217,13 @@ class _PublicNames:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        public, rest = name.removeprefix(__name__ + "."), ""
-        while public and public not in MODULES:
-            public, _, last = public.rpartition(".")
-            rest = f".{last}{rest}"
-        if not public or not name.startswith(__name__ + "."):
+        package, _, public = name.partition(".")
+        if package != __name__ or public.partition(".")[0] not in MODULES:
             return None
-        return ModuleSpec(name, self, loader_state=f"{__name__}.{MODULES[public]}{rest}")  # type: ignore[arg-type]
+        return ModuleSpec(name, self, loader_state=public)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = import_module(spec.loader_state)
+        module = _module(spec.loader_state)
         spec.loader_state = module.__spec__
         return module
 

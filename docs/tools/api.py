@@ -210,6 +210,12 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
+def spelled(public: str, name: str) -> str:
+    """How `tt` has a name of a module: the function of a verb is the verb itself."""
+    verb = ttanalyze.MODULES.get(public, "").startswith("verbs.") and name == public
+    return name if not public or verb else f"{public}.{name}"
+
+
 def entry(name: str, value: Any) -> str:
     """What the page says of a function or a class. name: how `tt` has it, as verify.verify."""
     if inspect.isclass(value):
@@ -240,7 +246,7 @@ def contents() -> str:
     rows = ["| Module | Purpose | Names |", "|---|---|---|"]
     for public, module, found in public_names():
         links = (
-            f"[{escaped(name)}](#{anchor(heading(f'{public}.{name}' if public else name, value))})"
+            f"[{escaped(name)}](#{anchor(heading(spelled(public, name), value))})"
             for name, value in found.items()
         )
         title = f"ttanalyze.{public}" if public else "ttanalyze"
@@ -255,5 +261,5 @@ def pages() -> dict[Path, str]:
     for public, module, found in public_names():
         parts += [f"## ttanalyze.{public}" if public else "## ttanalyze"]
         parts += [text(module, {})] if public else []
-        parts += [entry(f"{public}.{n}" if public else n, value) for n, value in found.items()]
+        parts += [entry(spelled(public, n), value) for n, value in found.items()]
     return {PAGE: "\n\n".join(part.strip() for part in parts) + "\n"}

@@ -66,7 +66,7 @@ def check_recording(command: list[str], run: Path, timeout: float = 600, **optio
     assert recorded.status == 0
     opened = tt.open(run)
     assert set(opened.events["kind"]) & {"launch", "graph-launch"}
-    report = tt.verify.verify(opened, run / "manifest.json")
+    report = tt.verify(opened, run / "manifest.json")
     assert report.same, report.to_json()
     return opened
 

@@ -61,7 +61,7 @@ def test_recording_device_graphs_does_not_change_the_program(
     recorded = support.run([program], support.recording(BARE, run, **options))
     assert (recorded.stdout, recorded.status) == (bare.stdout, bare.status)
     opened = tt.open(run)
-    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert tt.verify(opened, run / "manifest.json").same
     graphs = opened.graphs
     assert len(graphs) == 5
     assert graphs["device"].tolist() == [False, True, True, False, True]

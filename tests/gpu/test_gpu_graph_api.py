@@ -44,7 +44,7 @@ def test_recorded_graph_case(name: str, run_path: Path) -> None:
     assert done.stdout == (SAID / f"{name}.txt").read_text()
     run = tt.open(run_path)
     assert not run.warnings
-    assert tt.verify.verify(run, run_path / "manifest.json").same
+    assert tt.verify(run, run_path / "manifest.json").same
 
 
 def rebuilt(run: Path, first: int = 0, last: int = -1) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_triton_kernels_have_python_source_lines(tmp_path: Path) -> None:
     script = HERE / "triton_case.py"
     outcome = recorded(run, "--", sys.executable, script)
     assert outcome.status == 0, outcome.stderr
-    frame = sass.instructions(run)
+    frame = tt.sass(run)
     lines = frame[frame["file"].fillna("").str.endswith("triton_case.py")]
     assert len(lines) > 10
     source = script.read_text().splitlines()

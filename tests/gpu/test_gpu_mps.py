@@ -70,7 +70,7 @@ def check(bare: support.Outcome, recorded: support.Outcome, run: Path) -> tt.Run
     assert not opened.processes[0].info["losses"]
     assert len(opened.epochs) and not opened.epochs["refused"].any()
     check_stored(opened)
-    report = tt.verify.verify(opened, run / "manifest.json")
+    report = tt.verify(opened, run / "manifest.json")
     assert report.same, report.to_json()
     info = support.ttanalyze("info", run)
     assert info.status == 0 and "complete" in info.stdout
@@ -131,7 +131,7 @@ def test_two_mps_clients_do_not_disturb_each_other(
         assert len(opened.processes) == (2 if together == "one run" else 1)
         assert len({p.info["pid"] for p in opened.processes}) == len(opened.processes)
         check_stored(opened)
-        assert tt.verify.verify(opened, run / "manifest.json").same
+        assert tt.verify(opened, run / "manifest.json").same
 
 
 def test_killed_mps_client_leaves_a_valid_run(

@@ -39,7 +39,7 @@ def test_pytorch_nvtx_ranges_are_recorded(tmp_path: Path) -> None:
     run = tt.open(path)
     assert set(run.epochs["trigger"]) == {"nvtx"}
     assert run.epochs["label"].tolist() == [*STEPS, "trained"]
-    assert tt.verify.verify(run, path / "manifest.json").same
+    assert tt.verify(run, path / "manifest.json").same
     ranges = run.ranges
     paths = ranges.loc[ranges["kind"] == "push", "path"].tolist()
     for step in STEPS:

@@ -56,7 +56,7 @@ def graph(
         )
     else:
         with common.progress_bar("counting launches", quiet) as progress:
-            found = graphs.graphs(opened.processes, progress)
+            found = graphs.graphs(opened, progress)
         text = graphs.graphs_text(found, len(opened.processes), width)
         shown = common.as_json({"graphs": graphs.rows(found)}) if json else text
     if out is None:

@@ -44,8 +44,7 @@ def memcheck(
     from ttanalyze.format import open_run
     from ttanalyze.verbs.memcheck import memcheck as find
 
-    opened = open_run(run)
-    report = find(opened, opened.process(process), launch)
+    report = find(open_run(run), launch, process)
     common.print_text(report.to_json() if json else _text(report))
     if report.found:
         return common.DIFFERS

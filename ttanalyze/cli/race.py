@@ -17,7 +17,7 @@ from ttanalyze.output import text
 from ttanalyze.output.files import private
 
 if TYPE_CHECKING:
-    from ttanalyze.verbs.race import Race
+    from ttanalyze.verbs.race import RaceReport
 
 verbs = Typer()
 
@@ -134,9 +134,7 @@ def race(
     from ttanalyze.verbs.race.show import race_text
 
     folder = out or Path(f"{os.path.basename(command[0])}.race")
-    search = _search({**context.params, **recorded}, folder)
-    with common.progress_bar("recording", quiet) as progress, common.interruptible():
-        report = search.run(progress)
+    report = _search({**context.params, **recorded}, folder, quiet)
     common.write_file(folder / "report.json", report.to_json() + "\n", private)
     common.print_text(report.to_json() if json else race_text(report, text.colours_wanted(1)))
     return common.DIFFERS if report.found else common.SAME
@@ -180,12 +178,13 @@ def _exact(
     return common.ERROR if report.unclear else common.SAME
 
 
-def _search(given: dict[str, Any], folder: Path) -> Race:
-    """The search that options ask for, in the folder of runs."""
+def _search(given: dict[str, Any], folder: Path, quiet: bool) -> RaceReport:
+    """Searches as options ask, in the folder of runs."""
     from ttanalyze import options
     from ttanalyze.core.values import Tolerance
     from ttanalyze.verbs.diff import parse_types
-    from ttanalyze.verbs.race import Race, Settings
+    from ttanalyze.verbs.race import Settings
+    from ttanalyze.verbs.race import race as search
     from ttanalyze.verbs.race.search import remove
     from ttanalyze.verbs.record.run import say
 
@@ -207,7 +206,8 @@ def _search(given: dict[str, Any], folder: Path) -> Race:
     allowed = None if given["tolerance"] is None else Tolerance.parse(given["tolerance"])
     if given["force"]:
         remove(folder)
-    return Race(settings, folder, types=types, tolerance=allowed)
+    with common.progress_bar("recording", quiet) as progress, common.interruptible():
+        return search(settings, folder, types=types, tolerance=allowed, progress=progress)
 
 
 def _nanoseconds(value: str) -> int:

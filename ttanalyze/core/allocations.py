@@ -106,7 +106,7 @@ def memory(
         FormatError: A file does not follow the format.
 
     Example:
-        >>> found = tt.memory.memory(tt.open("run1"))[0]
+        >>> found = tt.memory(tt.open("run1"))[0]
         >>> found.peak.bytes, found.allocations, found.freed
         (4096, 1, 0)
     """

@@ -60,8 +60,12 @@ MOST = 10_000  # faults of a file
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in a file. line: from 1, for files of records. where: the member, "" for the
-    whole.
+    """A fault in a file.
+
+    Attributes:
+        line: The line from 1 in a file of records, else None.
+        where: The member, "" for the whole.
+        reason: The reason, one line.
     """
 
     line: int | None
@@ -75,8 +79,14 @@ class Fault:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of `validate`. checked: the number of documents or records. more: faults were left
-    out.
+    """The result of `validate`.
+
+    Attributes:
+        path: The file or the run.
+        kind: What it is, such as "manifest".
+        checked: The number of documents or records.
+        faults: The faults.
+        more: Whether further faults were left out.
     """
 
     path: str

@@ -23,6 +23,8 @@ from ttanalyze.traces.native import open_trace
 from ttanalyze.traces.reader import IN_TEXT, Kernel, Record, cta
 from ttanalyze.util.progress import Progress, tell
 
+__all__ = ["Comparison", "Counts", "Difference", "Warp", "compare"]
+
 MEMBERS = (
     *("sass", "pc", "regs", "regs_indices", "uregs", "uregs_indices", "ipoint", "mem_space"),
     *("is_load", "access_size", "addrs", "values", "desc_addr", "tma_transfer_info"),
@@ -30,7 +32,15 @@ MEMBERS = (
 
 
 class Warp(NamedTuple):
-    """The records of a kind that a warp of a launch made. launch: from 0, None if unknown."""
+    """The records of a kind that a warp of a launch made.
+
+    Attributes:
+        kernel: The mangled name, None if unknown.
+        launch: The number of the launch, from 0; None if unknown.
+        kind: The kind of the records.
+        cta: The block, as x, y, z.
+        warp: The number of the warp.
+    """
 
     kernel: str | None
     launch: int | None
@@ -41,7 +51,14 @@ class Warp(NamedTuple):
 
 @dataclass
 class Counts:
-    """What each trace has of a kernel's launch: a pair of numbers each."""
+    """What each trace has of a kernel's launch: a pair of numbers each.
+
+    Attributes:
+        kernel: The mangled name, None if unknown.
+        launch: The number of the launch, from 0; None if unknown.
+        kind: The kind of the records.
+        records, blocks, warps: How many, in the first and in the second trace.
+    """
 
     kernel: str | None
     launch: int | None
@@ -53,10 +70,14 @@ class Counts:
 
 @dataclass
 class Difference:
-    """The first record that differs. lines: in each trace, None where it has no such record.
+    """The first record that differs.
 
-    number: of the record among those of the warp, from 0. member: what differs in it, None if one
-    trace has no such record. values: of that member.
+    Attributes:
+        warp: Whose record it is.
+        number: The number of the record among those of the warp, from 0.
+        lines: The line in each trace, None where it has no such record.
+        member: What differs in it, None if one trace has no such record.
+        values: The two values of the member.
     """
 
     warp: Warp
@@ -68,7 +89,15 @@ class Difference:
 
 @dataclass
 class Comparison:
-    """The result of `compare`. notes: what was not compared."""
+    """The result of `compare`.
+
+    Attributes:
+        paths: The two traces.
+        same: Whether no record differs.
+        counts: The numbers of records, by kernel, launch and kind.
+        first: The first record that differs, None if there is none.
+        notes: What was not compared.
+    """
 
     paths: tuple[str, str]
     same: bool
@@ -151,7 +180,16 @@ def _value(record: Record, member: str) -> Any:
 def compare(
     a: str | os.PathLike[str], b: str | os.PathLike[str], progress: Progress = None
 ) -> Comparison:
-    """Compares two traces. Raises Error if nothing can be compared, or an input is wrong."""
+    """Compares two instruction traces.
+
+    Args:
+        a: A file or a run.
+        b: Another.
+        progress: Called with the finished and the total number of bytes.
+
+    Raises:
+        Error: Nothing can be compared, or an input is wrong.
+    """
     sides = _Side(a), _Side(b)
     for side in sides:
         side.survey()

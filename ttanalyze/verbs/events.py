@@ -57,7 +57,7 @@ SHOWN = ("kernel_launch_id", "kernel", *SIZES[:2], "nregs", "shmem", "stream_id"
 Columns = dict[str, list[Any]]
 
 
-def records(
+def events(
     run: Run, kernel: str | None = None, with_stacks: str | None = None, progress: Progress = None
 ) -> Iterator[dict[str, Any]]:
     """Yields the records of a run, process by process in the order of calls.

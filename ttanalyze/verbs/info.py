@@ -41,7 +41,7 @@ def info(run: Run) -> dict[str, Any]:
         FormatError: A file does not follow the format.
 
     Example:
-        >>> summary = tt.info.info(tt.open("run1"))
+        >>> summary = tt.info(tt.open("run1"))
         >>> summary["processes"][0]["argv"]
         ['./app', '--fast']
     """

@@ -1,4 +1,4 @@
-"""Accesses outside of allocations, from the trace of a launch."""
+"""Finds accesses outside of allocations, from the trace of a launch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ttanalyze.format.run import Run
 from ttanalyze.traces.coverage import missing
 from ttanalyze.traces.instructions import Instruction, instructions_of
 from ttanalyze.traces.origin import Origin, origin
+
+__all__ = ["BadAccess", "LaunchAccesses", "Memcheck", "memcheck"]
 
 KINDS = ("addresses", "values")
 SPACES = ("global", "generic")
@@ -90,7 +92,12 @@ class LaunchAccesses:
 
 @dataclass
 class Memcheck:
-    """The wrong accesses of traced launches of a run."""
+    """The wrong accesses of traced launches of a run.
+
+    Attributes:
+        run: The path of the run.
+        launches: What was found, by launch.
+    """
 
     run: str
     launches: list[LaunchAccesses] = field(default_factory=list)
@@ -111,33 +118,34 @@ class Memcheck:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
-def memcheck(run: Run, process: Process, launch: int | None = None) -> Memcheck:
-    """Returns accesses of traced launches to memory that is not allocated.
+def memcheck(run: Run, launch: int | None = None, process: int = 0) -> Memcheck:
+    """Finds accesses of traced launches to memory that is not allocated.
 
     If the run is a traced replay, the allocations are those of the recorded process.
 
     Args:
         run: The run.
-        process: A process of it.
         launch: The sequence number of a launch. Default: all traced launches.
+        process: The number of the process.
 
     Raises:
         Error: No launch was traced, or not this one.
     """
-    heads = process.traced
+    of = run.process(process)
+    heads = of.traced
     wanted = [i for i, seq in enumerate(heads["seq"].tolist()) if launch in (None, seq)]
     if not wanted:
         which = "no launch" if launch is None else f"launch {launch} was not"
         tail = " was traced" if launch is None else " traced"
-        raise Error(f"{process.path}: {which}{tail}; `ttanalyze instrument --kind addresses` does")
+        raise Error(f"{of.path}: {which}{tail}; `ttanalyze instrument --kind addresses` does")
     replayed = origin(run)
-    owner = process if replayed is None else replayed.process
+    owner = of if replayed is None else replayed.process
     regions = allocs([owner])
     if replayed is not None:
         regions = replayed.placed(regions)
     out = Memcheck(str(run.path))
     for index in wanted:
-        out.launches.append(_launch(run, process, index, owner, regions, replayed))
+        out.launches.append(_launch(run, of, index, owner, regions, replayed))
     return out
 
 

@@ -74,7 +74,7 @@ def merge(
         Error: Two runs have the same rank of one job, or a file cannot be read or written.
 
     Example:
-        >>> joined = tt.merge.merge([tt.open("run1"), tt.open("run2")], Path("both"))
+        >>> joined = tt.merge([tt.open("run1"), tt.open("run2")], Path("both"))
         >>> joined.processes, joined.linked
         (2, True)
     """

@@ -145,7 +145,7 @@ def rewind(
         FormatError: A file does not follow the format.
 
     Example:
-        >>> rewound = tt.rewind.rewind(tt.open("run1"), epoch=1, dtypes=["f32"], shapes=["32,32"])
+        >>> rewound = tt.rewind(tt.open("run1"), epoch=1, dtypes=["f32"], shapes=["32,32"])
         >>> [(part.name, part.shape) for part in rewound.parts]
         [('weights', (32, 32))]
         >>> tt.rewind.save(rewound, "weights.npy")

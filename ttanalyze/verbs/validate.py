@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,25 @@ from ttanalyze.schemas import validate as validate_file
 from ttanalyze.schemas.files import MOST, RECORDS
 from ttanalyze.util.progress import Progress
 
+__all__ = ["Fault", "Report", "validate"]
+
 RUN = "instruction-trace"
 
 
-def validate(path: Path, kind: str | None = None, progress: Progress = None) -> Report:
-    """Checks a file, or the instruction traces of a run. kind: see ttanalyze.schemas.
+def validate(
+    path: str | os.PathLike[str], kind: str | None = None, progress: Progress = None
+) -> Report:
+    """Checks a file, or the instruction traces of a run.
 
-    Raises Error if it cannot be read, its kind is unclear, or the run has no traces.
+    Args:
+        path: The file or the run.
+        kind: The kind of the file, such as "manifest". Default: found from its contents.
+        progress: Called with the finished and the total number of bytes.
+
+    Raises:
+        Error: It cannot be read, its kind is unclear, or the run has no traces.
     """
+    path = Path(path)
     if not path.is_dir():
         return validate_file(path, kind, progress)
     if kind not in (None, RUN):

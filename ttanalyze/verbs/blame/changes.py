@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from ttanalyze.core.values import Type
 from ttanalyze.format import layout
 from ttanalyze.format.history import MOST_BYTES, Version, blocks_history, byte_history, changes
 from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.suspects import Suspects, calls_recorded, suspects
-from ttanalyze.verbs.blame.target import Target
+from ttanalyze.verbs.blame.target import Target, find_target
 
 SHOWN = 50
 
@@ -115,33 +117,45 @@ class _Entry(NamedTuple):
 
 
 def blame(
-    target: Target,
+    what: Run | Process | Target,
     epochs: tuple[int, int] | None = None,
     most: int = SHOWN,
     progress: Progress = None,
+    *,
+    region: int | str | None = None,
+    offset: int | None = None,
+    address: int | None = None,
+    element: int | None = None,
+    count: int | None = None,
+    type: Type | str | None = None,  # noqa: A002
 ) -> Blame:
-    """Finds the changes of a target.
+    """Finds the changes of a region, a tensor or some of its items.
 
     For a whole region, or a tensor of more than 1 MiB, only digests are read, not contents.
 
     Args:
-        target: The target, from `find_target`.
+        what: A run (its first process), a process, or a target from `find_target`.
         epochs: The first and the last epoch. Default: all.
         most: The maximal number of listed changes, 0 for all. The latest are listed.
         progress: Called with the finished and the total number of contents, then of changes.
+        region, offset, address, element, count, type: As in `find_target`, for a run or a process.
 
     Raises:
-        Error: The part is too large.
+        Error: There is no such memory, or the part is too large.
         FormatError: A file does not follow the format.
 
     Example:
-        >>> process = tt.open("run1").process(0)
-        >>> f32 = tt.values.parse("f32")
-        >>> target = tt.blame.find_target(process, "weights", element=3, type=f32)
-        >>> found = tt.blame.blame(target)
+        >>> found = tt.blame(tt.open("run1"), region="weights", element=3, type="f32")
         >>> found.changes[-1].epoch, found.as_dict()["changes"][-1]["after"]
         (1, [1.5])
     """
+    if isinstance(what, Target):
+        target = what
+    else:
+        of = what.process(0) if isinstance(what, Run) else what
+        place = {"address": address, "element": element, "count": count}
+        found_in = None if epochs is None else min(epochs[1], len(of.epochs) - 1)
+        target = find_target(of, region, offset, **place, type=type, epoch=found_in)
     process = target.process
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ttanalyze.core.selection import label_of, named, region_at
 from ttanalyze.core.tensors import type_of
-from ttanalyze.core.values import Type
+from ttanalyze.core.values import Type, parse
 from ttanalyze.errors import Error
 from ttanalyze.format import layout
 from ttanalyze.format.contents import captured_row
@@ -70,7 +70,7 @@ def find_target(
     address: int | None = None,
     element: int | None = None,
     count: int | None = None,
-    type: Type | None = None,  # noqa: A002
+    type: Type | str | None = None,  # noqa: A002
     epoch: int | None = None,
 ) -> Target:
     """Finds a region or a tensor, or some of its items.
@@ -83,12 +83,15 @@ def find_target(
         element: The index of the first item, in place of `offset`.
         count: The number of items. Default: one if `offset`, `element` or `address` is given, else
             all.
-        type: The type of the items. Default: the type of the tensor, else plain bytes.
+        type: The type of the items, or its name such as `f32`. Default: the type of the tensor,
+            else plain bytes.
         epoch: The epoch in which a label or an address is looked up, if it was reused.
 
     Raises:
         Error: There is no such memory, or the arguments contradict each other.
     """
+    if isinstance(type, str):
+        type = parse(type)  # noqa: A001
     if offset is not None and element is not None:
         raise Error("--offset and --element exclude each other")
     if address is not None:

@@ -93,7 +93,7 @@ def diff(
         FormatError: A file does not follow the format.
 
     Example:
-        >>> report = tt.diff.diff("run1", "run2", types=tt.values.parse("f32"))
+        >>> report = tt.diff("run1", "run2", types=tt.values.parse("f32"))
         >>> report.same
         False
         >>> process, divergence = report.first

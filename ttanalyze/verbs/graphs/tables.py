@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ttanalyze.errors import Error
+from ttanalyze.format import graph_tables
 from ttanalyze.format.graph_tables import edges, nodes
 from ttanalyze.format.run import Run
+from ttanalyze.util.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,22 @@ class Graph:
     known: bool
     nodes: pd.DataFrame
     edges: pd.DataFrame
+
+
+def graphs(run: Run, progress: Progress = None) -> pd.DataFrame:
+    """Lists the executable graphs of a run.
+
+    Args:
+        run: The run.
+        progress: Called with the finished and the total number of events.
+
+    Returns:
+        One row per graph: the table `graphs`.
+
+    Raises:
+        FormatError: A file does not follow the format.
+    """
+    return graph_tables.graphs(run.processes, progress)
 
 
 def graph(run: Run, number: int, process: int = 0, seq: int | None = None) -> Graph:

@@ -7,7 +7,7 @@ query, or one row per group.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,13 +74,16 @@ class Query:
         return bool(self.group_by or self.count or self.aggregates)
 
 
-def query(run: Source, wanted: Query, progress: Progress = None) -> pd.DataFrame:
+def query(
+    run: Source, wanted: Query | None = None, progress: Progress = None, **options: Any
+) -> pd.DataFrame:
     """Runs a query and returns the whole result.
 
     Args:
         run: A run, or a file from `open_file`.
-        wanted: The query.
+        wanted: The query. Default: all rows of `events`.
         progress: Called with the finished and the total number of rows.
+        options: Attributes of `Query`, in place of those of `wanted`.
 
     Returns:
         The result, one row per row or group.
@@ -90,12 +93,15 @@ def query(run: Source, wanted: Query, progress: Progress = None) -> pd.DataFrame
         FormatError: A file does not follow the format.
 
     Example:
-        >>> launches = tt.query.Query(filter="kind == 'launch'", group_by=["kernel"], count=True)
-        >>> tt.query.query(tt.open("run1"), launches)
+        >>> tt.query(tt.open("run1"), filter="kind == 'launch'", group_by=["kernel"], count=True)
           kernel  count
         0  scale      2
     """
-    return join(list(stream(run, wanted, progress)))
+    for name in options:
+        if name not in Query.__dataclass_fields__:
+            names = ", ".join(Query.__dataclass_fields__)
+            raise Error(f"{name}: no such option; a query has: {names}")
+    return join(list(stream(run, replace(wanted or Query(), **options), progress)))
 
 
 def stream(

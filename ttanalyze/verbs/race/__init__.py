@@ -1,6 +1,16 @@
 """Searches for races: records a program with random delays and compares its memory."""
 
 from ttanalyze.verbs.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
-from ttanalyze.verbs.race.search import Race, Settings
+from ttanalyze.verbs.race.search import Race, Settings, race
 
-__all__ = ["Finding", "Instruction", "Late", "OneCall", "Pair", "Race", "RaceReport", "Settings"]
+__all__ = [
+    "Finding",
+    "Instruction",
+    "Late",
+    "OneCall",
+    "Pair",
+    "Race",
+    "RaceReport",
+    "Settings",
+    "race",
+]

@@ -357,6 +357,31 @@ class Race:
 NO_DELAYS = {"TT_DELAY": "", "TT_LAUNCH_DELAY": "", "TT_DELAY_LOAD": ""}
 
 
+def race(
+    settings: Settings,
+    out: Path,
+    *,
+    types: Mapping[str | int | None, Type] | None = None,
+    tolerance: Tolerance | None = None,
+    progress: Progress = None,
+) -> RaceReport:
+    """Searches for races in a program.
+
+    Args:
+        settings: What to search.
+        out: The folder of the recordings. An interrupted search continues there.
+        types: The type of the items of a region by id or label; None: of all other regions.
+        tolerance: Items this close do not count as different.
+        progress: Called with the finished and the total number of recordings, then of delays of a
+            reduction.
+
+    Raises:
+        Error: The folder has something else in it, the program cannot be recorded, or there is
+            nothing to compare.
+    """
+    return Race(settings, out, types=types, tolerance=tolerance).run(progress)
+
+
 def _plain(settings: Settings) -> dict[str, Any]:
     """Returns the settings that recordings depend on, as JSON returns them."""
     names = ("command", "delay", "launch_delay", "record", "sim")

@@ -142,7 +142,7 @@ def record(
         Error: The program cannot be run, or the recording cannot begin. The program was not run.
 
     Example:
-        >>> done = tt.record.record(["true"], sim=True)
+        >>> done = tt.record(["true"], sim=True)
         >>> done.status, done.processes
         (0, 0)
     """

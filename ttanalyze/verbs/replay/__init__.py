@@ -1,9 +1,11 @@
 """Repeats recorded launches alone, from the memory that they found, without the program.
 
     import ttanalyze as tt
-    from ttanalyze.replay import Replay
 
-    replay = Replay(tt.open("run1").process(0), 1234)
+    process = tt.open("run1").process(0)
+    tt.replay(process, [1234])[0].same
+
+    replay = tt.replay.Replay(process, 1234)
     replay.restore()
     replay.submit()
     all(finding.same for finding in replay.compare())
@@ -14,6 +16,7 @@
 
 from ttanalyze.verbs.replay.plan import Plan, launches, plan
 from ttanalyze.verbs.replay.replay import Replay
+from ttanalyze.verbs.replay.run import Outcome, ReplayOptions, replay
 from ttanalyze.verbs.replay.timing import Times
 
-__all__ = ["Plan", "Replay", "Times", "launches", "plan"]
+__all__ = ["Outcome", "Plan", "Replay", "ReplayOptions", "Times", "launches", "plan", "replay"]

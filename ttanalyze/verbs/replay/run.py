@@ -27,10 +27,21 @@ NOT_COMPARED = "not compared"
 class Outcome:
     """The outcome of a repeated launch.
 
-    status: "same", "differs", "unchecked" (nothing to compare with, or not wanted), "refused" (it
-    cannot be repeated) or "failed" (the driver or the kernel failed, or the run is damaged).
-    reason: for the last three. regions: the number of compared regions. bytes: their size. moved:
-    regions that were at other addresses than recorded, with these.
+    Attributes:
+        seq: The sequence number of the launch.
+        kernel: The mangled name.
+        status: "same", "differs", "unchecked" (nothing to compare with, or not wanted), "refused"
+            (it cannot be repeated) or "failed" (the driver or the kernel failed, or the run is
+            damaged).
+        reason: The reason of the last three.
+        grid, block: The sizes of the launch.
+        shared: Its dynamic shared memory in bytes.
+        before, after: The epochs whose memory it started from and was compared with.
+        regions, bytes: The number of compared regions, and their size.
+        differences: The regions that differ.
+        times: The measured times, None without.
+        notes: Remarks, one line each.
+        moved: Regions that were at other addresses than recorded, with these.
     """
 
     seq: int
@@ -64,8 +75,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What to do with each launch. times: the number of measured runs. alone: whether to run no
-    kernels of the toolkit.
+    """What to do with each launch.
+
+    Attributes:
+        verify: Whether to compare the memory with the recorded memory.
+        times: The number of measured runs.
+        flush_l2: Whether to flush the L2 cache before each of them.
+        types: The type of the items by region; others are compared as bytes.
+        tolerances: The allowed difference of items by region.
+        alone: Whether to run no kernels of the toolkit.
     """
 
     verify: bool = True
@@ -104,9 +122,16 @@ def replay(
 ) -> list[Outcome]:
     """Repeats launches by sequence number, one after the other, in shared memory.
 
-    device: returns the device, called if any launch can be repeated. progress: called with the
-    finished and the total number of runs; each launch has one more than are measured. Raises Error
-    if there is no such launch, no usable driver, or not enough memory.
+    Args:
+        process: The process.
+        seqs: The sequence numbers of the launches; `launches` finds them.
+        options: What to do with each. Default: compare the memory.
+        device: Returns the device. It is called if any launch can be repeated.
+        progress: Called with the finished and the total number of runs. Each launch has one more
+            than are measured.
+
+    Raises:
+        Error: There is no such launch, no usable driver, or not enough memory.
     """
     options = options or ReplayOptions()
     found = plans(process, seqs)

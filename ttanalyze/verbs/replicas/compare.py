@@ -60,7 +60,7 @@ def replicas(
         FormatError: A file does not follow the format.
 
     Example:
-        >>> report = tt.replicas.replicas(tt.open("ddp"))
+        >>> report = tt.replicas(tt.open("ddp"))
         >>> found = report.found[0]
         >>> found.epoch, found.odd, found.names
         (7, [1], ['layer.weight'])

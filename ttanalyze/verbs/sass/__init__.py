@@ -11,10 +11,10 @@ from ttanalyze.disassembly.tables import Table, read
 from ttanalyze.format.run import Run
 from ttanalyze.verbs.sass import show
 
-__all__ = ["Table", "find_tables", "instructions", "read"]
+__all__ = ["Table", "find_tables", "read", "sass"]
 
 
-def instructions(
+def sass(
     what: Run | str | os.PathLike[str], kernel: str | None = None, architecture: int = 0
 ) -> pd.DataFrame:
     """Returns the instructions of kernels as a table.

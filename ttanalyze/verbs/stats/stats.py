@@ -73,7 +73,7 @@ def stats(
         FormatError: A file does not follow the format.
 
     Example:
-        >>> kernels = tt.stats.stats(tt.open("run1"), ["kernels"])[0]
+        >>> kernels = tt.stats(tt.open("run1"), ["kernels"])[0]
         >>> kernels.table[["launches", "kernel"]]
            launches kernel
         0         2  scale

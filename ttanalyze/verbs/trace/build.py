@@ -85,7 +85,7 @@ def trace(
 
     Example:
         >>> with open("trace.json", "wb") as file:
-        ...     traced = tt.trace.trace(tt.open("run1"), file)
+        ...     traced = tt.trace(tt.open("run1"), file)
         >>> traced.calls, traced.epochs
         (5, 2)
 

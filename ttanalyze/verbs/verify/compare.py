@@ -67,7 +67,7 @@ def verify(
         Error: A requested epoch or region does not exist, or there is nothing to compare.
 
     Example:
-        >>> report = tt.verify.verify(tt.open("run1"), tt.open("run2").manifest())
+        >>> report = tt.verify(tt.open("run1"), tt.open("run2").manifest())
         >>> report.same
         False
         >>> report.differences[0].epoch, report.differences[0].region
