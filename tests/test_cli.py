@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -598,6 +599,40 @@ def test_doctor_without_a_writable_directory(
     check = checks.check_disk(tmp_path)
     assert (check.status, check.found) == ("fail", f"{tmp_path} is not writable")
     assert check.advice
+
+
+@pytest.mark.parametrize(
+    ("manager", "commands"),
+    [
+        ("apt-get", ("apt-get install binutils", "apt-get install libzstd1")),
+        ("dnf", ("dnf install binutils", "dnf install libzstd")),
+        (None, ("install the system's package binutils", "install the system's package libzstd1")),
+    ],
+)
+def test_doctor_gives_the_command_that_installs(
+    manager: str | None, commands: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if manager:
+        (tmp_path / manager).write_text("")
+        (tmp_path / manager).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(checks.ctypes, "CDLL", lambda _: os.stat("/none"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found = (checks.check_addr2line(), checks.check_zstd())
+    assert [check.status for check in found] == ["warn", "warn"]
+    assert tuple(check.advice for check in found) == commands
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    assert checks.check_addr2line().advice == (f"sudo {commands[0]}" if manager else commands[0])
+
+
+def test_doctor_warns_of_too_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(total=100 << 30, free=9 << 30)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    disk = checks.check_disk(tmp_path)
+    assert disk.status == "warn" and "below 10.0 GiB epochs have digests" in disk.found
+    monkeypatch.setattr(checks, "LEAST_MEMORY", 1 << 60)
+    memory = checks.check_memory()
+    assert memory.status == "warn" and "--ring-bytes 64M" in str(memory.advice)
 
 
 def test_doctor_accepts_the_simulator() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import glob
+import importlib.util
 import json
 import os
 import resource
@@ -20,9 +23,10 @@ from ttanalyze.util import libraries
 from ttanalyze.util.progress import Progress, tell
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-CHECKS = 12
+CHECKS = 15
 PROBE_SECONDS = 60
-LEAST_DISK = 1 << 30
+LEAST_DISK = 5 << 30  # --max-disk auto keeps this free, or a tenth of the disk
+LEAST_MEMORY = 1 << 30
 LEAST_MEMLOCK = 64 << 20
 LEAST_DRIVER = 12000
 
@@ -95,11 +99,14 @@ def _checks(folder: Path) -> Iterator[Check]:
     yield check_simulator()
     yield check_cupti()
     yield check_disassembler()
+    yield check_addr2line()
+    yield check_zstd()
     yield check_device_files(gpu)
     yield check_profiling()
     yield check_glibc()
     yield check_ptrace()
     yield check_memlock()
+    yield check_memory()
     yield check_disk(folder)
 
 
@@ -152,7 +159,7 @@ def check_driver() -> tuple[Check, Check, bool]:
     unknown = Check("device", WARN, "none: no driver", "fix the driver first")
     if found["error"]:
         if found.get("path") is None:
-            advice = "install NVIDIA's driver to record on a GPU; --sim works without one"
+            advice = "install NVIDIA's driver, or: docker run --gpus all; --sim works without one"
         else:
             advice = "check nvidia-smi and dmesg; give a container its GPUs"
         return Check("driver", WARN, found["error"], advice), unknown, False
@@ -231,7 +238,8 @@ def check_cupti() -> Check:
         found = sorted(glob.glob(os.path.join(glob.escape(folder), "libcupti.so*")))
         if found:
             return Check("CUPTI", OK, os.path.realpath(found[0]))
-    return Check("CUPTI", OK, "not found; only `record --timeline cupti` needs it")
+    why = "not found; only `record --timeline cupti` needs it"
+    return Check("CUPTI", OK, why, "pip install nvidia-cuda-cupti")
 
 
 def check_disassembler() -> Check:
@@ -240,7 +248,50 @@ def check_disassembler() -> Check:
     found = tools.find("nvdisasm")
     if found:
         return Check("nvdisasm", OK, f"{found[0]} ({tools.version(found[0])})")
-    return Check("nvdisasm", OK, "not found; only `ttanalyze sass` needs it")
+    why = "not found; only `ttanalyze sass` needs it"
+    return Check("nvdisasm", OK, why, "pip install 'ttanalyze[sass]'")
+
+
+MANAGERS = {  # by program: how it installs, and which of the names below it knows
+    "apt-get": ("apt-get install", 0),
+    "dnf": ("dnf install", 1),
+    "zypper": ("zypper install", 0),
+    "pacman": ("pacman -S", 2),
+    "apk": ("apk add", 2),
+}
+
+
+def install(*names: str) -> str:
+    """Returns the command that installs a package of the system.
+
+    names: of Debian, of Fedora, of Arch; the last one stands for those that are missing.
+    """
+    for program, (command, which) in MANAGERS.items():
+        if shutil.which(program):
+            root = "" if os.geteuid() == 0 else "sudo "
+            return f"{root}{command} {names[min(which, len(names) - 1)]}"
+    return f"install the system's package {names[0]}"
+
+
+def check_addr2line() -> Check:
+    tool = shutil.which("addr2line")
+    if tool:
+        return Check("addr2line", OK, tool)
+    why = "not found: native call stacks have functions, but no source lines"
+    return Check("addr2line", WARN, why, install("binutils"))
+
+
+def check_zstd() -> Check:
+    """Checks the library that the recorder compresses with, and the package that expands."""
+    try:
+        ctypes.CDLL("libzstd.so.1")
+    except OSError:
+        why = "no libzstd.so.1: `record --compress` stores contents uncompressed"
+        return Check("zstd", WARN, why, install("libzstd1", "libzstd", "zstd"))
+    if importlib.util.find_spec("zstandard") is None:
+        why = "no package zstandard: compressed contents cannot be read"
+        return Check("zstd", WARN, why, "pip install zstandard")
+    return Check("zstd", OK, "libzstd.so.1 compresses, zstandard expands")
 
 
 def check_device_files(gpu: bool) -> Check:
@@ -307,8 +358,27 @@ def check_memlock() -> Check:
 def check_disk(folder: Path) -> Check:
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check("disk", FAIL, f"{folder} is not writable", "record to another place with -o")
-    free = shutil.disk_usage(folder).free
-    found = f"{text.size(free)} free in {folder}"
-    if free < LEAST_DISK:
-        return Check("disk", WARN, found, "record to another place with -o, or use --retain")
+    usage = shutil.disk_usage(folder)
+    found = f"{text.size(usage.free)} free in {folder}"
+    least = max(LEAST_DISK, usage.total // 10)
+    if usage.free < least:
+        found += f"; below {text.size(least)} epochs have digests, but no contents"
+        return Check("disk", WARN, found, "ttanalyze record -o /other/disk/run, or --max-disk off")
     return Check("disk", OK, found)
+
+
+def check_memory() -> Check:
+    """Checks the free memory of the machine, or of the container."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return Check("memory", OK, "unknown")
+    with contextlib.suppress(OSError, ValueError):  # a limit may be "max"
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text())
+        free = min(free, limit - int((group / "memory.current").read_text()))
+    found = f"{text.size(max(free, 0))} free"
+    if free < LEAST_MEMORY:
+        return Check("memory", WARN, found, "ttanalyze record --ring-bytes 64M, or end programs")
+    return Check("memory", OK, found)
