@@ -325,6 +325,18 @@ def test_launches_that_access_other_bytes_are_told(cli: Cli, built: Path, tmp_pa
 
 
 @pytest.mark.native
+def test_an_unclear_kernel_is_traced(cli: Cli, built: Path, tmp_path: Path) -> None:
+    """Its code does not say what it does through its pointer, which goes through memory."""
+    quick = checked(cli, built, tmp_path / "quick", "hidden", "--quick")
+    assert quick["status"] == "clean"
+    outcome = checked(cli, built, tmp_path / "out", "hidden")
+    (found,) = outcome["findings"]
+    assert found["kind"] == "read after write" and found["details"]["other"]["kernel"] == "set"
+    assert found["details"]["other_instruction"]["text"] == "st.global.u32 [%rd3], 1"
+    assert outcome["reason"] == "of 1 kernel, the accesses are those of one traced launch"
+
+
+@pytest.mark.native
 def test_without_a_delay_a_finding_is_possible(cli: Cli, built: Path, tmp_path: Path) -> None:
     outcome = checked(cli, built, tmp_path / "out", "graph", "--quick")
     (found,) = outcome["findings"]

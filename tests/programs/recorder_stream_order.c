@@ -37,6 +37,25 @@ static void halves(void)
 	OK(launch(copy, n, other, PARAMS(&to, &from, &n)));
 }
 
+/* set(u32 *p): p[i] = 1, through a pointer that comes from memory of the thread. */
+static const char HIDDEN[] =
+	PTX_HEADER
+	".visible .entry set(.param .u64 p)\n{\n"
+	".local .align 8 .b8 own[8];\n.reg .b32 %r<2>;\n.reg .b64 %rd<4>;\n"
+	"ld.param.u64 %rd1, [p];\nst.local.u64 [own], %rd1;\nld.local.u64 %rd2, [own];\n"
+	"cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %tid.x;\n"
+	"mul.wide.u32 %rd3, %r1, 4;\nadd.s64 %rd3, %rd2, %rd3;\n"
+	"st.global.u32 [%rd3], 1;\nret;\n}\n";
+
+static void hidden(void)
+{
+	CUmodule module;
+
+	OK(cuModuleLoadData(&module, HIDDEN));
+	OK(cuLaunchKernel(get_kernel(module, "set"), 1, 1, 1, 64, 1, 1, 0, one, PARAMS(&from), NULL));
+	reads(other);
+}
+
 static void tell(void *unused)
 {
 	(void)unused;
@@ -146,6 +165,8 @@ int main(int argc, char **argv)
 		with_host(is(how, "host-wait"));
 	else if (is(how, "halves"))
 		halves();
+	else if (is(how, "hidden"))
+		hidden();
 	else {
 		if (is(how, "wait-before"))
 			waits(how);

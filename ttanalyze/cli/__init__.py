@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 for verb in chain.from_iterable(GROUPS.values()):
     for command in import_module(f"{__name__}.{verb}").verbs.registered_commands:
-        command.cls = Verb
+        command.cls = command.cls if issubclass(command.cls, Verb) else Verb
         app.registered_commands.append(command)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Context, Option, Typer
-from typer.core import TyperCommand
 
 from ttanalyze.cli import common
+from ttanalyze.cli.help import Verb
 from ttanalyze.cli.record_options import recorder_options
 from ttanalyze.errors import Error
 from ttanalyze.output import text
@@ -41,7 +41,7 @@ Examples:
 WITH_EXACT = {"command", "exact", "launch", "process", "sim", "json", "quiet"}
 
 
-class RaceCommand(TyperCommand):
+class RaceCommand(Verb):
     """Options may follow a run. What follows a program belongs to the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format import layout, open_run
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.traces.accesses import STORES, Access, accesses, untold
 from ttanalyze.traces.coverage import missing, refused
@@ -98,14 +99,8 @@ def with_instructions(
             launches[name] = launch
     if session.settings.quick or not launches:
         return found
-    tool = os.environ.get("TT_INSTRUMENT_LIBRARY") or sanitizer_library()
-    if not session.settings.sim and not tool:
-        session.say("the instruction is unknown: pip install 'ttanalyze[instrument]'")
-        return found
     kernels = sorted({launch.kernel for launch in launches.values()})
-    options = {**where.options, "epoch": "none", "contents": None, "instrument": "values"}
-    options |= {"instrument_category": "memory", "instrument_records": str(RECORDS)}
-    options["timeout"] = session.settings.record.get("timeout") or LIMIT
+    options = {**where.options, "instrument": "values", "instrument_records": str(RECORDS)}
     options["instrument_kernel"] = f"^({'|'.join(map(re.escape, kernels))})$"
     options["instrument_addresses"] = f"{where.at.start:#x}:{where.at.stop - 1:#x}"
     places = {name: _place(process, kernels, one.seq) for name, one in launches.items()}
@@ -115,9 +110,7 @@ def with_instructions(
     elif _place(process, kernels, None) > MOST:
         return found
     try:
-        recording = session.record(where.name, where.environment, **options)
-        session.used.pop(where.name)  # that it fails says nothing
-        again = open_run(recording.run).process(process.index)
+        again = traced_run(session, where.name, where.environment, options).process(process.index)
         seen = {
             name: _Accesses(again, places[name] - 1, launch, where, culprits[name].kinds)
             for name, launch in launches.items()
@@ -130,6 +123,30 @@ def with_instructions(
         return replace(found, summary=f"{found.summary} {APART}", details=found.details)
     known = {name: told for name, one in seen.items() if (told := one.first(common)) is not None}
     return replace(found, details=found.details | known)
+
+
+def traced_run(
+    session: Session, name: str, environment: Mapping[str, str], options: Mapping[str, Any]
+) -> Run:
+    """Runs the program once more, and traces instructions that access memory.
+
+    Args:
+        session: The session.
+        name: The name of the recording.
+        environment: Further variables of the program.
+        options: Options of the recording, with those of the trace.
+
+    Raises:
+        Error: The program cannot be traced.
+    """
+    tool = os.environ.get("TT_INSTRUMENT_LIBRARY") or sanitizer_library()
+    if not session.settings.sim and not tool:
+        raise Error("traces need pip install 'ttanalyze[instrument]'")
+    given = {**options, "epoch": "none", "contents": None, "instrument_category": "memory"}
+    given["timeout"] = session.settings.record.get("timeout") or LIMIT
+    recording = session.record(name, environment, **given)
+    session.used.pop(name)  # that it fails says nothing
+    return open_run(recording.run)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ from ttanalyze.verbs.check.findings import (
 from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.check.traced_uses import MOST as TRACED
+from ttanalyze.verbs.check.traced_uses import traced_uses
 from ttanalyze.verbs.record.series import Recording
 
 NAME = "order"
@@ -63,28 +65,36 @@ class Pair:
 
 
 def recordings(settings: Settings) -> Plan:
-    """The plain recording; then one without delays and some with one delay each."""
-    return Plan(("plain",), 0 if settings.quick else 2 + TRIED)
+    """The plain recording; then some that trace kernels, one without delays, some with one delay
+    each, and one with a trace of the first pair.
+    """
+    return Plan(("plain",), 0 if settings.quick else 2 + TRIED + TRACED)
 
 
 def examine(session: Session) -> Outcome:
     """Looks for pairs of calls in one recording, and delays the first call of some of them."""
     recording = session.sound(session.plain())
     outcome, pairs = Outcome(NAME, CLEAN), list[Pair]()
-    launches = known = lanes = 0
+    launches = known = lanes = traced = 0
     refused: list[str] = []
     run = open_run(recording.run)
     for process in run.processes:
-        uses = kernel_uses(run, process, refused)
+        uses, in_streams = kernel_uses(run, process, refused), _lanes(process)
+        if in_streams > 1 and not session.settings.quick:
+            uses, count = traced_uses(session, process, uses)
+            traced += count
         found = find_unordered(process, every=session.settings.every, uses=uses)
         pairs += [Pair(process, one, uses) for one in found]
         counted = _coverage(process, uses)
         launches, known = launches + counted[0], known + counted[1]
-        lanes = max(lanes, _lanes(process))
+        lanes = max(lanes, in_streams)
     outcome.launches = known / launches if launches else None
     if launches > known:
         _add(outcome, f"unknown accesses of {text.count(launches - known, 'launch', 'launches')}")
         _add(outcome, refused[0] if refused else "")
+    if traced:
+        kernels = text.count(traced, "kernel")
+        _add(outcome, f"of {kernels}, the accesses are those of one traced launch")
     if pairs:
         outcome.status = FOUND
         outcome.findings = [_finding(recording, pair) for pair in pairs[:LISTED]]

@@ -1,0 +1,128 @@
+"""What unclear kernels do through their parameters, from one traced launch of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses
+from ttanalyze.errors import Error
+from ttanalyze.format import layout
+from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.traces.accesses import SPACES, untold
+from ttanalyze.traces.coverage import missing, refused
+from ttanalyze.traces.instructions import instructions_of
+from ttanalyze.verbs.check.instructions import traced_run
+from ttanalyze.verbs.check.session import PLAIN, Session
+
+MOST = 3  # kernels
+RECORDS = 1_000_000
+WORD = 8
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+
+
+def traced_uses(session: Session, process: Process, uses: Uses) -> tuple[Uses, int]:
+    """Returns the uses with those of unclear kernels, and how many kernels these are.
+
+    Args:
+        session: The session, which runs the program once more for each kernel.
+        process: A process of the plain recording.
+        uses: What is known without a trace.
+    """
+    known: dict[int, dict[int, int]] = {}
+    for event in _unclear(process, uses):
+        function = int(event["id"])
+        name = f"uses-{process.index}-{function}"
+        kernel = f"^{re.escape(process.kernel(function) or '')}$"
+        options = {"instrument": "addresses", "instrument_records": str(RECORDS)}
+        options |= {"instrument_kernel": kernel, "instrument_launch": "1"}
+        try:
+            run = traced_run(session, name, {}, PLAIN | options)
+            found = _uses(run, process, event, uses(function))
+        except Error as e:
+            session.say(f"what {process.kernel(function)} accesses is unknown: {e}")
+            continue
+        if found is not None:
+            known[function] = found
+    return lambda function: known.get(function) or uses(function), len(known)
+
+
+def _unclear(process: Process, uses: Uses) -> Iterator[np.void]:
+    """The first launch of each of some kernels whose code does not say what they do."""
+    columns = process.event_columns("seq", "kind", "id", "params", "result", "flags")
+    rows = (columns["kind"] == KIND["launch"]) & (columns["result"] == 0)
+    rows &= (columns["flags"] & CAPTURING == 0) & (columns["params"] != 0)
+    functions, first = np.unique(columns["id"][rows], return_index=True)
+    seqs = columns["seq"][rows][first].tolist()
+    unclear = [
+        seq
+        for function, seq in zip(functions.tolist(), seqs, strict=True)
+        if (known := uses(function)) is None or MAY_WRITE in known.values()
+    ]
+    for seq in unclear[:MOST]:
+        yield process.events_between(seq - 1, seq)[0]
+
+
+def _uses(
+    run: Run, process: Process, event: np.void, known: dict[int, int] | None
+) -> dict[int, int] | None:
+    """By word of the parameters; None if the trace is incomplete. Raises Error without a trace."""
+    again = run.process(process.index)
+    function = int(event["id"])
+    if not len(again.traced):
+        raise Error("it was not launched again")
+    head = again.traced[0]
+    if (why := refused(again, head)) is not None:
+        raise Error(why)
+    same = again.kernel(int(head["function"])) == process.kernel(function)
+    if not same or head["grid"].tolist() != event["grid"].tolist():
+        raise Error("the program made other launches")
+    code = instructions_of(run, again, int(head["function"]))
+    if missing(again, 0) or untold(code):
+        return None
+    regions, seq = process.regions, int(event["seq"])
+    lives = (regions.birth["seq"] < seq) & ((regions.death_seq == 0) | (regions.death_seq > seq))
+    rows = np.flatnonzero(lives)[np.argsort(regions.birth["base"][lives], kind="stable")]
+    base, size = regions.birth["base"][rows], regions.size[rows].astype("u8")
+    loaded, stored, updated = (np.zeros(len(rows), bool) for _ in range(3))
+    into = {"load": loaded, "store": stored, "atomic": updated}
+    for records in again.trace_records(0, ("addresses", "values")):
+        for number in np.unique(records.heads["instruction"]).tolist():
+            one = code.by_number.get(number)
+            if one is None or one.access == "copy" or one.statements > 1:
+                return None  # what it does is not known
+            if one.access is None or one.space not in SPACES:
+                continue
+            some = records.take(np.flatnonzero(records.heads["instruction"] == number))
+            at = _row(base, size, some.addresses()[some.lanes])
+            into[one.access][at[at >= 0]] = True
+    out: dict[int, int] = {}
+    for word, pointer in _pointers(process, event, known):
+        row = int(_row(base, size, np.array([pointer], "u8"))[0])
+        if row >= 0 and (stored[row] or loaded[row] or updated[row]):
+            mixed = loaded[row] and updated[row]
+            out[word] = WRITES if stored[row] or mixed else ATOMIC if updated[row] else READS
+    return out
+
+
+def _row(base: Array, size: Array, at: Array) -> Array:
+    """The region of each address, -1 for none."""
+    if not len(base):
+        return np.full(len(at), -1)
+    row = np.searchsorted(base, at, "right") - 1
+    return np.where((row >= 0) & (at - base[row] < size[row]), row, -1)
+
+
+def _pointers(
+    process: Process, event: np.void, known: dict[int, int] | None
+) -> Iterator[tuple[int, int]]:
+    """The words of the parameters that may be pointers, with their offsets."""
+    params = process.params(event) or b""
+    for word in range(0, len(params) // WORD * WORD, WORD):
+        if known is None or word in known:
+            yield word, int.from_bytes(params[word : word + WORD], "little")
