@@ -144,6 +144,26 @@ def test_an_unreadable_moment_is_told_and_passes(
     assert follow_run(growing.run, script) is None
 
 
+def test_a_look_may_end_while_the_screen_closes(
+    growing: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "EVERY", 0.01)
+    monkeypatch.setattr(follow, "SHARE", 0)
+    looked: list[int] = []
+    look = Follower.look
+    monkeypatch.setattr(Follower, "look", lambda self: looked.append(1) or look(self))
+
+    async def script(s: Session) -> None:
+        await s.until(lambda: "add" in s.text)
+        await s.app.query_one("#said").remove()  # as the screen's parts go one by one
+        seen = len(looked)
+        await s.until(lambda: len(looked) > seen + 2)
+        s.send("q")
+        await s.pilot.pause(0.1)
+
+    assert follow_run(growing.run, script) is None
+
+
 def test_enter_opens_the_browser_before_the_end(growing: Writer) -> None:
     async def script(s: Session) -> None:
         await s.until(lambda: "add" in s.text)

@@ -225,7 +225,7 @@ def _spread(count: int) -> Any:
 
 
 def _statistics(process: Process, parts: list[Part], kind: Type, epochs: Any) -> pd.DataFrame:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for epoch in epochs.tolist():
         try:
             pieces = [

@@ -139,6 +139,8 @@ class Follow(App[str | None]):
         self._work.ask(self._follower.look, take)
 
     def _take(self, found: Look | Error) -> None:
+        if not self.query("#said"):  # the screen is being closed
+            return
         said = self.query_one("#said", Static)
         said.set_class(isinstance(found, Error), "told")
         if isinstance(found, Error):
@@ -189,20 +191,19 @@ class Follow(App[str | None]):
             ("waits of the host", "waits", f"{now.waits:,}"),
             ("waits for captures", "held", f"{now.held:,}{held}"),
         ]
-        width = self.size.width - 69
+        width = self.size.width - 70
         lines = []
         for title, name, total in rows:
             rates = self._rates(name)
-            rate = "" if not rates else f"{rates[-1]:,.0f}"
+            rate = "" if not rates else f"{rates[-1]:,.0f}/s"
             if name == "stored" and rates:
-                rate = text.size(int(rates[-1]))
-            lines.append(
-                f" {title:<19}{f'{rate}/s' if rate else '':>12}  {spark(rates, width)}  {total}"
-            )
+                rate = f"{text.size(int(rates[-1]))}/s"
+            lines.append((title, rate, total, spark(rates, width)))
         peak = f"peak {text.size(now.peak)}, {text.count(now.allocations, 'allocation')}"
         history = spark([float(look.memory) for look in self.looks], width)
-        lines.append(f" {'memory in use':<19}{text.size(now.memory):>12}  {history}  {peak}")
-        self.query_one("#facts", Static).update("\n".join(lines))
+        lines.append(("memory in use", text.size(now.memory), peak, history))
+        shown = [f" {a:<19}{b:>12}  {fit(c, 34)} {d}" for a, b, c, d in lines]
+        self.query_one("#facts", Static).update("\n".join(shown))
 
     def action_browse(self) -> None:
         self.exit("")
