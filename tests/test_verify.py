@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -556,15 +557,76 @@ def changed(golden: dict[str, Any], place: str, value: object) -> dict[str, Any]
         ),
     ],
 )
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])  # the latter as recorded
 def test_invalid_manifest_names_the_location(
-    first: Path, tmp_path: Path, place: str, value: object, reason: str
+    first: Path, tmp_path: Path, place: str, value: object, reason: str, separators: Any
 ) -> None:
     path = tmp_path / "bad.json"
-    path.write_text(json.dumps(changed(tt.open(first).manifest(), place, value)))
+    golden = changed(tt.open(first).manifest(), place, value)
+    path.write_text(json.dumps(golden, separators=separators))
     with pytest.raises(FormatError) as caught:
         verify(tt.open(first), path)
     assert str(caught.value).startswith(f"{path}: ")
     assert reason in str(caught.value)
+
+
+# ---- manifests as text ----
+
+
+def as_recorded(first: Path) -> str:
+    """The manifest of a run in which a region's digest differs in every epoch."""
+    golden = tt.open(first).manifest()
+    for epoch in golden["processes"][0]["epochs"]:
+        epoch["digests"]["0"] = f"{epoch['epoch']:016x}"
+    return manifest.text(golden)
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        lambda text: text,
+        lambda text: json.dumps(json.loads(text), indent=1),
+        lambda text: text.replace('"trigger":"sync"', '"trigger":"s\\u0079nc"'),
+        lambda text: text.replace('"digests"', '"\\u0064igests"', 1),
+        lambda text: text.replace(
+            '"digests":{', '"digests":{"7":"0123456789abcdef"},"digests":{', 1
+        ),
+        lambda text: text.replace(
+            '"digests":{', '"more":{"digests":{"7":"0123456789abcdef"}},"digests":{'
+        ),
+        lambda text: text.replace('"version"', '"digests":{"7":"0123456789abcdef"},"version"', 1),
+        lambda text: re.sub(r'("0":"\w+"),("1":"\w+")', r"\2,\1", text),
+    ],
+    ids=["as recorded", "spaces", "escapes", "escaped key", "twice", "elsewhere", "above", "order"],
+)
+def test_manifest_says_the_same_however_it_is_written(
+    first: Path, tmp_path: Path, rewrite: Callable[[str], str]
+) -> None:
+    path = tmp_path / "manifest.json"
+    text = as_recorded(first)
+    path.write_text(rewrite(text))
+    found = verify(tt.open(first), path, keep_going=True)
+    wanted = verify(tt.open(first), json.loads(text), keep_going=True)
+    assert found.differences == wanted.differences and found.differing == wanted.differing > 0
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        lambda text: re.sub(r'"digests":\{[^{}]+\}', '"digests":0', text, count=1),
+        lambda text: re.sub(
+            r'"digests":(\{[^{}]+\})', r'"more":{"digests":\1},"digests":0', text, count=1
+        ),
+    ],
+    ids=["a number", "a number, and digests elsewhere"],
+)
+def test_number_in_place_of_digests_is_refused(
+    first: Path, tmp_path: Path, rewrite: Callable[[str], str]
+) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(rewrite(as_recorded(first)))
+    with pytest.raises(FormatError, match=r"epochs\[0\].digests: expected an object"):
+        verify(tt.open(first), path)
 
 
 # ---- speed ----

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from ttanalyze.format.digest import digests_of_words
+from ttanalyze.format.digest import digests_of_spans
 
 INTERPOSE = Path(__file__).resolve().parent.parent / "interpose"
 SOURCE = """#include "util/xxh3.h"
@@ -66,10 +66,13 @@ def test_digest_reads_only_the_data(library: tuple[cffi.FFI, Any]) -> None:
         assert digests[0] == digests[1] == xxhash.xxh3_64_intdigest(data[:n])
 
 
-def test_word_at_a_time_digest() -> None:
-    words = np.random.default_rng(1).integers(0, 2**64, 10_000, "u8")
-    words[:4] = 0, 1, 2**32, 2**64 - 1
-    raw = words.astype("<u8").tobytes()
-    one_by_one = [xxhash.xxh3_64_intdigest(raw[i : i + 8]) for i in range(0, len(raw), 8)]
-    assert digests_of_words(words).tolist() == one_by_one
-    assert digests_of_words(words[:0]).tolist() == []
+@pytest.mark.parametrize("longest", [8, 300, 5000])  # what it hashes by another way is longer
+def test_digests_of_many_spans(longest: int) -> None:
+    random_ = np.random.default_rng(1)
+    raw = random_.bytes(20_000)
+    begins = random_.integers(0, len(raw) - longest, 1000)
+    ends = begins + random_.integers(longest - 8, longest + 1, 1000)
+    spans = zip(begins.tolist(), ends.tolist(), strict=True)
+    one_by_one = [xxhash.xxh3_64_intdigest(raw[a:b]) for a, b in spans]
+    assert digests_of_spans(raw, begins, ends).tolist() == one_by_one
+    assert digests_of_spans(raw, begins[:0], ends[:0]).tolist() == []

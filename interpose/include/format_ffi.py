@@ -15,7 +15,13 @@ from cffi import FFI
 
 FOLDER = Path(__file__).resolve().parent
 LOAD = FOLDER.parent / "load"
-HEADERS = (FOLDER / "format.h", LOAD / "digests.h", LOAD / "record_options.h")
+HEADERS = (
+    FOLDER / "format.h",
+    LOAD / "digests.h",
+    LOAD / "manifest_digests.h",
+    LOAD / "recompute.h",
+    LOAD / "record_options.h",
+)
 
 
 def declarations(header: str) -> str:

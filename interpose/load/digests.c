@@ -13,6 +13,12 @@ EXPORT void tt_digests(const void *items, uint64_t count, uint32_t size, uint32_
 		digests[i] = xxh3_64((const char *)items + i * size, covered);
 }
 
+EXPORT void tt_span_digests(const void *bytes, uint64_t count, const uint64_t *begins, const uint64_t *ends, uint64_t *digests)
+{
+	for (uint64_t i = 0; i < count; i++)
+		digests[i] = xxh3_64((const char *)bytes + begins[i], ends[i] - begins[i]);
+}
+
 static uint32_t check_of(const struct tt_event *e)
 {
 	return event_check(e, e->kind | (uint64_t)e->call << 16);

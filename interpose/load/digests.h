@@ -11,6 +11,9 @@
 /* XXH3-64 of the first `covered` bytes of each item of `size`. */
 void tt_digests(const void *items, uint64_t count, uint32_t size, uint32_t covered, uint64_t *digests);
 
+/* XXH3-64 of the bytes [begins[i], ends[i]) of each of `count` spans. */
+void tt_span_digests(const void *bytes, uint64_t count, const uint64_t *begins, const uint64_t *ends, uint64_t *digests);
+
 /* The correct tt_event.check of each event. */
 void tt_event_checks(const void *events, uint64_t count, uint32_t *checks);
 

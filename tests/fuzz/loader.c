@@ -11,6 +11,8 @@
 #include "fuzz.h"
 #include "load/digests.h"
 #include "load/load.h"
+#include "load/manifest_digests.h"
+#include "load/recompute.h"
 
 #define BUFFER 4096u
 #define READS 4u
@@ -78,6 +80,43 @@ static void load(const uint8_t *data, size_t size, int file)
 	}
 }
 
+static void manifest(const uint8_t *data, size_t size)
+{
+	size_t pairs = size / TT_MANIFEST_PAIR + 1, objects = size / TT_MANIFEST_OBJECT + 1;
+	struct tt_manifest_digests found = {malloc(pairs * sizeof(uint32_t)),   malloc(pairs * sizeof(uint64_t)),
+					    malloc(objects * sizeof(uint32_t)), malloc(objects * sizeof(uint64_t)),
+					    malloc(objects * sizeof(uint64_t)), 0};
+	char *text = fuzz_copy(data, size);
+
+	if (tt_manifest_digests(text, size, &found) > size)
+		abort();
+	free(text);
+	free(found.regions);
+	free(found.digests);
+	free(found.counts);
+	free(found.begins);
+	free(found.ends);
+}
+
+/* Digests and blocks of two regions, with rows and blocks that may not exist. */
+static void recompute(const uint8_t *data, size_t size)
+{
+	struct tt_region_state regions[2] = {{0, 2, 0, 0, 0, 0, 1}, {2, 1, 0, 0, 0, 0, 1}};
+	uint64_t words[3] = {0}, count = size / (2 * sizeof(uint64_t));
+	uint32_t *numbers = fuzz_copy(data, size);
+	uint64_t *digests = fuzz_copy(data, size);
+	uint8_t *bytes = fuzz_copy(data, size), *known = malloc(count + 1);
+	struct tt_recompute work = {regions, 2,     words, 3,       numbers,         numbers + count,     bytes,
+				    digests, known, count, numbers, numbers + count, numbers + 2 * count, digests,
+				    bytes,   count};
+
+	tt_recompute(&work);
+	free(numbers);
+	free(digests);
+	free(bytes);
+	free(known);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static int file = -1;
@@ -97,6 +136,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	free(digests);
 	free(checks);
 	free(events);
+	manifest(data, size);
+	recompute(data, size);
 	if (size < sizeof(uint32_t))
 		return 0;
 	if (file < 0)

@@ -67,7 +67,9 @@ TARGETS = {
     "fatbin": Target(("sass/fatbin.c", "track/image.c"), 1 << 16),
     "delays": Target(JSON, 4096, by_lines=True),
     "nvtx": Target(("nvtx/texts.c", "options/triggers.c"), 4096),
-    "loader": Target(("load/load.c", "load/digests.c"), 8192),
+    "loader": Target(
+        ("load/load.c", "load/digests.c", "load/manifest_digests.c", "load/recompute.c"), 8192
+    ),
 }
 
 

@@ -110,7 +110,8 @@ def compare(
     born = np.maximum(lives.born, np.uint64(begin))
     died = np.minimum(lives.died, np.uint64(end))
     opening = keys_of(ids[born < died], born[born < died])  # of what began before
-    keys = distinct(np.concatenate([first.key, second.key, opening, unread.begin, unread.end]))
+    both = [first.key] if second.key is first.key else [first.key, second.key]
+    keys = distinct(np.concatenate([*both, opening, unread.begin, unread.end]))
     keys = keys[keys & EPOCH_MASK < np.uint64(end)]
     following = before[(keys & EPOCH_MASK).astype("i8")]
     keys, following = keys[following < len(compared)], following[following < len(compared)]
@@ -150,6 +151,8 @@ def compare(
 
 def _where(values: Array, rows: Array, there: Array) -> Array:
     """Returns values[rows] where there is a row, else 0."""
+    if there.all():
+        return np.asarray(values[rows])
     out = np.zeros(len(rows), values.dtype)
     out[there] = values[rows[there]]
     return out

@@ -13,8 +13,9 @@ import numpy as np
 
 from ttanalyze.errors import FormatError
 from ttanalyze.format import layout, manifest
-from ttanalyze.format.files import check_version, read_json
+from ttanalyze.format.files import check_version, parsed_json, read_text
 from ttanalyze.format.layout import Array
+from ttanalyze.format.manifest_digests import Taken, take
 from ttanalyze.schemas import document_faults
 
 
@@ -45,19 +46,34 @@ class ExpectedProcess:
 
 def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
     """Reads a manifest. Raises FormatError if the file is none."""
-    return parse(read_json(Path(path)), path)
+    file = Path(path)
+    text = read_text(file)
+    taken = take(text)
+    if taken is not None:
+        try:
+            return parse(parsed_json(file, text), path, taken)
+        except (FormatError, _MisplacedError):
+            text = read_text(file)  # the places of errors are those of the whole
+    return parse(parsed_json(file, text), path)
 
 
-def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[ExpectedProcess]:
-    """Returns the processes of a parsed manifest. path: its name in errors."""
+def parse(
+    value: Mapping[str, Any], path: str | os.PathLike[str], taken: Taken | None = None
+) -> list[ExpectedProcess]:
+    """Returns the processes of a parsed manifest.
+
+    path: its name in errors. taken: the digests whose numbers are in their places.
+    """
     if value.get("format") != manifest.HEAD["format"]:
         raise FormatError(path, "format", f"expected {manifest.HEAD['format']!r}")
     check_version(path, "version", value.get("version"))
     for key in ("block_size", "digest"):
         if value.get(key) != manifest.HEAD[key]:
             raise FormatError(path, key, f"expected {manifest.HEAD[key]!r}")
+    digests = _Digests(taken)
     try:
-        processes = [_process(item) for item in _list(value, "processes")]
+        processes = [_process(item, digests) for item in _list(value, "processes")]
+        digests.finish()
     except _BadError as e:
         where, reason = next(document_faults("manifest", dict(value)), (e.where, e.reason))
         raise FormatError(path, where or "the whole", reason) from None
@@ -74,6 +90,10 @@ class _BadError(Exception):
         self.reason = reason
 
 
+class _MisplacedError(Exception):
+    """Digests that were taken out of a text are not those of its epochs, in order."""
+
+
 def _list(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     items = value.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -81,7 +101,7 @@ def _list(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return items
 
 
-def _process(value: dict[str, Any]) -> ExpectedProcess:
+def _process(value: dict[str, Any], digests: _Digests) -> ExpectedProcess:
     index = value.get("process")
     if type(index) is not int or not 0 <= index <= layout.NO_ID:
         raise _BadError("process", "expected a process number")
@@ -89,9 +109,7 @@ def _process(value: dict[str, Any]) -> ExpectedProcess:
     epochs = _list(value, "epochs")
     if not _good_epochs(epochs):
         raise _BadError(f"process {index}, epochs", "their numbers are not consecutive")
-    digests = [epoch["digests"] for epoch in epochs]
-    ids, values = _digests(digests, f"process {index}")
-    counts = np.array([len(d) for d in digests], "i8")
+    ids, values, counts = digests.of([epoch["digests"] for epoch in epochs], f"process {index}")
     return ExpectedProcess(
         index,
         regions,
@@ -166,8 +184,39 @@ def _good_epochs(epochs: list[dict[str, Any]]) -> bool:
         and all("label" in epoch for epoch in epochs)
         and _types(flags) <= {list}
         and _types(chain.from_iterable(flags)) <= {str}
-        and _types(column("digests")) <= {dict}
+        and _types(column("digests")) <= {dict, int}
     )
+
+
+class _Digests:
+    """Gives the digests of epochs, where they stand in them or where they were taken out."""
+
+    def __init__(self, taken: Taken | None) -> None:
+        self._taken = taken
+        self._objects = self._rows = 0  # of `taken`, those before the next epoch
+
+    def of(self, parts: list[Any], where: str) -> tuple[Array, Array, Array]:
+        """Returns region ids and digests of epochs, and the number that each has."""
+        if self._taken is None:
+            if not _types(parts) <= {dict}:
+                raise _BadError(where, "the digests of an epoch are not an object")
+            return *_digests(parts, where), np.array([len(d) for d in parts], "i8")
+        numbers = np.array([-1 if part == {} else part for part in parts], "i8")
+        there = np.flatnonzero(numbers >= 0)
+        first, rows = self._objects, self._rows
+        self._objects += len(there)
+        if not np.array_equal(numbers[there], np.arange(first, self._objects)):
+            raise _MisplacedError
+        counts = np.zeros(len(parts), "i8")
+        counts[there] = self._taken.counts[first : self._objects]
+        self._rows += int(counts.sum())
+        of = slice(rows, self._rows)
+        return self._taken.region[of], self._taken.digest[of], counts
+
+    def finish(self) -> None:
+        """Raises _MisplacedError if a digest is left over."""
+        if self._taken is not None and self._objects != len(self._taken.counts):
+            raise _MisplacedError
 
 
 def _digests(parts: list[dict[str, Any]], where: str) -> tuple[Array, Array]:

@@ -377,8 +377,17 @@ def require(file: RecordFile, good: Array, field: str, reason: str, first: int =
 
 def read_json(path: Path) -> dict[str, Any]:
     """Returns the JSON object in a file."""
+    return parsed_json(path, read_text(path))
+
+
+def read_text(path: Path) -> bytearray:
+    """Returns the bytes of a file of text."""
     with Reader(path) as file:
-        text = file.text(0, file.size)
+        return file.text(0, file.size)
+
+
+def parsed_json(path: Path, text: bytearray) -> dict[str, Any]:
+    """Returns the JSON object in the text of a file."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as e:

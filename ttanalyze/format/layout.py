@@ -118,6 +118,14 @@ DROPPED = EPOCH_FLAGS["dropped"]
 LOOSE = EPOCH_FLAGS["loose"]
 
 
+def pointer(array: Array, kind: str | None = None) -> Any:
+    """Returns a pointer to the items of a contiguous array of numpy, for functions of the library.
+
+    kind: what to point to. Default: the unsigned integers that the array has.
+    """
+    return ffi.cast(f"{kind or f'uint{8 * array.itemsize}_t'} *", array.ctypes.data)
+
+
 def reads_some(flags: Array) -> Array:
     """Returns which epochs read only some regions, from their flags."""
     return np.asarray(flags & (TOUCHED | FULL) == TOUCHED)

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import xxhash
 
+from ttanalyze._format import ffi
 from ttanalyze.format import layout
-from ttanalyze.format.digest import digests_of_words
+from ttanalyze.format.digest import digests_of_spans
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.util import libraries
 
 BATCH_BLOCKS = 1 << 18
 BATCH_EPOCHS = 1 << 16
 READ_AT_ONCE = 8 << 20  # bytes
-ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,6 @@ class Damage:
     offset: int
     recorded: int
     found: int
-
-
-class Changes(NamedTuple):
-    """Digests of regions from epochs on, one row each. known: whether there is one."""
-
-    region: Array
-    epoch: Array
-    digest: Array
-    known: Array
 
 
 @dataclass(frozen=True)
@@ -108,9 +99,8 @@ class Recompute:
         self.blocks_read = 0
         self.bytes_read = 0
         self._contents: dict[int, Contents] = {}  # by segment
-        # Of regions all of whose blocks are known: the blocks' digests, and the region's.
-        self._states: dict[int, Array] = {}
-        self._digests: dict[int, int] = {}
+        self._states = np.zeros(len(process.regions), layout.dtype("region_state"))
+        self._words = np.empty(0, "u8")
 
     def batches(self, progress: Callable[[int], None] | None = None) -> Iterator[Batch]:
         """Yields batches in order. Those before `first` only prepare it. progress: called with the
@@ -150,10 +140,8 @@ class Recompute:
             )
             for i in np.flatnonzero(there & (found != blocks["digest"])).tolist()
         ]
-        before = dict(self._digests)
-        changes = self._replay(begin, digests, digest_epochs, blocks, block_epochs, found, there)
-        digest, stored = _carried_on(begin, digests, digest_epochs, changes, before)
-        self._forget_dead(end)
+        self._forget_dead(begin)
+        digest, stored = self._digests(digests, digest_epochs, blocks, block_epochs, found, there)
         return Batch(
             begin, end, digest_epochs, digests["region"], digest, digests["digest"], stored, damage
         )
@@ -201,7 +189,6 @@ class Recompute:
         offsets = location >> 17
         ends = np.maximum.accumulate(offsets + (location & 0x1FFFF))
         gaps = np.append(np.flatnonzero(offsets[1:] - ends[:-1] >= 4096) + 1, len(location))
-        digest = xxhash.xxh3_64_intdigest
         out = np.empty(len(location), "u8")
         first = 0
         with self.process.data(segment) as file:
@@ -209,7 +196,7 @@ class Recompute:
                 start = int(offsets[first])
                 if not file.plain:
                     length = int(location[first] & 0x1FFFF)
-                    out[first] = digest(file.contents(start, length))
+                    out[first] = xxhash.xxh3_64_intdigest(file.contents(start, length))
                     self.bytes_read += length
                     self.blocks_read += 1
                     first += 1
@@ -217,11 +204,10 @@ class Recompute:
                 fit = int(np.searchsorted(ends, start + READ_AT_ONCE, "right"))
                 gap = int(gaps[np.searchsorted(gaps, first, "right")])
                 last = max(first + 1, min(fit, gap))
-                view = memoryview(file.bytes(start, int(ends[last - 1]) - start))
                 begins = offsets[first:last] - start
                 lengths = location[first:last] & 0x1FFFF
-                spans = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
-                out[first:last] = [digest(view[a:b]) for a, b in spans]
+                read = file.bytes(start, int(ends[last - 1]) - start)
+                out[first:last] = digests_of_spans(read, begins, begins + lengths)
                 self.bytes_read += int(lengths.sum())
                 self.blocks_read += last - first
                 first = last
@@ -229,97 +215,66 @@ class Recompute:
 
     # ---- regions ----
 
-    def _replay(
+    def _digests(
         self,
-        begin: int,
         digests: Array,
         digest_epochs: Array,
         blocks: Array,
         block_epochs: Array,
         found: Array,
         there: Array,
-    ) -> Changes:
-        """Returns the rows at which digests of regions may have changed."""
+    ) -> tuple[Array, Array]:
+        """Returns the digest of each digest record, computed where it can be, and whether it
+        was.
+        """
         regions = self.process.regions
         rows = regions.rows(blocks["region"])
-        location = (block_epochs - np.uint32(begin)).astype("u8") * np.uint64(len(regions))
-        location += rows.astype("u8")
-        order = np.lexsort((blocks["block"], location))
-        location, rows, blocks = location[order], rows[order], blocks[order]
-        found, there = found[order], there[order]
-        starts = (
-            np.flatnonzero(np.append(True, location[1:] != location[:-1]))
-            if len(location)
-            else order
-        )
-        stops = np.append(starts[1:], len(order))
-        row = rows[starts]
-        dropped = self.process.epochs["flags"][digest_epochs] & layout.DROPPED != 0
-        changed = np.ones(len(starts), bool)
-        if len(starts) and there.all() and not dropped.any():
-            new = ~_repeated(rows, blocks["block"], location, found)
-            changed = np.logical_or.reduceat(new, starts)
-        lost = ~np.logical_and.reduceat(there, starts)  # contents that are not stored
-        # Where every change of a region lists all of its blocks or is lost, none needs the others.
-        in_parts = np.zeros(len(regions), bool)
-        in_parts[row[changed & ~lost & (stops - starts != regions.blocks[row])]] = True
-        gone = np.flatnonzero(dropped)
-        epoch = np.concatenate([digest_epochs[gone], block_epochs[order][starts]])
-        row = np.concatenate([regions.rows(digests["region"][gone]), row])
-        at = np.concatenate([np.full(len(gone), -1), np.arange(len(starts))])
-        changed = np.concatenate([np.ones(len(gone), bool), changed])
-        by_epoch = np.lexsort((row, epoch))  # what was dropped first
-        by_epoch = by_epoch[changed[by_epoch]]
-        epoch, row, at = epoch[by_epoch], row[by_epoch], at[by_epoch]
-        known = (at >= 0) & ~lost[at] if len(starts) else at >= 0
-        region, values = regions.id[row], np.zeros(len(row), "u8")
+        self._make_room(rows)
+        digest, stored = digests["digest"].copy(), np.empty(len(digests), bool)
+        lost = self.process.epochs["flags"][digest_epochs] & layout.DROPPED != 0
+        of_digests = [digest_epochs, regions.rows(digests["region"]).astype("u4"), lost]
+        of_blocks = [block_epochs, rows.astype("u4"), blocks["block"].copy(), found, there]
+        point = layout.pointer
+        members = [
+            *(point(self._states, "struct tt_region_state"), len(regions)),
+            *(point(self._words), len(self._words)),
+            *(*map(point, [*of_digests, digest, stored]), len(digest)),
+            *(*map(point, of_blocks), len(rows)),
+        ]
+        libraries.toolkit().tt_recompute(ffi.new("struct tt_recompute *", members))
+        return digest, stored
 
-        whole = np.flatnonzero(known & ~in_parts[row])
-        values[whole] = _digests_of(found, starts[at[whole]], stops[at[whole]])
-        alone = np.flatnonzero(~in_parts[row])
-        last = dict(zip(region[alone].tolist(), alone.tolist(), strict=True))
-        for r, i in last.items():
-            self._forget(r)
-            if known[i]:
-                self._states[r] = found[starts[at[i]] : stops[at[i]]].astype("<u8")
-                self._digests[r] = int(values[i])
-        for i in np.flatnonzero(in_parts[row]).tolist():
-            r = int(region[i])
-            if known[i]:
-                of = slice(starts[at[i]], stops[at[i]])
-                self._take(r, blocks["block"][of], found[of])
-            else:
-                self._forget(r)
-            known[i] = r in self._digests
-            values[i] = self._digests.get(r, 0)
-        return Changes(region, epoch, values, known)
+    def _make_room(self, rows: Array) -> None:
+        """Gives words to regions whose blocks may all be listed in one epoch. rows: of records.
 
-    def _take(self, region: int, block: Array, digest: Array) -> None:
-        """Takes new digests of a region's blocks."""
-        state = self._states.get(region)
-        if state is None:
-            row = self.process.regions.rows(np.array([region]))
-            if len(block) == int(self.process.regions.blocks[row][0]):
-                state = self._states[region] = np.empty(len(block), "<u8")
-        if state is None:
-            self._forget(region)
-        else:
-            state[block] = digest
-            self._digests[region] = xxhash.xxh3_64_intdigest(state.data)
-
-    def _forget(self, region: int) -> None:
-        """Forgets a region whose new contents are not stored, until all its blocks are listed
-        again.
+        A region that no epoch lists whole gets none, so a file takes no more memory than it has.
         """
-        self._states.pop(region, None)
-        self._digests.pop(region, None)
+        states, blocks = self._states, self.process.regions.blocks
+        count = np.bincount(rows, minlength=len(states))
+        new = np.flatnonzero((states["room"] == 0) & (count > 0) & (count.astype("u8") >= blocks))
+        if not len(new):
+            return
+        old = np.flatnonzero(states["room"])
+        rooms = np.concatenate([states["room"][old], blocks[new]])
+        firsts = np.cumsum(rooms) - rooms
+        words = np.empty(int(rooms.sum()), "u8")
+        kept = int(rooms[: len(old)].sum())
+        words[:kept] = self._words[_ranges(states["first"][old], rooms[: len(old)])]
+        both = np.concatenate([old, new])
+        states["first"][both], states["room"][both] = firsts, rooms
+        states["listed"][new] = states["known"][new] = 0
+        self._words = words
 
-    def _forget_dead(self, end: int) -> None:
-        """Drops dead regions. Otherwise each batch would take longer than the last."""
-        known = np.fromiter(self._digests, "u4", len(self._digests))
-        rows = self.process.regions.rows(known)
-        for region in known[self.process.regions.died[rows] <= end].tolist():
-            self._forget(region)
+    def _forget_dead(self, epoch: int) -> None:
+        """Drops regions that died. Otherwise memory would grow with every region there was."""
+        dead = self.process.regions.died <= epoch
+        self._states["room"][dead] = self._states["known"][dead] = 0
+
+
+def _ranges(firsts: Array, counts: Array) -> Array:
+    """Returns the numbers of all ranges of `count` numbers from `first` on, one after the other."""
+    skipped = firsts.astype("i8") - (np.cumsum(counts) - counts).astype("i8")
+    return np.repeat(skipped, counts.astype("i8")) + np.arange(int(counts.sum()))
 
 
 def restart(process: Process, epoch: int) -> int:
@@ -335,53 +290,3 @@ def restart(process: Process, epoch: int) -> int:
         usable = np.flatnonzero((contexts == context) & full)
         starts.append(int(usable[-1]) if len(usable) else 0)
     return min(starts)
-
-
-def _digests_of(found: Array, starts: Array, stops: Array) -> Array:
-    """Returns the digests of regions whose blocks have found[start:stop]."""
-    words = digests_of_words(found[starts])
-    several = np.flatnonzero(stops - starts > 1)
-    raw = found.astype("<u8").tobytes()  # whose pieces are mostly small: views would cost more
-    spans = zip((starts[several] * 8).tolist(), (stops[several] * 8).tolist(), strict=True)
-    digest = xxhash.xxh3_64_intdigest
-    words[several] = np.array([digest(raw[a:b]) for a, b in spans], "u8")
-    return words
-
-
-def _repeated(row: Array, block: Array, position: Array, digest: Array) -> Array:
-    """Returns the records whose block had the same digest in its previous record.
-
-    position: ascends by
-    epoch.
-    """
-    order = np.lexsort((position, block, row))
-    same = np.zeros(len(order), bool)
-    now, before = order[1:], order[:-1]
-    same[now] = (row[now] == row[before]) & (block[now] == block[before])
-    same[now] &= digest[now] == digest[before]
-    return same
-
-
-def _carried_on(
-    begin: int, digests: Array, epochs: Array, changes: Changes, before: dict[int, int]
-) -> tuple[Array, Array]:
-    """Returns for each digest record the last computed digest of its region, and whether there is
-    one.
-
-    epochs: of the records. before: the digests that were known when the batch began.
-    """
-    if not before and not len(changes.region):
-        return digests["digest"].copy(), np.zeros(len(digests), bool)
-    earlier = np.fromiter(before, "u8", len(before)) << np.uint64(32) | np.uint64(begin)
-    later = changes.region.astype("u8") << np.uint64(32) | (changes.epoch.astype("u8") + ONE)
-    keys = np.concatenate([earlier, later])
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    old = np.fromiter(before.values(), "u8", len(before))
-    values = np.concatenate([old, changes.digest])[order]
-    known = np.concatenate([np.ones(len(before), bool), changes.known])[order]
-    region = digests["region"].astype("u8")
-    wanted = (region << np.uint64(32)) | (epochs.astype("u8") + ONE)
-    at = np.searchsorted(keys, wanted, "right") - 1
-    stored = (at >= 0) & (keys[at] >> np.uint64(32) == region) & known[at]
-    return np.asarray(np.where(stored, values[at], digests["digest"])), stored

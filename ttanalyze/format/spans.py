@@ -9,6 +9,7 @@ import xxhash
 
 from ttanalyze.format import layout
 from ttanalyze.format.data import PREFIX
+from ttanalyze.format.digest import digests_of_spans
 from ttanalyze.format.files import RecordFile, read_checked, require
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process_info import ProcessInfo
@@ -133,15 +134,17 @@ class Spans(ProcessInfo):
 
     def _check_sums(self, kind: str, first: int, last: int, records: Array) -> None:
         """Checks the span of each epoch against the checksum in the epoch's record."""
-        raw = np.ascontiguousarray(records).view("u1").data
-        begin, _ = self.span_bounds(kind, first, last)
-        for i in np.flatnonzero(self.epochs[f"{kind}_count"][first:last]).tolist():
-            epoch = self.epochs[first + i]
-            at = (int(epoch[f"{kind}_first"]) - begin) * records.itemsize
-            span = raw[at : at + int(epoch[f"{kind}_count"]) * records.itemsize]
-            if xxhash.xxh3_64_intdigest(span) != int(epoch[f"{kind}_check"]):
-                reason = f"the records of epoch {first + i} do not match the epoch's check"
-                raise self._span_file(kind).error(int(epoch[f"{kind}_first"]), None, reason)
+        epochs = self.epochs[first:last]
+        numbers = np.flatnonzero(epochs[f"{kind}_count"])
+        firsts, counts = (epochs[f"{kind}_{of}"][numbers] for of in ("first", "count"))
+        begins = (firsts - firsts[0]) * np.uint64(records.itemsize)
+        ends = begins + counts * np.uint64(records.itemsize)
+        raw = np.ascontiguousarray(records).view("u1")
+        bad = digests_of_spans(raw, begins, ends) != epochs[f"{kind}_check"][numbers]
+        if bad.any():
+            at = int(bad.argmax())
+            reason = f"the records of epoch {first + numbers[at]} do not match the epoch's check"
+            raise self._span_file(kind).error(int(firsts[at]), None, reason)
 
     def _check_regions(self, file: RecordFile, begin: int, records: Array, epochs: Array) -> Array:
         """Checks that all records belong to live captured regions, and returns the rows of
