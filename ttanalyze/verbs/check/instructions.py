@@ -28,7 +28,8 @@ from ttanalyze.verbs.record.run import sanitizer_library
 
 MOST = 256  # launches that are traced to see two
 RECORDS = 50_000  # of accesses to the memory of a finding
-LIMIT = "600"  # seconds, for a traced program that does not end
+PATIENCE = 20  # times the duration of other recordings: a traced program may not end
+LEAST = 60  # seconds
 LAUNCH = KIND["launch"]
 APART = "In a traced run they access different bytes of it."
 Wanted = Callable[[Access], bool]
@@ -143,7 +144,9 @@ def traced_run(
     if not session.settings.sim and not tool:
         raise Error("traces need pip install 'ttanalyze[instrument]'")
     given = {**options, "epoch": "none", "contents": None, "instrument_category": "memory"}
-    given["timeout"] = session.settings.record.get("timeout") or LIMIT
+    slowest = max((one.seconds for one in session.used.values()), default=0.0)
+    limit = str(max(LEAST, round(PATIENCE * slowest)))
+    given["timeout"] = session.settings.record.get("timeout") or limit
     recording = session.record(name, environment, **given)
     session.used.pop(name)  # that it fails says nothing
     return open_run(recording.run)
