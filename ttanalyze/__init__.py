@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ttanalyze.errors import Error, FormatError
     from ttanalyze.format import Run
     from ttanalyze.format import open_run as open  # noqa: A004
-    from ttanalyze.integrations import control, notebook, plots, pytest_plugin, torch
+    from ttanalyze.integrations import control, notebook, plots, pytest_plugin, torch, trainers
     from ttanalyze.integrations.notebook import load_ipython_extension
     from ttanalyze.traces import instructions
     from ttanalyze.util import libraries as paths
@@ -110,6 +110,7 @@ MODULES = {
     "stats": "verbs.stats",
     "torch": "integrations.torch",
     "trace": "verbs.trace",
+    "trainers": "integrations.trainers",
     "tune": "verbs.tune",
     "validate": "verbs.validate",
     "values": "core.values",
@@ -159,6 +160,7 @@ __all__ = [
     "stats",
     "torch",
     "trace",
+    "trainers",
     "tune",
     "validate",
     "values",

@@ -1,13 +1,14 @@
-"""Changes settings of the recording while the program runs.
+"""Cuts epochs and changes settings of the recording while the program runs.
 
-    from ttanalyze.control import control
+    from ttanalyze.control import control, cut_epoch
 
     control(points=False)
     graph.replay()  # without epochs inside
     control(points=True, regions="^layers.3", snapshot=16)
     graph.replay()
+    cut_epoch("after the replay")
 
-In a program that is not recorded the function does nothing.
+In a program that is not recorded the functions do nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,23 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 
-__all__ = ["control"]
+__all__ = ["control", "cut_epoch"]
+
+
+def cut_epoch(label: str = "") -> bool:
+    """Cuts an epoch of the current context, on request of the program.
+
+    Args:
+        label: The name of the epoch.
+
+    Returns:
+        True if the epoch was requested, False if nothing is recorded.
+    """
+    try:
+        cut = ctypes.CDLL(None).tt_epoch
+    except AttributeError:
+        return False
+    return bool(cut(None, label.encode()) == 0)
 
 
 def control(
