@@ -162,11 +162,6 @@ def test_wrong_magic_lines_are_explained(
     assert set(shell.user_ns) <= {"__builtins__"}
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return support.build_examples(tmp_path_factory.mktemp("notebooks") / "build")
-
-
 @pytest.mark.native
 @pytest.mark.parametrize("path", notebooks.NOTEBOOKS, ids=lambda p: p.stem)
 def test_example_notebooks_show_their_outputs(path: Path, tmp_path: Path, built: Path) -> None:
@@ -181,7 +176,7 @@ def test_example_notebooks_show_their_outputs(path: Path, tmp_path: Path, built:
             out.append("text/html" in data)
         return out
 
-    with notebooks.workplace(tmp_path, built):
+    with notebooks.workplace(tmp_path, support.build_examples(built / "examples")):
         ran = [
             (cell["outputs"], found)
             for cell, found in notebooks.executed(json.loads(path.read_text()))

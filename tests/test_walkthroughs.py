@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,11 +61,11 @@ def matches(shown: str, printed: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
-    support.build_examples(folder / "build")
+    (folder / "build").symlink_to(support.build_examples(built / "examples"))
     corpus.build(folder)
-    shutil.copy(support.EXAMPLES / "overflow.py", folder)
+    (folder / "overflow.py").symlink_to(support.EXAMPLES / "overflow.py")
     (folder / "bin").mkdir()
     command = folder / "bin" / "ttanalyze"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m ttanalyze "$@"\n')
