@@ -616,7 +616,7 @@ def test_doctor_gives_the_command_that_installs(
         (tmp_path / manager).write_text("")
         (tmp_path / manager).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(checks.ctypes, "CDLL", lambda _: os.stat("/none"))
+    monkeypatch.setattr("ctypes.CDLL", lambda _: os.stat("/none"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     found = (checks.check_addr2line(), checks.check_zstd())
     assert [check.status for check in found] == ["warn", "warn"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ttanalyze as tt
+from docs.tools import screenshot
 from tests import support
 from tests.support import Cli
 
@@ -22,6 +23,9 @@ def test_tour_finds_what_was_changed(tmp_path: Path) -> None:
     assert "first diverges in epoch 5, region 0 at byte 131072" in told.stdout
     assert re.search(r"call 24, stream 1: square <<<1, 64>>>", told.stdout)
     assert len(tt.open(tmp_path / "a" / "tour" / "first").epochs) == 8
+    short = re.sub(r"/\S*/(?=vecadd|python|overflow\.py)", "", told.stdout)
+    now = screenshot.svg(screenshot.chosen(short.replace(f"{tmp_path}/a/tour", "demo")))
+    assert screenshot.texts(now) == screenshot.texts(screenshot.TARGET.read_text())
     again = support.ttanalyze(*words, "--json")
     tour = json.loads(again.stdout)
     assert [step["command"][0] for step in tour["steps"]] == [
