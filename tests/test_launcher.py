@@ -559,6 +559,8 @@ def test_unusable_output_path_is_refused(recorded: Record, tmp_path: Path) -> No
     outcome = recorded("-o", "file/such/out", "--", "touch", "ran")
     assert outcome.status == 2
     assert outcome.stderr == f"ttanalyze: {tmp_path}/file/such: Not a directory\n"
+    outcome = recorded("-o", "file/out", "--", "touch", "ran")
+    assert outcome.stderr == f"ttanalyze: {tmp_path}/file: Not a directory\n"
     assert not (tmp_path / "ran").exists()
 
 

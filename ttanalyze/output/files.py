@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ttanalyze.errors import system_error
+from ttanalyze.errors import system_error, system_errors
 
 
 def replace_in(folder: int, name: str, data: bytes) -> None:
@@ -42,6 +42,15 @@ def directory(name: Path | str, below: int | None = None) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
+
+
+def make_folders(path: Path) -> None:
+    """Makes a folder and those above it. Raises Error that names what is no folder."""
+    with system_errors(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
 Opener = Callable[[str, int], int]

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ttanalyze.errors import Error, system_errors
+from ttanalyze.errors import Error
+from ttanalyze.output.files import make_folders
 from ttanalyze.util import libraries
 from ttanalyze.verbs.doctor import checks
 
@@ -75,8 +76,7 @@ def demo(folder: Path, sim: bool, show: Callable[[str], None]) -> Tour:
     programs = libraries.demo()
     gpu = not sim and checks.check_driver()[2]
     torch = gpu and importlib.util.find_spec("torch") is not None
-    with system_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     tour = Tour(str(folder), "GPU" if gpu else "simulator", torch)
     show(f"Running on the {tour.place}{'' if gpu else ', which needs no GPU'}.\n")
     for about, words, status in _steps(folder, programs, gpu, torch):

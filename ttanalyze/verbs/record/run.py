@@ -31,7 +31,7 @@ import orjson
 from ttanalyze import options
 from ttanalyze.errors import Error, system_error, system_errors
 from ttanalyze.output import text
-from ttanalyze.output.files import directory, replace_in
+from ttanalyze.output.files import directory, make_folders, replace_in
 from ttanalyze.util import libraries
 from ttanalyze.verbs.record import program, totals
 from ttanalyze.verbs.record.shared import NAME, Job, recorded_ranks
@@ -250,8 +250,7 @@ def make_way(out: Path, force: bool) -> None:
     Raises Error if something else is there.
     """
     parent = out.parent
-    with system_errors(parent):
-        parent.mkdir(parents=True, exist_ok=True)
+    make_folders(parent)
     if not os.access(parent, os.W_OK | os.X_OK):
         raise Error(f"{out}: {parent} is not writable")
     try:
