@@ -9,11 +9,16 @@ import orjson
 import pandas as pd
 import pytest
 
+import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.trace_writer import TraceWriter
 from tests.traced_run import BEGIN, PARAM, RET, begun, warp, written
 from ttanalyze.traces.instructions import SIMULATOR
+from ttanalyze.verbs.query import TracedRun
+from ttanalyze.verbs.query.trace_columns import LISTS, RECORDED, WORKED_OUT
+
+TRACE_COLUMNS = (*RECORDED, *WORKED_OUT)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,16 @@ def test_an_export_as_text(run: Path, tmp_path: Path) -> None:
     assert (same.status, "the same" in same.stdout.splitlines()) == (0, True)
 
 
+def test_columns_are_the_same_whether_payloads_are_read_or_not(run: Path) -> None:
+    columns = [c for c in TRACE_COLUMNS if c not in LISTS and not c.startswith("tma_")]
+    opened = TracedRun(tt.open(run))
+    for column in columns:
+        alone = pd.concat([*opened.pieces([column], None)], ignore_index=True)
+        among = pd.concat([*opened.pieces([column, "addrs"], None)], ignore_index=True)
+        assert str(alone[column].dtype) == str(among[column].dtype), column
+        assert alone[column].astype(object).equals(among[column].astype(object)), column
+
+
 def test_different_traces(run: Path, tmp_path: Path) -> None:
     trace = begun(tmp_path)
     for launch in range(2):
@@ -134,7 +149,7 @@ def test_a_trace_is_validated(run: Path, tmp_path: Path) -> None:
         (("--launch", "1"), "--launch: needs --table trace, trace-counts, instructions, warps"),
         (("--format", "cutracer"), "--format cutracer: needs one run and --table trace"),
         (("--table", "trace", "--format", "cutracer", "--filter", "warp=1"), "takes only --head"),
-        (("--table", "traces"), "traced, digests, trace, trace-counts, instructions, warps"),
+        (("--table", "traces"), "digests, trace, trace-counts, instructions, warps"),
     ],
 )
 def test_wrong_requests(run: Path, options: tuple[str, ...], reason: str) -> None:

@@ -10,13 +10,13 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ttanalyze.code import demangle
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.format import open_run
+from ttanalyze.format import layout, open_run
 from ttanalyze.format.instruction_traces import KIND, ROW, TraceRecords
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
@@ -34,8 +34,13 @@ TYPES = {
     "values": "mem_value_trace",
     "tma": "tma_trace",
 }
+TYPE_NAMES = {KIND[name]: told for name, told in TYPES.items()}
 SPACES = {"global": 1, "shared": 4, "local": 5}  # 0: another one
 BATCH = 4096  # records
+HEADS = {"opcode_id": "instruction", "active_mask": "mask", "clock": "clock"}
+NOTHING = TraceRecords(
+    np.empty(0, layout.TRACE_RECORD), np.empty(0, "i8"), np.empty(0, "u8"), np.empty(0, "i8"), 0
+)
 LANES = 32
 
 
@@ -56,6 +61,40 @@ class RecordLines:
     def note(self) -> str | None:
         """What a user must know after the end. Else None."""
         return "; ".join(self.notes) or None
+
+
+class Batch(NamedTuple):
+    """Records of a launch. first: the number of the first one in the launch. line: its line."""
+
+    kernel: Kernel
+    launch: _Launch
+    records: TraceRecords
+    first: int
+    line: int
+
+    def numbers(self, column: str) -> Array | None:
+        """Returns a column of whole numbers, None if it is not one that every record has."""
+        heads, launch = self.records.heads, self.launch
+        count = np.arange(len(heads))
+        if column.startswith("cta_"):
+            return np.asarray(heads[f"block_{column[-1]}"])
+        if column == "warp":
+            return launch.warps(heads)
+        if column == "pc":
+            return heads["instruction"].astype("i8") * launch.scale
+        if column in ("opcode_id", "active_mask", "clock"):
+            return np.asarray(heads[HEADS[column]])
+        if column in ("index", "trace_index"):
+            return count + self.first
+        if column == "line":
+            return count + self.line
+        same = {
+            "launch": launch.index,
+            "grid_launch_id": launch.index,
+            "timestamp": launch.time,
+            "context": launch.context,
+        }
+        return np.full(len(count), same[column]) if column in same else None
 
 
 class RunTrace:
@@ -85,22 +124,31 @@ class RunTrace:
 
     def records(self) -> Iterator[Record | Kernel]:
         """Yields all records. Raises Error for one that is wrong."""
-        number = 0
-        sums = Checksums()
+        for batch in self.batches():
+            if not batch.first:
+                yield batch.kernel
+            for begin in range(0, len(batch.records), BATCH):
+                some = batch.records.take(np.arange(begin, min(begin + BATCH, len(batch.records))))
+                made = batch.launch.members(some, batch.first + begin)
+                for number, members in enumerate(made, batch.line + begin):
+                    yield Record(Place(self.lines, number), members, batch.kernel)
+            self.lines.at = self.lines.read = max(self.lines.at, batch.records.begin)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yields the records of each launch, chunk by chunk: of one without records none."""
+        line, sums = 0, Checksums()
         for process, index in self._wanted:
             launch = _Launch(self.run, process, index, sums, self.lines)
-            number += 1
-            kernel = Kernel(Place(self.lines, number), launch.metadata())
-            yield kernel
-            count = 0
+            line += 1
+            kernel = Kernel(Place(self.lines, line), launch.metadata())
+            line += 1
+            count, given = 0, False
             for records in process.trace_records(index, TYPES):
-                for begin in range(0, len(records), BATCH):
-                    some = records.take(np.arange(begin, min(begin + BATCH, len(records))))
-                    for members in launch.members(some, count):
-                        number += 1
-                        yield Record(Place(self.lines, number), members, kernel)
-                    count += len(some)
-                self.lines.at = self.lines.read = records.begin
+                yield Batch(kernel, launch, records, count, line)
+                line, count, given = line + len(records), count + len(records), True
+            if not given:
+                yield Batch(kernel, launch, NOTHING, 0, line)
+            line -= 1
 
     def whole_records(self) -> Iterator[Record | Kernel]:
         """Yields all records."""
@@ -129,6 +177,8 @@ class _Launch:
         seq = int(self._traced["seq"])
         found = process.events_between(seq - 1, seq)
         self._event = found[-1] if len(found) else None
+        self.context = 0 if self._event is None else int(self._event["context"])
+        self.time = 0 if self._event is None else int(self._event["time_ns"])
         try:
             self._table = _table(run, process, self._number)
         except Error as e:
@@ -136,6 +186,7 @@ class _Launch:
             lines.notes[str(e)] = None
         if self._table.note:
             lines.notes[self._table.note] = None
+        self.scale = 1 if self._table.ptx else 16
 
     def metadata(self) -> dict[str, Any]:
         """Returns the record of the kernel."""
@@ -169,25 +220,21 @@ class _Launch:
             for name, make in PAYLOADS.items()
             if (records.kinds == KIND[name]).any()
         }
-        types = {KIND[name]: name for name in TYPES}
         heads = records.heads
         blocks = [heads[f"block_{axis}"].tolist() for axis in "xyz"]
-        columns = (heads["instruction"], heads["mask"], heads["clock"], self._warps(heads))
+        columns = (heads["instruction"], heads["mask"], heads["clock"], self.warps(heads))
         rows = zip(records.kinds.tolist(), *(c.tolist() for c in columns), *blocks, strict=True)
-        context = 0 if self._event is None else int(self._event["context"])
-        time = 0 if self._event is None else int(self._event["time_ns"])
-        scale = 1 if self._table.ptx else 16
         for i, (kind, instruction, mask, clock, warp, x, y, z) in enumerate(rows):
             members = {
-                "type": TYPES[types[kind]],
-                "ctx": hex(context),
+                "type": TYPE_NAMES[kind],
+                "ctx": hex(self.context),
                 "trace_index": first + i,
-                "timestamp": time,
+                "timestamp": self.time,
                 "grid_launch_id": self.index,
                 "cta": [x, y, z],
                 "warp": warp,
                 "opcode_id": instruction,
-                "pc": hex(instruction * scale),
+                "pc": hex(instruction * self.scale),
                 "active_mask": mask,
             }
             if clock:
@@ -196,7 +243,7 @@ class _Launch:
                 members |= next(payloads[kind])
             yield members
 
-    def _warps(self, heads: Array) -> Array:
+    def warps(self, heads: Array) -> Array:
         """Returns the number of each warp in the launch."""
         grid, block = self._traced["grid"].astype("i8"), self._traced["block"].astype("i8")
         x, y, z = (heads[f"block_{axis}"].astype("i8") for axis in "xyz")

@@ -14,9 +14,9 @@ from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
 from ttanalyze.traces.instructions import Instructions, instructions_of
 from ttanalyze.traces.native import AnyTrace, RunTrace
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query.files import pieces_of
-from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, integers, texts
+from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, columns_of, integers, texts
 from ttanalyze.verbs.query.traces import SHOWN, TraceFile
 
 COUNTS = (
@@ -55,6 +55,30 @@ class TracedRun(TraceFile):
     def open(self) -> AnyTrace:
         """Returns the trace, at its beginning."""
         return RunTrace(self._run, self._launch)
+
+    def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
+        """Reads columns of the records, chunk by chunk, or in pieces of records whose payload is
+        wanted.
+
+        Args:
+            columns: The names of the columns.
+            progress: Called with the read and the total number of bytes.
+
+        Yields:
+            DataFrames, at least one.
+
+        Raises:
+            Error: A record is wrong. The message names it.
+        """
+        trace = RunTrace(self._run, self._launch)
+        for batch in trace.batches():
+            made = columns_of(batch, columns, trace.lines)
+            if made is None:
+                yield from super().pieces(columns, progress)
+                return
+            yield pd.DataFrame(made, index=range(len(batch.records)))
+            tell(progress, batch.records.begin, trace.lines.size)
+        self._ended(trace.lines)
 
     def _counts(
         self, _: Any, columns: Sequence[str], ordered: bool, progress: Progress

@@ -18,6 +18,7 @@ from ttanalyze.format.columns import categories
 from ttanalyze.format.layout import Array
 from ttanalyze.records.members import Place, hexadecimal, text, whole
 from ttanalyze.traces.instructions import ptx_category
+from ttanalyze.traces.native import TYPE_NAMES, Batch, RecordLines
 from ttanalyze.traces.reader import Record, cta
 
 LANES = 32
@@ -106,6 +107,32 @@ class Rows:
         self._columns = {column: [] for column in self._columns}
         self._count = 0
         return frame
+
+
+def columns_of(batch: Batch, columns: Sequence[str], lines: RecordLines) -> dict[str, Any] | None:
+    """Returns columns of the records of a run at once, None if one needs the payload of records.
+
+    What instructions and kernels say is looked up once for each instruction.
+    """
+    which, different = pd.factorize(batch.records.heads["instruction"])
+    place = Place(lines, batch.line)
+    said = [Record(place, {"opcode_id": n}, batch.kernel) for n in different.tolist()]
+    made: dict[str, Any] = {}
+    for column in columns:
+        if column in ("kind", "type"):
+            codes, kinds = pd.factorize(batch.records.kinds)
+            made[column] = categories(codes, [TYPE_NAMES[kind] for kind in kinds.tolist()])
+        elif column in (*OF_INSTRUCTIONS, *OF_KERNELS):
+            make = _maker(column)[0]
+            codes, names = pd.factorize(np.array([make(record) for record in said], "object"))
+            made[column] = categories(codes[which], list(names))
+        else:
+            numbers = batch.numbers(column)
+            if numbers is None:
+                return None
+            missing = numbers == 0 if column == "clock" else np.zeros(len(numbers), bool)
+            made[column] = pd.arrays.IntegerArray(numbers.astype("i8"), missing)
+    return made
 
 
 def _maker(column: str) -> tuple[Maker, str]:
