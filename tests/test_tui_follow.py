@@ -151,7 +151,12 @@ def test_a_look_may_end_while_the_screen_closes(
     monkeypatch.setattr(follow, "SHARE", 0)
     looked: list[int] = []
     look = Follower.look
-    monkeypatch.setattr(Follower, "look", lambda self: looked.append(1) or look(self))
+
+    def counted(self: Follower) -> Look:
+        looked.append(1)
+        return look(self)
+
+    monkeypatch.setattr(Follower, "look", counted)
 
     async def script(s: Session) -> None:
         await s.until(lambda: "add" in s.text)
