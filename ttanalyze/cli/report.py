@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from typer import Option, Typer
+from typer import Argument, Option, Typer
 
 from ttanalyze.cli import common
+from ttanalyze.errors import Error
 
 verbs = Typer()
+
+SourceArgument = Annotated[
+    Path,
+    Argument(
+        metavar="RUN",
+        help="A run directory, or what check, race, prove or tune found: the folder of check or "
+        "race, or a file with their JSON.",
+    ),
+]
 
 
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze report run1\n"
     "  ttanalyze report run1 --values weights=f32 --values 3=bf16\n"
+    "  ttanalyze check -o checked -- ./app; ttanalyze report checked -o findings.html\n"
+    "  ttanalyze prove run1 --json > proven.json; ttanalyze report proven.json\n"
     "  ttanalyze report run1 --against run2 -o where-they-part.html"
 )
 def report(
-    run: common.RunArgument,
+    run: SourceArgument,
     against: Path | None = Option(
         None, metavar="RUN2", help="Also show where this run diverges from the first."
     ),
@@ -37,16 +50,25 @@ def report(
     """Write a web page about a run: calls, memory, changes over time, kernels, allocations.
 
     The page needs only a browser: no server, no network. This verb needs the extra [report].
+    It also shows what check, race, prove and tune found.
     """
     from ttanalyze.format import open_run
     from ttanalyze.output import text
     from ttanalyze.verbs.report import report as page
+    from ttanalyze.verbs.report import results_page
 
     common.check_output(out)
-    opened = open_run(run)
-    other = None if against is None else open_run(against)
-    with common.progress_bar("reading", quiet) as progress:
-        made = page(opened, other, progress, values or ())
+    written = run / "report.json"  # by check and race
+    results = written if written.is_file() and not (run / "run.json").exists() else run
+    if results.is_file():
+        if against is not None or values:
+            raise Error(f"{run}: is no run directory: leave out --against and --values")
+        made = results_page(results)
+    else:
+        opened = open_run(run)
+        other = None if against is None else open_run(against)
+        with common.progress_bar("reading", quiet) as progress:
+            made = page(opened, other, progress, values or ())
     common.write_file(out, made)
     size = len(made.encode())
     common.print_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.info import info
 from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
+from ttanalyze.verbs.report.results import read_results
 from ttanalyze.verbs.report.series import series
 from ttanalyze.verbs.report.verdict import verdict
 
@@ -57,7 +59,7 @@ def page(
         Error: plotly or jinja2 is not installed, or there is no such tensor or type.
         FormatError: A file does not follow the format.
     """
-    template, library = _template(), _library()
+    template, library = _template("page.html.j2"), _library()
     chosen = series(run, values)
     compared = None if against is None else divergence.compare(run, against, progress)
     limits = data.Limits()
@@ -146,13 +148,36 @@ def _tiles(overview: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, st
     return [{"name": n, "value": v, "note": note} for n, v, note in tiles]
 
 
-def _template() -> Any:
+def results_page(path: str | os.PathLike[str]) -> str:
+    """Returns a page about the JSON that `check`, `race`, `prove` or `tune` wrote, as HTML.
+
+    Args:
+        path: The file.
+
+    Raises:
+        Error: jinja2 is not installed, or the file is something else.
+    """
+    found = read_results(Path(path))
+    nonce = hashlib.sha256(repr(found).encode()).hexdigest()[:32]
+    return _template("results.html.j2").render(
+        results=found,
+        title=f"{found.verb}: {found.subject[:80]} · ttanalyze",
+        path=text.printable(os.fspath(path)),
+        nonce=nonce,
+        style=_safe(_read("style.css")),
+        version=__version__,
+    )
+
+
+def _template(name: str) -> Any:
     try:
         import jinja2
     except ImportError:
         raise Error(MISSING) from None
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(_read("page.html.j2"))
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_read), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template(name)
 
 
 def _library() -> str:
