@@ -101,8 +101,8 @@ PROGRAMS ?= wild
 wild: build ## programs of others, built in $(PROGRAMS), bare and recorded (see bench/wild.py)
 	$(BIN)/python bench/wild.py $(PROGRAMS)
 
-man: build ## man pages of all verbs in build/man, which a wheel installs
-	$(BIN)/python -m docs.tools.man build/man
+man: build ## man pages of all verbs in man, which a wheel installs
+	$(BIN)/python -m docs.tools.man man
 
 wheel: build man ## dist/: a wheel for every glibc from this system's on, and the source archive
 	rm -rf build/wheel && mkdir -p build/wheel dist
@@ -116,7 +116,7 @@ ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)
 	$(MAKE) --no-print-directory -C examples ptx
 
 clean: ## all that was built, but not .venv
-	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py ttanalyze/_options.py examples/build *.egg-info
+	rm -rf build dist demo man ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py ttanalyze/_options.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 .PHONY: help build docs examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild man wheel ptx clean

@@ -298,7 +298,7 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
-    data_files=[("share/man/man1", sorted(map(str, Path("build/man").glob("*.1"))))],
+    data_files=[("share/man/man1", sorted(map(str, Path("man").glob("*.1"))))],
     ext_modules=[Extension(name, sources_of(library)) for name, library in LIBRARIES.items()],
     cffi_modules=["interpose/include/format_ffi.py:ffi", "interpose/include/cuda_ffi.py:ffi"],
     cmdclass={"build_ext": BuildLibraries, "build_py": BuildModules, "bdist_wheel": PlatformWheel},

@@ -148,7 +148,14 @@ def test_source_archive_is_complete(archives: Path) -> None:
             "interpose/capture/capture.ptx",
             "interpose/include/cuda.h",
         ),
-        *("examples/vecadd.ptx", "tests/conftest.py", "tests/programs/program.h", ".ci/run"),
+        *(
+            "examples/vecadd.ptx",
+            "examples/torch_nan.py",
+            "docs/tools/man.py",
+            "tests/conftest.py",
+            "tests/programs/program.h",
+            ".ci/run",
+        ),
     ):
         assert name in names
     built = {

@@ -23,7 +23,7 @@ INDEX = """# Reference
 Sizes take the units K, M, G and T, such as 64M. Times take ns, us, ms, s, m and h, such as 1.5s.
 
 - In a shell: `ttanalyze --install-completion` lets bash, zsh or fish complete verbs and options.
-- Man pages: a wheel installs `man ttanalyze-record` and so on; `make man` writes them to build/man.
+- Man pages: a wheel installs `man ttanalyze-record` and so on; `make man` writes them to man.
 - [Exit statuses](exit-statuses.md)
 - [Tables](tables.md): tables and columns of a run
 - [From Python](../python.md): modules and functions
