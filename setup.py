@@ -80,6 +80,7 @@ LIBRARIES = {
         "ttanalyze/lib/libttload.so",
         (
             "interpose/load/*.c",
+            "interpose/options/categories.c",
             "interpose/options/options.c",
             "interpose/options/rank.c",
             "interpose/options/triggers.c",

@@ -21,6 +21,7 @@ HEADERS = (
     LOAD / "manifest_digests.h",
     LOAD / "recompute.h",
     LOAD / "record_options.h",
+    LOAD / "opcodes.h",
 )
 
 

@@ -8,90 +8,16 @@
 #include <string.h>
 
 #include "format.h"
+#include "options/categories.h"
 #include "options/options.h"
-
-/* In the order of the words of TT_INSTRUMENT_CATEGORY. */
-enum category { MEMORY, SYNC, CONTROL, MMA, TMA, OTHER, CATEGORIES };
-
-struct prefix {
-	const char *text;
-	enum category category;
-};
-
-/* The first prefix of an opcode counts. */
-static const struct prefix of_ptx[] = {
-	{"cp.async.bulk", TMA},
-	{"cp.reduce.async.bulk", TMA},
-	{"cp.async.mbarrier", SYNC},
-	{"cp.async.commit", SYNC},
-	{"cp.async.wait", SYNC},
-	{"cp.async", MEMORY},
-	{"ld", MEMORY},
-	{"st.", MEMORY},
-	{"stmatrix", MEMORY},
-	{"atom", MEMORY},
-	{"redux", OTHER},
-	{"red", MEMORY},
-	{"prefetch", MEMORY},
-	{"tex", MEMORY},
-	{"tld4", MEMORY},
-	{"suld", MEMORY},
-	{"sust", MEMORY},
-	{"sured", MEMORY},
-	{"multimem", MEMORY},
-	{"bar", SYNC},
-	{"membar", SYNC},
-	{"fence", SYNC},
-	{"mbarrier", SYNC},
-	{"griddepcontrol", SYNC},
-	{"wgmma.fence", SYNC},
-	{"wgmma.commit", SYNC},
-	{"wgmma.wait", SYNC},
-	{"mma", MMA},
-	{"wmma.load", MEMORY},
-	{"wmma.store", MEMORY},
-	{"wmma", MMA},
-	{"wgmma", MMA},
-	{"tcgen05.mma", MMA},
-	{"bra", CONTROL},
-	{"brx", CONTROL},
-	{"call", CONTROL},
-	{"ret", CONTROL},
-	{"exit", CONTROL},
-	{"trap", CONTROL},
-};
-
-static const struct prefix of_sass[] = {
-	{"UTMA", TMA},       {"UBLKCP", TMA},     {"UBLKRED", TMA},  {"UBLKPF", TMA},   {"LDGDEPBAR", SYNC}, {"LDC", OTHER},
-	{"LD", MEMORY},      {"STP", OTHER},      {"ST", MEMORY},    {"ATOM", MEMORY},  {"REDUX", OTHER},    {"RED", MEMORY},
-	{"TEX", MEMORY},     {"TLD", MEMORY},     {"SULD", MEMORY},  {"SUST", MEMORY},  {"SURED", MEMORY},   {"SUATOM", MEMORY},
-	{"BAR", SYNC},       {"MEMBAR", SYNC},    {"FENCE", SYNC},   {"SYNCS", SYNC},   {"WARPSYNC", SYNC},  {"DEPBAR", SYNC},
-	{"ERRBAR", SYNC},    {"CGAERRBAR", SYNC}, {"UCGABAR", SYNC}, {"ARRIVES", SYNC}, {"ACQBULK", SYNC},   {"CCTL", SYNC},
-	{"WARPGROUP", SYNC}, {"UTCBAR", SYNC},    {"HMMA", MMA},     {"HGMMA", MMA},    {"IMMA", MMA},       {"IGMMA", MMA},
-	{"QMMA", MMA},       {"QGMMA", MMA},      {"BMMA", MMA},     {"DMMA", MMA},     {"OMMA", MMA},       {"UTC", MMA},
-	{"BRA", CONTROL},    {"BRX", CONTROL},    {"JMP", CONTROL},  {"JMX", CONTROL},  {"CALL", CONTROL},   {"RET", CONTROL},
-	{"EXIT", CONTROL},   {"BREAK", CONTROL},
-};
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-
-static enum category category_of(enum language language, const char *opcode)
-{
-	const struct prefix *list = language == LANGUAGE_PTX ? of_ptx : of_sass;
-	size_t count = language == LANGUAGE_PTX ? LENGTH(of_ptx) : LENGTH(of_sass);
-
-	for (size_t i = 0; i < count; i++)
-		if (!strncmp(opcode, list[i].text, strlen(list[i].text)))
-			return list[i].category;
-	return OTHER;
-}
 
 /* Parameters and constants have no addresses that other instructions could name. */
 static bool has_addresses(enum language language, enum category category, const char *opcode)
 {
 	if (language != LANGUAGE_PTX)
-		return category == MEMORY;
-	return strstr(opcode, "mbarrier") || (category == MEMORY && !strstr(opcode, ".param") && !strstr(opcode, ".const"));
+		return category == CATEGORY_MEMORY;
+	return strstr(opcode, "mbarrier") ||
+	       (category == CATEGORY_MEMORY && !strstr(opcode, ".param") && !strstr(opcode, ".const"));
 }
 
 uint32_t plan_asked(void)
@@ -109,7 +35,7 @@ uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number)
 		return 0;
 	if (!has_addresses(language, category, opcode))
 		kinds &= ~(1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
-	if (category != TMA)
+	if (category != CATEGORY_TMA)
 		kinds &= ~(1u << TT_TRACE_TMA);
 	if (kinds & 1u << TT_TRACE_VALUES)
 		kinds &= ~(1u << TT_TRACE_ADDRESSES); /* they have the addresses */

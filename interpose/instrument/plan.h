@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum language { LANGUAGE_PTX, LANGUAGE_SASS };
+#include "options/categories.h"
 
 /*
  * The kinds of records that the options ask for at an instruction, as bits 1 << enum tt_trace_kind. opcode: with its

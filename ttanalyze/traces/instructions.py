@@ -5,11 +5,13 @@ Records name an instruction by its offset in the machine code / 16, or by its li
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ttanalyze import options
 from ttanalyze.code import elf, fatbin
 from ttanalyze.code.ptx_statements import Statement, statements
 from ttanalyze.disassembly import categories, tables
@@ -20,33 +22,13 @@ from ttanalyze.format.kernel_checksums import Checksums, image_of
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output.text import printable
+from ttanalyze.util import libraries
 
 __all__ = ["Instruction", "Instructions", "described", "instructions_of"]
 
 SIMULATOR = "ttanalyze simulator"  # the name of its devices
-MEMORY, SYNC, CONTROL, MMA, TMA, OTHER = "memory", "sync", "control", "mma", "tma", "other"
-# What instructions are, by the beginning of the opcode; the first that fits counts. As
-# interpose/instrument/plan.c has it.
-_OF_PTX = (
-    (TMA, "cp.async.bulk cp.reduce.async.bulk"),
-    (SYNC, "cp.async.mbarrier cp.async.commit cp.async.wait"),
-    (MEMORY, "cp.async ld st. stmatrix atom"),
-    (OTHER, "redux"),
-    (MEMORY, "red prefetch tex tld4 suld sust sured multimem"),
-    (SYNC, "bar membar fence mbarrier griddepcontrol wgmma.fence wgmma.commit wgmma.wait"),
-    (MMA, "mma"),
-    (MEMORY, "wmma.load wmma.store"),
-    (MMA, "wmma wgmma tcgen05.mma"),
-    (CONTROL, "bra brx call ret exit trap"),
-)
-OF_PTX = tuple((prefix, name) for name, some in _OF_PTX for prefix in some.split())
-OF_MACHINE_CODE = {
-    **dict.fromkeys(("load", "store", "copy", "atomic", "reduction", "cache"), MEMORY),
-    **dict.fromkeys(("barrier", "mbarrier", "wait", "fence"), SYNC),
-    "branch": CONTROL,
-    "matrix": MMA,
-    "TMA": TMA,
-}
+CATEGORIES = options.TABLE["instrument_category"].limit.split("|")
+SYNC, OTHER = "sync", "other"
 CONSTANTS = ("LDC", "ULDC", "LDCU")
 ACCESSES = {
     "load": "load",
@@ -202,7 +184,6 @@ def machine_instruction(row: Mapping[str, Any]) -> Instruction:
     operands = tuple(row["operands"])
     general, uniform = in_order(mnemonic, operands)
     kind = categories.category(opcode)
-    constant = opcode in CONSTANTS
     return Instruction(
         number=row["pc"] // 16,
         text=row["sass"],
@@ -210,7 +191,7 @@ def machine_instruction(row: Mapping[str, Any]) -> Instruction:
         mnemonic=mnemonic,
         operands=operands,
         predicate=row["predicate"],
-        category=OTHER if constant else OF_MACHINE_CODE.get(kind, OTHER),
+        category=category(opcode, machine=True),
         reads=(*_named("R", row["reads"]), *_named("UR", row["uniform_reads"])),
         writes=(*_named("R", row["writes"]), *_named("UR", row["uniform_writes"])),
         recorded=_named("R", general),
@@ -295,7 +276,7 @@ def _telling(one: Instruction) -> tuple[bool, bool, bool]:
 def ptx_instruction(one: Statement) -> Instruction:
     """Returns a statement of PTX as an Instruction."""
     words = one.mnemonic.split(".")
-    access, category = _ptx_access(one.mnemonic), ptx_category(one.mnemonic)
+    access, what = _ptx_access(one.mnemonic), category(one.mnemonic, machine=False)
     space = _ptx_space(words) if access else None
     results = _results(words, one.operands)
     return Instruction(
@@ -305,7 +286,7 @@ def ptx_instruction(one: Statement) -> Instruction:
         mnemonic=one.mnemonic,
         operands=one.operands,
         predicate=one.predicate,
-        category=category,
+        category=what,
         reads=_names(one, one.operands[results:]),
         writes=_names(one, one.operands[:results]),
         recorded=tuple(
@@ -319,13 +300,14 @@ def ptx_instruction(one: Statement) -> Instruction:
         size=_ptx_size(one) if access else 0,
         file=one.source and one.source[0],
         line=one.source and one.source[1],
-        statements=int(category == SYNC or space not in (None, "param", "const", "local")),
+        statements=int(what == SYNC or space not in (None, "param", "const", "local")),
     )
 
 
-def ptx_category(mnemonic: str) -> str:
-    """Returns the category of a statement of PTX."""
-    return next((name for prefix, name in OF_PTX if mnemonic.startswith(prefix)), OTHER)
+@functools.cache
+def category(opcode: str, machine: bool) -> str:
+    """Returns the category of an instruction, as `instrument --category` names it."""
+    return CATEGORIES[int(libraries.toolkit().tt_category(machine, opcode.encode()))]
 
 
 def _results(words: list[str], operands: tuple[str, ...]) -> int:

@@ -17,7 +17,7 @@ from ttanalyze.disassembly.decode import parsed
 from ttanalyze.format.columns import categories
 from ttanalyze.format.layout import Array
 from ttanalyze.records.members import Place, hexadecimal, text, whole
-from ttanalyze.traces.instructions import ptx_category
+from ttanalyze.traces.instructions import category
 from ttanalyze.traces.native import TYPE_NAMES, Batch, RecordLines
 from ttanalyze.traces.reader import Record, cta
 
@@ -234,7 +234,7 @@ def _said(column: str, record: Record) -> str | None:
         return None
     split = parsed(sass.rstrip("; "))
     if column == "category" and split.opcode.islower():
-        return ptx_category(split.mnemonic)
+        return category(split.mnemonic, machine=False)
     made: str = getattr(split, column)
     return made
 
