@@ -100,7 +100,6 @@ def test_wheel_lists_its_requirements(archives: Path) -> None:
         "scale",
         "tui",
         "tune",
-        "wheels",
     ]
     bounds = re.findall(r"^Requires-Dist: (?!ttanalyze)[\w-]+(.*?)(?:;.*)?$", metadata, re.M)
     assert all(">=" in bound and "<" in bound for bound in bounds)
