@@ -477,10 +477,21 @@ def test_printed_table_is_aligned(cli: Cli, mixed: Path) -> None:
 def test_printed_table_shows_the_first_rows(cli: Cli, mixed: Path) -> None:
     rows = len(tt.open(mixed).events)
     lines = cli("query", mixed).stdout.splitlines()
-    assert len(lines) == 1 + 50 + 1
-    assert lines[-1] == f"… and {rows - 50:,} more rows (--top N shows N, --format csv all)"
-    assert len(cli("query", mixed, "--top", "1000").stdout.splitlines()) == 1 + rows
+    assert lines[51] == f"… and {rows - 50:,} more rows (--top N shows N, --format csv all)"
+    more = cli("query", mixed, "--top", "1000", "--no-header").stdout.splitlines()
+    assert len(more) == rows
     assert cli("query", mixed, "--filter", "seq < 0").stdout == "no rows\n"
+
+
+def test_printed_table_names_the_columns_that_it_hides(cli: Cli, mixed: Path) -> None:
+    said = " ".join(cli("query", mixed).stdout.split()).partition("not shown (--fields NAME,…): ")
+    header = said[0].split()[:12]
+    hidden = said[2].split(", ")
+    assert {"time_ns", "result", "caller", "gpu_time"} <= {*hidden}
+    assert not {*header} & {*hidden}
+    assert len(header) + len(hidden) == len(TABLES["events"].columns)
+    for options in (["--fields", "seq"], ["--count"], ["--no-header"], ["--format", "csv"]):
+        assert "not shown" not in cli("query", mixed, *options).stdout
 
 
 def test_printed_table_fits_the_terminal(mixed: Path) -> None:

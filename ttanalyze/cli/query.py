@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -13,6 +14,7 @@ from ttanalyze.cli import common
 from ttanalyze.errors import Error
 
 if TYPE_CHECKING:
+    from ttanalyze.core.run_tables import Table
     from ttanalyze.format import Run
     from ttanalyze.traces.native import AnyTrace
     from ttanalyze.util.progress import Progress
@@ -241,7 +243,7 @@ def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) 
         if form == "table":
             rows = show.SHOWN if wanted.top is None and wanted.tail is None else None
             text = show.table_text(pieces, rows, common.screen_width(), to.header)
-            answer = iter([text + "\n"])
+            answer = iter([text + "\n" + _hidden(tables, wanted, to.header and text != "no rows")])
         elif form != "parquet":
             answer = show.written(pieces, form, to.header)
         if out is not None:
@@ -253,6 +255,16 @@ def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) 
     if out is None:
         for part in answer:
             common.print_text(part, end="", exact=form == "csv")
+
+
+def _hidden(tables: Mapping[str, Table], wanted: Query, told: bool) -> str:
+    """Says which columns a text table leaves out. Other formats have all recorded columns."""
+    if wanted.fields or wanted.grouped or not told or wanted.table not in tables:
+        return ""
+    table = tables[wanted.table]
+    names = ", ".join(name for name in table.columns if table.shown and name not in table.shown)
+    found = textwrap.fill(f"not shown (--fields NAME,…): {names}", common.screen_width() or 100)
+    return found + "\n" if names else ""
 
 
 def _write(file: BinaryIO, parts: Iterable[bytes], compress: bool) -> None:
