@@ -1,18 +1,22 @@
-"""Draws docs/demo.svg, which types commands of `ttanalyze demo` with their real output.
+"""Draws docs/demo.svg, which types commands of `ttanalyze demo` with their real output, and
+docs/report.png, the top of a web page.
 
-python -m docs.tools.screenshot runs the tour on the simulator. A test compares the text.
+python -m docs.tools.screenshot runs both on the simulator; it needs `make examples` and Chromium. A
+test compares the text of the first.
 """
 
 from __future__ import annotations
 
 import html
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parents[1] / "demo.svg"
+ROOT = Path(__file__).resolve().parents[2]
+TARGET, PAGE = ROOT / "docs" / "demo.svg", ROOT / "docs" / "report.png"
 SHOWN = {  # lines of each command, in the first place where it stands
     "record": ".",
     "diff": r"^\$|^different|^first|^  differs|values|index|^possible|pointer|writes there",
@@ -73,5 +77,22 @@ def texts(picture: str) -> list[str]:
     return [VARYING.sub("", html.unescape(line)) for line in found]
 
 
+def draw_page(target: Path) -> None:
+    """Draws the top of the web page of a small training."""
+    ttanalyze = [sys.executable, "-m", "ttanalyze"]
+    options = ("--sim", "-q", "--params", "--timeline", "events", "--epoch", "launch")
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    browser += ["--window-size=900,1300", "--virtual-time-budget=20000", f"--screenshot={target}"]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(ROOT / "examples" / "build" / "training", folder)
+        for command in (
+            [*ttanalyze, "record", *options, "-o", "training.tt", "--", "./training"],
+            [*ttanalyze, "report", "-q", "training.tt", "-o", "page.html"],
+            [*browser, f"--user-data-dir={folder}/profile", Path(folder, "page.html").as_uri()],
+        ):
+            subprocess.run(command, cwd=folder, capture_output=True, check=True)
+
+
 if __name__ == "__main__":
     TARGET.write_text(svg(chosen(tour())))
+    draw_page(PAGE)
