@@ -4,6 +4,7 @@
 #include "instrument/flights.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -51,7 +52,7 @@ static struct {
 	struct context_ring *busy; /* the thread works on it without the lock */
 	uint32_t count;            /* records of traced.bin */
 	uint64_t records;          /* stored */
-	bool full;                 /* no more launches are traced */
+	_Atomic bool full;         /* no more launches are traced; set without the lock */
 } flights = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static uint64_t ring_size(void)
@@ -67,9 +68,8 @@ static uint64_t ring_size(void)
 
 static void stop(const char *why)
 {
-	if (!flights.full)
+	if (!atomic_exchange(&flights.full, true))
 		session_lost("instructions are not traced any more: %s", why);
-	flights.full = true;
 }
 
 /* The launch with this number; NULL: none runs. Launches of a ring are few. */
