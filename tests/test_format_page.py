@@ -33,7 +33,9 @@ def section(title: str) -> str:
 
 
 def test_page_describes_every_structure() -> None:
-    assert {name for name, _ in STRUCTS} == set(ffi.list_types()[1])
+    header = (support.ROOT / "interpose" / "include" / "format.h").read_text()
+    declared = {name for name in ffi.list_types()[1] if f"struct {name} {{" in header}
+    assert {name for name, _ in STRUCTS} == declared
 
 
 @pytest.mark.parametrize(("name", "size"), STRUCTS)

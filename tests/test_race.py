@@ -115,7 +115,7 @@ def test_interrupted_search_resumes(searched: dict[bool, Searched], cli: Cli) ->
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--delay", "x", "--", "true"], "--delay x: expected a whole number"),
+        (["--delay", "x", "--", "true"], "--delay x: expected a time of at most 100ms"),
         (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be delayed"),
         (["--runs", "0", "--", "true"], "--runs 0: expected a number from 1"),
         (["--seed", "-1", "--", "true"], "--seed -1: expected a number from 0"),

@@ -811,11 +811,13 @@ def test_values_beside_the_memory_follow_the_cursor(story: Path) -> None:
 
     async def script(s: Session) -> None:
         await s.press("t", "enter", "right")
+        await s.settle()
         assert values(s) == [["0", "2.0"], ["1", "2.5"], ["5", "9.0"]]
         assert s.app.past.cursor == 2
         await s.press("[", "[")
         assert s.app.past.cursor == 1
         await s.press("right")
+        await s.settle()
         assert values(s) == [["0", "3.0"]]
         await s.press("left", "tab", "up")
         assert s.where == (0, 0, 4)

@@ -14,7 +14,7 @@ from ttanalyze.code import demangle
 from ttanalyze.core.allocations import allocation_sites
 from ttanalyze.core.graph_kernels import CAPTURED, graph_launches_of_kernels
 from ttanalyze.errors import Error
-from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.event_kinds import KIND, LAUNCH
 from ttanalyze.format.layout import NO_ID
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -284,7 +284,7 @@ def _work_in_ranges(process: Process, launches: dict[str, int], times: dict[str,
     said = process.annotations
     for events in process.event_pieces():
         kinds = events["kind"]
-        launch = np.isin(kinds, (KIND["launch"], KIND["graph-launch"]))
+        launch = np.isin(kinds, LAUNCH)
         launch &= events["flags"] & CAPTURED == 0
         begins, ends, known = process.activities.spans(events["seq"])
         took = np.where(known, ends - begins, 0)
