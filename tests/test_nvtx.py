@@ -281,6 +281,7 @@ def test_ranges_without_a_pop(built: Path, run: Path) -> None:
     assert len(said_in(run)) == 40003
 
 
+@pytest.mark.long
 def test_string_memory_is_bounded(built: Path, run: Path) -> None:
     """Of a program that says something else every time."""
     program = support.build_program("recorder_nvtx", built)

@@ -20,7 +20,7 @@ REUSE, BRANCH, OWN = 15 << 58, 0x7947, 64  # OWN: the registers that kernels her
 ADDRESS = re.compile(r"\[(U?R[Z\d]+)(?:\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
 NVDISASM = tools.find("nvdisasm")
 
-pytestmark = [pytest.mark.native, pytest.mark.large]
+pytestmark = [pytest.mark.native, pytest.mark.large, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -484,6 +484,7 @@ def test_old_nans_in_full_epochs_are_not_new(run_path: Path) -> None:
 # ---- going and finding ----
 
 
+@pytest.mark.long
 def test_goto_accepts_locations(story: Path) -> None:
     async def script(s: Session) -> None:
         for words, where in (
@@ -1033,6 +1034,7 @@ def huge_run(path: Path, epochs: int, gibibytes: int) -> None:
     w.close()
 
 
+@pytest.mark.long
 def test_long_run_and_huge_region_stay_fast(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1081,6 +1083,7 @@ def test_long_run_and_huge_region_stay_fast(
     assert max(most) < 4096
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (132, 43), (300, 100)])
 def test_any_terminal_size(story: Path, size: tuple[int, int]) -> None:
     async def script(s: Session) -> None:

@@ -63,6 +63,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return corpus.build(tmp_path_factory.mktemp("corpus"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", CASES)
 def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_path: Path) -> None:
     answer = corpus.check(case, False, program, tmp_path / "faulty", "--sim")
