@@ -107,7 +107,8 @@ def each_rank(run: Path, *arguments: str | Path, job: str = "job7", ranks: int =
     started = []
     for rank in range(ranks):
         of_job = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks), "SLURM_JOB_ID": job}
-        environment = {**support.bare_environment(), **of_job, "SLURM_STEP_ID": "0"}
+        bare = support.bare_environment(**support.sanitizer_runtimes())
+        environment = {**bare, **of_job, "SLURM_STEP_ID": "0"}
         started.append(
             subprocess.Popen(
                 command, env=environment, cwd=support.ROOT, stderr=subprocess.PIPE, text=True
