@@ -47,15 +47,18 @@ static void *contents(const char *path, size_t *size)
 int main(int argc, char **argv)
 {
 	const char *kernel = given("TT_DELAY_KERNEL"), *mode = given("TT_DELAY_MODE");
+	const char *block = given("TT_DELAY_CLUSTER_BLOCK");
 	size_t size, made = 0;
 	char why[200];
 
 	if (argc != 4)
 		return 2;
 	options.delay_ns = (uint32_t)atoi(given("TT_DELAY"));
+	options.delay_cluster_block = *block ? (uint32_t)atoi(block) : UINT32_MAX;
 	options.delay_seed = (uint64_t)atoll(given("TT_DELAY_SEED"));
 	choice_parse(mode, LIMIT_DELAY_MODE, &options.delay_mode);
 	strcpy(options.delay_patterns, given("TT_DELAY_PATTERNS"));
+	strcpy(options.kernel_filters, given("TT_KERNEL_FILTERS"));
 	strcpy(options.delay_load, given("TT_DELAY_LOAD"));
 	if (*kernel && !expressions_add(&options.delay_kernel, "", kernel, strlen(kernel), why, sizeof(why)))
 		return 2;

@@ -22,7 +22,7 @@ SOURCES = (
     "sass/trace_code.c",
     "track/image.c",
 )
-EMPTY, FIXED, RANDOM, CLUSTER = range(4)
+EMPTY, FIXED, RANDOM, CLUSTER, CLUSTER_FIXED = range(5)
 EVERY = 2**64 - 1
 VISIT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 TEXT, POINTER, SIZE = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
@@ -48,6 +48,7 @@ class Point(ctypes.Structure):
         ("ns", ctypes.c_uint32),
         ("min_ns", ctypes.c_uint32),
         ("seed", ctypes.c_uint32),
+        ("block", ctypes.c_uint32),
     )
 
 

@@ -23,7 +23,7 @@ CUBINS = sorted(DATA.glob("patch_*.cubin"))
 SOURCES = ["delay/image.c", "delay/points.c", "options/delay_config.c", "util/json_reader.c"]
 SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c"]
 SOURCES += ["store/disk.c", "store/file.c", "store/folder.c", "util/json_writer.c"]
-SOURCES += ["util/clock.c", "options/triggers.c"]
+SOURCES += ["util/clock.c", "options/kernel_filters.c", "options/triggers.c"]
 
 
 @dataclass(frozen=True)
@@ -152,15 +152,58 @@ def test_kernels_are_selected_by_name(put: Put) -> None:
     some = put(cubin, delay=2000, delay_kernel=f"^{name}$")
     assert {kernel for kernel, _ in some.points()} == {name}
     assert put(cubin, delay=2000, delay_kernel="no such").image is None
+    assert put(cubin, delay=2000, kernel_filters=f"no such,{name}") == some
+    assert put(cubin, delay=2000, kernel_filters="no such").image is None
 
 
-def test_delays_in_one_block_of_each_cluster(put: Put) -> None:
+@pytest.mark.parametrize("mode", ["cluster", "cluster_fixed"])
+def test_delays_in_one_block_of_each_cluster(mode: str, put: Put, tmp_path: Path) -> None:
     for cubin in CUBINS:
-        made = put(cubin, delay=2000, delay_mode="cluster")
+        made = put(cubin, delay=2000, delay_mode=mode)
         clusters = int(cubin.stem.split("_")[1].rstrip("a")) >= 90
-        assert bool(made.late()) == clusters
+        assert bool(made.late()) == clusters and made.config["mode"] == mode
         seeds = {point["cluster_seed"] for point in made.points().values()}
-        assert len(seeds) > 1
+        assert len(seeds) > 1 and "cluster_block" not in made.config
+        third = put(cubin, delay=2000, delay_mode=mode, delay_cluster_block=2)
+        assert third.late() == made.late() and third.config["cluster_block"] == 2
+        assert (third.image != made.image) == clusters
+        file = tmp_path / "asked.json"
+        file.write_text(json.dumps(third.config))
+        assert put(cubin, delay_load=file) == third
+        assert put(cubin, delay_load=file, delay_cluster_block=1).config["cluster_block"] == 1
+
+
+def cutracers(config: dict[str, Any], operands: str = ".E R2, desc[UR4][R2.64] ;") -> str:
+    """The configuration as CUTracer writes it: other checksums, whole instructions, no mode."""
+    kernels = {}
+    for number, kernel in enumerate(config["kernels"].values()):
+        points = {
+            pc: {k: point[k] for k in ("pc", "delay", "on")} | {"sass": point["sass"] + operands}
+            for pc, point in kernel["instrumentation_points"].items()
+        }
+        of = {"kernel_name": kernel["kernel_name"], "kernel_checksum": f"{number:015x}"}
+        of["timestamp"] = "2026-02-03T21:15:21.567"
+        key = f"{of['kernel_name']}_{of['kernel_checksum']}"
+        kernels[key] = of | {"instrumentation_points": points}
+    return json.dumps({"version": "1.0", "delay_ns": config["delay_ns"], "kernels": kernels})
+
+
+def test_file_of_cutracer_is_matched_by_name_and_instructions(put: Put, tmp_path: Path) -> None:
+    cubin = next(path for path in CUBINS if "90" in path.stem)
+    made = put(cubin, delay=2000, delay_seed=3, delay_mode="fixed")
+    file = tmp_path / "asked.json"
+    file.write_text(cutracers(made.config))
+    again = put(cubin, delay_load=file, delay_mode="fixed")
+    assert again.image == made.image and again.points() == made.points() and again.said == ""
+    assert put(cubin, delay_load=file).config["mode"] == "random"
+    file.write_text(cutracers(made.config).replace('"LDG', '"@!P0 LDG'))
+    assert put(cubin, delay_load=file, delay_mode="fixed") == again
+
+    file.write_text(cutracers(made.config).replace('"LDG', '"LDGSTS'))
+    other = put(cubin, delay_load=file, delay_mode="fixed")
+    late = {kernel for kernel, _ in other.late()}
+    assert late and late < {kernel for kernel, _ in made.late()}
+    assert "their code was not loaded, or was different" in other.said
 
 
 def test_patching_every_instruction_without_delay(put: Put) -> None:
@@ -197,7 +240,7 @@ KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
         ({"delay_ns": -1}, "a whole number from 0"),
         ({"delay_ns": 1.5}, "a whole number from 0"),
         ({"delay_ns": 10**10}, "too large"),
-        ({"mode": "slow"}, "random, fixed or cluster"),
+        ({"mode": "slow"}, "random, fixed, cluster or cluster_fixed"),
         ({"colour": 1}, "unknown member"),
         ({"launches": {"16:1": CALL}}, "under another stream and number"),
         ({"launches": {"16:0": CALL | {"where": "here"}}}, "stream, host or both"),

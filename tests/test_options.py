@@ -31,7 +31,8 @@ def test_help_texts_are_sentences(name: str) -> None:
     "name", sorted({*NAMES} - {"out", "delay_load", "kernel", "delay_kernel", "instrument_library"})
 )
 def test_invalid_value_is_quoted(name: str) -> None:
-    option, bad = options.TABLE[name], "x("
+    option = options.TABLE[name]
+    bad = "x,," if option.kind == "NAMES" else "x("
     told = option.flag if option.kind == "SWITCH" else f"{option.flag} {bad}"
     with pytest.raises(Error, match=re.escape(f"{told}: ")):
         options.variables({name: bad}, {})

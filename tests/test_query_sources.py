@@ -100,6 +100,12 @@ def test_output_without_header_and_compressed(cli: Cli, trace: Path, tmp_path: P
     assert zstandard.ZstdDecompressor().decompressobj().decompress(out.read_bytes()) == (
         b'{"warp":0,"sass":"EXIT"}\n{"warp":1,"sass":"EXIT"}\n'
     )
+    asked = ("-f", "sass=EXIT", "-f", "warp<2", "-n", "1", "-a", "--output", out, "--compress")
+    assert cli("query", trace, *asked, "--format", "csv", "--no-header").status == 0
+    for name in ("all", "*"):
+        whole = json.loads(cli("query", trace, "--fields", name, "-t", "1", "--json").stdout)
+        assert list(whole[0]) == list(json.loads(cli("query", trace, "--json").stdout)[0])
+    assert cli("query", trace, "-g", "warp", "--count", "--fields", "all", "-n", "1").status == 0
     for more, reason in [
         (("--no-header", "--json"), "--no-header: json has no header"),
         (("--compress",), "--compress: needs -o FILE and a format other than parquet"),

@@ -195,6 +195,21 @@ def test_reduce_command(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path)
     assert json.loads(placed.stdout)["essential"] == made["essential"]
 
 
+def test_either_exit_status_may_mean_a_race(
+    cli: Cli, files: tuple[Path, str, Path], tmp_path: Path
+) -> None:
+    config, command, _ = files
+    asked = ("reduce", "-c", config, "-s", "bisect", "-m", tmp_path / "least.json")
+    for_tests = cli(*asked, "-t", command, "--race-exit", "1")
+    script = tmp_path / "found.sh"
+    script.write_text(f"#!/bin/sh\n! {command}\n")
+    script.chmod(0o755)
+    for_reduce = cli(*asked, "-t", script, "--race-exit", "0", "--confidence-runs", "1")
+    assert for_reduce.status == 0 and for_reduce.stdout == for_tests.stdout
+    assert "does not fail with all delays" in cli(*asked, "-t", script).stderr
+    assert "expected 0 or 1" in cli(*asked, "-t", script, "--race-exit", "2").stderr
+
+
 def test_interrupted_search_resumes(
     cli: Cli, files: tuple[Path, str, Path], tmp_path: Path
 ) -> None:

@@ -159,7 +159,7 @@ def test_valid_files_pass(cli: Cli, tmp_path: Path, content: str, said: str) -> 
             json.dumps(delays() | {"mode": "slow", "delay_ns": 1 << 32}),
             [
                 "delay_ns: expected 1000000000 or less, not 4294967296",
-                'mode: expected "random" or "fixed" or "cluster", not "slow"',
+                'mode: expected "random" or "fixed" or "cluster" or "cluster_fixed", not "slow"',
             ],
         ),
     ],

@@ -39,10 +39,28 @@ static bool is_built_in(const char *mnemonic)
 
 static struct delay delay_of(const struct delay_choice *c)
 {
-	static const enum delay_mode modes[] = {
-		[CONFIG_RANDOM] = DELAY_RANDOM, [CONFIG_FIXED] = DELAY_FIXED, [CONFIG_CLUSTER] = DELAY_CLUSTER};
+	static const enum delay_mode modes[] = {[CONFIG_RANDOM] = DELAY_RANDOM,
+						[CONFIG_FIXED] = DELAY_FIXED,
+						[CONFIG_CLUSTER] = DELAY_CLUSTER,
+						[CONFIG_CLUSTER_FIXED] = DELAY_CLUSTER_FIXED};
 
-	return (struct delay){modes[c->mode], c->max_ns, c->min_ns, c->seed};
+	return (struct delay){modes[c->mode], c->max_ns, c->min_ns, c->seed, c->block};
+}
+
+struct kernel_code {
+	const struct cubin *cubin;
+	const struct cubin_kernel *kernel;
+};
+
+static const char *mnemonic_at(const void *code, uint64_t pc)
+{
+	const struct kernel_code *of = code;
+	struct instruction i;
+
+	if (pc % SASS_INSTRUCTION || of->kernel->size < SASS_INSTRUCTION || pc > of->kernel->size - SASS_INSTRUCTION)
+		return NULL;
+	memcpy(&i, of->cubin->bytes + of->kernel->code + pc, sizeof(i));
+	return code_mnemonic(of->cubin->architecture, i);
 }
 
 /* Chooses the delay points of a kernel. Returns NULL, or why it has none. */
@@ -85,7 +103,7 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 			session_warn("no delays in %.120s: its code has no checksum", k->name);
 			continue;
 		}
-		if (!(kernels[i] = delay_kernel(k->name, sum)))
+		if (!(kernels[i] = delay_kernel(k->name, sum, mnemonic_at, &(struct kernel_code){c, k})))
 			continue;
 		if ((patches[i].everywhere = delays_are_empty())) {
 			any = true;

@@ -12,6 +12,7 @@
 #include "util/json_writer.h"
 #include "format.h"
 #include "options/option_limits.h"
+#include "options/kernel_filters.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "util/vector.h"
@@ -74,6 +75,21 @@ static void load(void)
 	chosen.loaded = config_load(options.delay_load, why, sizeof(why));
 	if (!chosen.loaded)
 		session_warn("no delays: %s", why);
+	else if (chosen.loaded->foreign)
+		chosen.loaded->mode = options.delay_mode, chosen.loaded->min_ns = options.delay_min_ns;
+}
+
+static enum config_mode mode_of_delays(void)
+{
+	return chosen.loaded ? chosen.loaded->mode : options.delay_mode;
+}
+
+/* As delay_config.block. */
+static uint32_t delayed_block(void)
+{
+	uint32_t given = options.delay_cluster_block + 1; /* 0: not given */
+
+	return given || !chosen.loaded ? given : chosen.loaded->block;
 }
 
 void delays_open(void)
@@ -115,15 +131,22 @@ static bool wanted(const char *mnemonic, bool built_in)
 	return false;
 }
 
-struct delay_kernel *delay_kernel(const char *name, uint64_t checksum)
+static struct config_kernel *asked_for(const char *name, uint64_t checksum, delay_mnemonic mnemonic_at, const void *code)
+{
+	struct config_kernel *found = config_find_kernel(chosen.loaded, name, checksum);
+
+	return found ? found : config_find_foreign(chosen.loaded, name, mnemonic_at, code);
+}
+
+struct delay_kernel *delay_kernel(const char *name, uint64_t checksum, delay_mnemonic mnemonic_at, const void *code)
 {
 	struct config_kernel *asked = NULL;
 	struct delay_kernel *k;
 
 	if (!delays_in_kernels() || strpbrk(name, "\"\\"))
 		return NULL;
-	if (chosen.loaded ? !(asked = config_find_kernel(chosen.loaded, name, checksum))
-			  : options.delay_kernel.count && !expressions_match(&options.delay_kernel, name))
+	if (chosen.loaded ? !(asked = asked_for(name, checksum, mnemonic_at, code))
+			  : !kernel_is_wanted(&options.delay_kernel, name))
 		return NULL;
 	pthread_mutex_lock(&chosen.lock);
 	for (k = chosen.kernels; k; k = k->next)
@@ -194,8 +217,8 @@ bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool
 
 	if (!k->done && (k->asked ? config_find_point(k->asked, pc) != NULL : wanted(mnemonic, built_in)))
 		add_point(k, p);
-	*choice = (struct delay_choice){chosen.loaded ? chosen.loaded->mode : options.delay_mode,
-					chosen.loaded ? chosen.loaded->min_ns : options.delay_min_ns, p.delay, p.seed};
+	*choice = (struct delay_choice){mode_of_delays(), chosen.loaded ? chosen.loaded->min_ns : options.delay_min_ns, p.delay,
+					p.seed, delayed_block()};
 	if (choice->min_ns > choice->max_ns)
 		choice->min_ns = choice->max_ns;
 	return p.on;
@@ -225,7 +248,7 @@ bool delays_by_cluster(const char *name)
 {
 	bool late = false;
 
-	if ((chosen.loaded ? chosen.loaded->mode : options.delay_mode) != CONFIG_CLUSTER || !delays_in_kernels())
+	if (mode_of_delays() < CONFIG_CLUSTER || !delays_in_kernels())
 		return false;
 	pthread_mutex_lock(&chosen.lock);
 	for (const struct delay_kernel *k = chosen.kernels; k && !late; k = k->next)
@@ -326,7 +349,7 @@ static void write_call(struct json *j, const struct late_call *c)
 
 static void write_list(struct json *j)
 {
-	enum config_mode mode = chosen.loaded ? chosen.loaded->mode : options.delay_mode;
+	enum config_mode mode = mode_of_delays();
 	uint32_t most = options.delay_ns > options.launch_delay_ns ? options.delay_ns : options.launch_delay_ns;
 
 	json_open(j, '{');
@@ -334,6 +357,8 @@ static void write_list(struct json *j)
 	json_member_u64(j, "delay_ns", chosen.loaded ? chosen.loaded->delay_ns : most);
 	json_member_u64(j, "delay_min_ns", chosen.loaded ? chosen.loaded->min_ns : options.delay_min_ns);
 	choice_json(j, "mode", LIMIT_DELAY_MODE, mode);
+	if (mode >= CONFIG_CLUSTER && delayed_block())
+		json_member_u64(j, "cluster_block", delayed_block() - 1);
 	json_member_u64(j, "seed", chosen.loaded ? chosen.loaded->seed : options.delay_seed);
 	json_member_string(j, "patterns", options.delay_patterns);
 	json_member_open(j, "kernels", '{');
@@ -347,7 +372,7 @@ static void write_list(struct json *j)
 		snprintf(key, size, "%s_%016llx", k->name, (unsigned long long)k->checksum);
 		json_line(j);
 		json_key(j, key);
-		write_kernel(j, k, mode == CONFIG_CLUSTER);
+		write_kernel(j, k, mode >= CONFIG_CLUSTER);
 		free(key);
 	}
 	json_close(j, '}');
@@ -381,8 +406,9 @@ static void tell_unused(void)
 	if (options.delay_ns && !chosen.kernels)
 		session_warn("no delays inside kernels: no loaded code can be patched");
 	if (points)
-		session_warn("%zu delays in %zu kernels were not inserted, because the code was not loaded: %.100s%s", points,
-			     of_kernels, name, of_kernels > 1 ? ", …" : "");
+		session_warn("%zu delays in %zu kernels were not inserted, because their code was not loaded, or was "
+			     "different: %.100s%s",
+			     points, of_kernels, name, of_kernels > 1 ? ", …" : "");
 }
 
 void delays_write(const struct folder *folder)

@@ -14,11 +14,11 @@ struct delay_kernel;
 
 /*
  * The delay of a point: max_ns for each thread (fixed); a random time from min_ns to max_ns for each warp (random);
- * or max_ns for one random block of each cluster (cluster).
+ * or the same for one block of each cluster (cluster_fixed and cluster), which is chosen as delay_config.block says.
  */
 struct delay_choice {
 	enum config_mode mode;
-	uint32_t min_ns, max_ns, seed;
+	uint32_t min_ns, max_ns, seed, block;
 };
 
 /* Call when recording begins: reads TT_DELAY_LOAD's file, unless that was done before. */
@@ -32,9 +32,10 @@ void delays_of_module(void);
 void delays_not_loaded(void);
 /*
  * name: mangled. Known code gives the same kernel. NULL: nothing in it is delayed. One thread at a time asks for
- * the points of a kernel.
+ * the points of a kernel. mnemonic_at: of an instruction of `code`, or NULL.
  */
-struct delay_kernel *delay_kernel(const char *name, uint64_t checksum);
+typedef const char *(*delay_mnemonic)(const void *code, uint64_t pc);
+struct delay_kernel *delay_kernel(const char *name, uint64_t checksum, delay_mnemonic mnemonic_at, const void *code);
 /* built_in: it synchronises, moves memory or waits for that. The mnemonic must stay valid. */
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice);
 /* The last point of delay_point cannot be patched. */

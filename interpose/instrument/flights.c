@@ -504,9 +504,10 @@ void flights_close(void)
 		}
 	}
 	if (options.instrument && !flights.count)
-		session_warn("no launch was traced: %s", options.instrument_kernel.count ? "no launched kernel matches"
-							 : options.instrument_launch     ? "there were fewer launches"
-											 : "no kernel was launched");
+		session_warn("no launch was traced: %s", options.instrument_kernel.count || *options.kernel_filters
+								 ? "no launched kernel matches"
+							 : options.instrument_launch ? "there were fewer launches"
+										     : "no kernel was launched");
 	bool joins = flights.running && !flights.busy;
 	flights.stopping = true;
 	flights.running = false;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "format.h"
+#include "options/kernel_filters.h"
 #include "options/options.h"
 #include "sass/cubin.h"
 #include "session/session.h"
@@ -105,12 +106,12 @@ static bool has_chosen_kernel(const struct module_data *m)
 	struct cubin c;
 	bool found = false;
 
-	if (!options.instrument_kernel.count)
+	if (!options.instrument_kernel.count && !*options.kernel_filters)
 		return true;
 	if (!m->cubin || cubin_open(&c, m->cubin, m->size))
 		return false;
 	for (size_t i = 0; i < c.kernel_count && !found; i++)
-		found = expressions_match(&options.instrument_kernel, c.kernels[i].name);
+		found = kernel_is_wanted(&options.instrument_kernel, c.kernels[i].name);
 	cubin_close(&c);
 	return found;
 }

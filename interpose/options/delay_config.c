@@ -81,6 +81,22 @@ static bool whole_key(const char *key, const char *end)
 
 /* ---- points ---- */
 
+/* From "@P0 LDG.E R2, ..." or "LDG" it takes LDG. */
+static bool read_mnemonic(struct reader *r, struct config_point *p)
+{
+	char *text = reader_string(r), *at = text;
+
+	if (!text)
+		return false;
+	if (*at == '@') {
+		at += strcspn(at, " ");
+		at += strspn(at, " ");
+	}
+	snprintf(p->mnemonic, sizeof(p->mnemonic), "%.*s", (int)strcspn(at, " .;"), at);
+	free(text);
+	return true;
+}
+
 static bool point_member(struct reader *r, const char *key, void *user)
 {
 	static const char *const names[] = {"pc", "sass", "delay", "on", "cluster_seed", NULL};
@@ -92,7 +108,7 @@ static bool point_member(struct reader *r, const char *key, void *user)
 	case 0:
 		return reader_number(r, UINT64_MAX, &p->pc);
 	case 1:
-		return skip_string(r);
+		return read_mnemonic(r, p);
 	case 2:
 		return read_delay(r, LIMIT_DELAY, &p->delay);
 	case 3:
@@ -273,6 +289,8 @@ static int by_place(const void *a, const void *b)
 
 /* ---- the file ---- */
 
+#define HAS_MODE (1u << 4) /* the place of "mode" among the names in member() */
+
 static bool read_version(struct reader *r)
 {
 	char *text = reader_string(r), *end;
@@ -298,10 +316,11 @@ static bool read_mode(struct reader *r, enum config_mode *mode)
 
 static bool member(struct reader *r, const char *key, void *user)
 {
-	static const char *const names[] = {"version",  "delay_ns", "kernels", "delay_min_ns", "mode", "seed",
-					    "patterns", "launches", NULL};
+	static const char *const names[] = {"version", "delay_ns", "kernels",  "delay_min_ns",  "mode",
+					    "seed",    "patterns", "launches", "cluster_block", NULL};
 	struct members *to = user;
 	struct delay_config *c = to->of;
+	uint64_t block = 0;
 
 	switch (which(r, key, names, &to->found)) {
 	case 0:
@@ -320,6 +339,11 @@ static bool member(struct reader *r, const char *key, void *user)
 		return skip_string(r);
 	case 7:
 		return reader_object(r, launch, c);
+	case 8:
+		if (!reader_number(r, UINT32_MAX - 1, &block))
+			return false;
+		c->block = (uint32_t)block + 1;
+		return true;
 	default:
 		return false;
 	}
@@ -389,8 +413,8 @@ struct delay_config *config_load(const char *path, char *why, size_t size)
 	struct members to = {c, 0};
 
 	if (c) {
-		c->mode = CONFIG_FIXED;
 		bool good = reader_object(&r, member, &to) && reader_end(&r) && check(&r, c, to.found);
+		c->foreign = !(to.found & HAS_MODE);
 		if (!good) {
 			snprintf(why, size, "%.200s: %s", path, reason);
 			config_free(c);
@@ -410,6 +434,22 @@ struct config_kernel *config_find_kernel(struct delay_config *c, const char *nam
 	struct config_kernel wanted = {.name = (char *)name, .checksum = checksum, .has_checksum = true};
 
 	return c->kernel_count ? bsearch(&wanted, c->kernels, c->kernel_count, sizeof(wanted), by_checksum) : NULL;
+}
+
+struct config_kernel *config_find_foreign(struct delay_config *c, const char *name,
+					  const char *(*mnemonic_at)(const void *code, uint64_t pc), const void *code)
+{
+	for (size_t i = 0; c->foreign && i < c->kernel_count; i++) {
+		struct config_kernel *k = &c->kernels[i];
+		bool fits = !strcmp(k->name, name);
+		for (size_t p = 0; fits && p < k->count; p++) {
+			const char *mnemonic = mnemonic_at(code, k->points[p].pc);
+			fits = mnemonic && !strcmp(mnemonic, k->points[p].mnemonic);
+		}
+		if (fits)
+			return k;
+	}
+	return NULL;
 }
 
 struct config_point *config_find_point(struct config_kernel *k, uint64_t pc)

@@ -11,13 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum config_mode { CONFIG_RANDOM, CONFIG_FIXED, CONFIG_CLUSTER };
+enum config_mode { CONFIG_RANDOM, CONFIG_FIXED, CONFIG_CLUSTER, CONFIG_CLUSTER_FIXED };
+
+#define CONFIG_MNEMONIC 24
 
 struct config_point {
 	uint64_t pc;
 	uint32_t delay, cluster_seed;
 	bool on;
 	bool used; /* the run had this point */
+	char mnemonic[CONFIG_MNEMONIC];
 };
 
 struct config_kernel {
@@ -39,6 +42,8 @@ struct config_launch {
 struct delay_config {
 	uint32_t delay_ns, min_ns;
 	enum config_mode mode;
+	bool foreign;   /* of CUTracer: without mode and min_ns, with checksums that cannot be computed here */
+	uint32_t block; /* the rank of the delayed block in its cluster, counted from 1; 0: chosen by each point */
 	uint64_t seed;
 	struct config_kernel *kernels; /* sorted by checksum */
 	size_t kernel_count, kernel_room;
@@ -52,6 +57,9 @@ void config_free(struct delay_config *c);
 
 /* NULL: not in the file. */
 struct config_kernel *config_find_kernel(struct delay_config *c, const char *name, uint64_t checksum);
+/* The kernel of a foreign file with this name whose points are on instructions with their mnemonics. */
+struct config_kernel *config_find_foreign(struct delay_config *c, const char *name,
+					  const char *(*mnemonic_at)(const void *code, uint64_t pc), const void *code);
 struct config_point *config_find_point(struct config_kernel *k, uint64_t pc);
 const struct config_launch *config_find_launch(const struct delay_config *c, uint64_t stream, uint64_t number);
 

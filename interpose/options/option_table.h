@@ -20,6 +20,7 @@
  *	TIME_S    the same in seconds; the field has milliseconds
  *	REGEX     a POSIX extended regular expression
  *	NUMBERS   whole numbers and ranges such as 0,3-5
+ *	NAMES     texts separated by commas
  *	TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
  *
  * Rules hold for what is given. A value "" matches every value, "!v" every value but v.
@@ -87,10 +88,10 @@ OPTION(DEPS, deps, CHOICE, "off|device|region", "device", "",
        "What waits for a capture: launches that name memory it reads (region, default with --regions touched), all later "
        "work (device, default), or nothing (off: contents may be torn).")
 OPTION(EVENTS, events, SWITCH, "", "1", "", "Record driver calls (default).")
-OPTION(CPU_CALLSTACK, callstacks, CHOICE, "off|auto|python|backtrace|mixed|pytorch|auto-gil", "off", "",
+OPTION(CPU_CALLSTACK, callstacks, CHOICE, "off|auto|python|backtrace|mixed|pytorch|auto_gil|1|0", "off", "",
        "Record the call stack of each call: Python's (python), the native one (backtrace), both in one stack (mixed), "
        "Python's where there is one, else the native one (auto), or none (off, default). "
-       "pytorch and auto-gil are other names of auto.")
+       "pytorch, auto_gil and 1 are other names of auto, 0 of off.")
 OPTION(KERNEL_EVENTS, kernel_events, CHOICE, "dedup|full|nostack|off", "dedup", "",
        "Record launches of kernels with call stacks, which `events` writes once each (dedup, default) or with each launch "
        "(full), without stacks (nostack), or not at all (off; launches of graphs are recorded). "
@@ -129,14 +130,21 @@ OPTION(DELAY, delay_ns, TIME_NS, "100000000", "0", "TIME",
        "Delay warps inside kernels by up to this time, such as 10us, before half of the instructions that move memory or "
        "synchronise, chosen at random.")
 OPTION(DELAY_MIN, delay_min_ns, TIME_NS, "100000000", "0", "TIME", "The shortest random delay (default 0).")
-OPTION(DELAY_MODE, delay_mode, CHOICE, "random|fixed|cluster", "random", "",
-       "How long --delay is: random for each warp (default), the same for all (fixed), or the same, but only in one block "
-       "of each cluster (cluster).")
+OPTION(DELAY_MODE, delay_mode, CHOICE, "random|fixed|cluster|cluster_fixed", "random", "",
+       "How long --delay is: random for each warp (default), or the same for all (fixed); cluster and cluster_fixed are the same, "
+       "but only in one block of each cluster.")
+OPTION(DELAY_CLUSTER_BLOCK, delay_cluster_block, COUNT, "4294967295", "4294967295", "N",
+       "With cluster or cluster_fixed: the rank of the delayed block in its cluster, from 0. It overrides the blocks of "
+       "--delay-load (default: random for each instruction).")
 OPTION(DELAY_PATTERNS, delay_patterns, PATTERNS, "", "", "NAMES",
        "Delay these instructions instead, such as UTMALDG,SYNCS, or * for all.")
 OPTION(DELAY_KERNEL, delay_kernel, REGEX, "", "", "REGEX", "Delay only inside kernels whose mangled name matches.")
 OPTION(DELAY_LOAD, delay_load, PATH, "", "", "FILE",
-       "Use exactly the delays of this file, in kernels and of calls; --delay-dump writes such a file.")
+       "Use exactly the delays of this file, in kernels and of calls; --delay-dump writes such a file. For one of CUTracer, which "
+       "has no mode, --delay-mode and --delay-min hold.")
+OPTION(KERNEL_FILTERS, kernel_filters, NAMES, "", "", "NAMES",
+       "Trace, delay or make replayable only kernels whose mangled or demangled name has one of these texts, such as gemm,_Z3add. "
+       "Commas separate texts (default: all).")
 OPTION(INSTRUMENT, instrument, WORDS, "opcode|registers|addresses|values|tma|count", "", "KINDS",
        "Trace what instructions of kernels do, for each warp: which were executed (opcode), their operands (registers), "
        "addresses of memory accesses (addresses), with what is read or written (values), bulk tensor copies (tma), or only "
@@ -218,7 +226,9 @@ NEEDS(DELAY_LOAD, "", LAUNCH_DELAY, "0", "the file has all delays")
 
 TUNES(LAUNCH_DELAY_MODE, LAUNCH_DELAY, LAUNCH_DELAY, "delayed")
 TUNES(DELAY_SEED, DELAY, LAUNCH_DELAY, "delayed")
-TUNES(DELAY_MODE, DELAY, DELAY, "delayed")
+TUNES(DELAY_MODE, DELAY, DELAY_LOAD, "delayed")
+TUNES(DELAY_MIN, DELAY, DELAY_LOAD, "delayed")
+TUNES(DELAY_CLUSTER_BLOCK, DELAY, DELAY_LOAD, "delayed")
 TUNES(DELAY_PATTERNS, DELAY, DELAY, "delayed")
 TUNES(DELAY_KERNEL, DELAY, DELAY, "delayed")
 TUNES(INSTRUMENT_KERNEL, INSTRUMENT, INSTRUMENT, "traced")

@@ -46,6 +46,7 @@ enum kind {
 	CONTROL,
 	PATTERNS,
 	NUMBERS,
+	NAMES,
 	PATH
 };
 
@@ -378,6 +379,9 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 	case NUMBERS:
 		snprintf(why, size, "expected numbers and ranges with commas between them, such as 0,3-5");
 		return numbers_read(text, 0, &good) && take_text(o, text, why, size);
+	case NAMES:
+		snprintf(why, size, "expected texts with commas between them, such as gemm,reduce");
+		return *text != ',' && !strstr(text, ",,") && text[strlen(text) - 1] != ',' && take_text(o, text, why, size);
 	case PATH:
 		return take_path(o, text, why, size);
 	}
@@ -450,7 +454,7 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 			 by == or_by ? "" : spelled(or_by, "", true, c, sizeof(c)), tuning[i].done);
 		return false;
 	}
-	if (options.delay_min_ns > options.delay_ns) {
+	if (options.delay_min_ns > options.delay_ns && !*options.delay_load) {
 		snprintf(error, size, "%s can't be more than %s", spelled(NUMBER_DELAY_MIN, "", as_option, a, sizeof(a)),
 			 spelled(NUMBER_DELAY, "", as_option, b, sizeof(b)));
 		return false;
@@ -513,8 +517,8 @@ bool options_read_from(char *const *environment, const unsigned char *as_option,
 			return false;
 		}
 	}
-	if (options.callstacks > CALLSTACKS_MIXED) /* names of other tools for auto */
-		options.callstacks = CALLSTACKS_AUTO;
+	if (options.callstacks > CALLSTACKS_MIXED) /* names of other tools; the last one is 0 */
+		options.callstacks = options.callstacks == CALLSTACKS_0 ? CALLSTACKS_OFF : CALLSTACKS_AUTO;
 	options.launch_stacks = options.callstacks && options.kernel_events < KERNEL_EVENTS_NOSTACK;
 	options.launch_events = options.events && options.kernel_events != KERNEL_EVENTS_OFF;
 	return keep_rules(as_option, error, size);

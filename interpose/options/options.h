@@ -14,7 +14,17 @@
 /* Which later work waits for a capture: none, all, or launches only if they name memory that it reads. */
 enum deps { DEPS_OFF, DEPS_DEVICE, DEPS_REGION };
 /* Functions in call stacks; auto: Python's if the thread is in any, else native ones; mixed: both. */
-enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS_BACKTRACE, CALLSTACKS_MIXED };
+enum callstacks {
+	CALLSTACKS_OFF,
+	CALLSTACKS_AUTO,
+	CALLSTACKS_PYTHON,
+	CALLSTACKS_BACKTRACE,
+	CALLSTACKS_MIXED,
+	CALLSTACKS_PYTORCH, /* these are other names of auto and off, and not in use after options_read */
+	CALLSTACKS_AUTO_GIL,
+	CALLSTACKS_1,
+	CALLSTACKS_0
+};
 /*
  * Events of kernel launches: with call stacks (dedup and full differ only in the spelling), without, or no events.
  */
@@ -67,6 +77,7 @@ static inline bool in_range(struct number_range r, uint64_t number)
 #define FIELD_CONTENTS(field) struct stored_contents field
 #define FIELD_CONTROL(field) char field[512]
 #define FIELD_PATTERNS(field) char field[1024]
+#define FIELD_NAMES(field) char field[1024]
 #define FIELD_NUMBERS(field) char field[256]
 #define FIELD_PATH(field) char field[4096]
 

@@ -235,8 +235,13 @@ static void put_random(struct writer *w, const struct delay *d, unsigned pair, u
 	put(w, with(encoding_add, to, pair + 1, least, 0), SETTLED);
 }
 
-/* Puts the full delay into the register if the seed chooses the block's rank in its cluster, else 0. */
-static void put_cluster(struct writer *w, const struct delay *d, unsigned pair, unsigned b, unsigned to)
+static void put_fixed(struct writer *w, const struct delay *d, unsigned to)
+{
+	put(w, with(encoding_move, to, 0, cycles(w->architecture, d->ns), 0), SETTLED);
+}
+
+/* Puts a rank in the cluster, chosen by the seed, into the second register of the pair. */
+static void put_chosen_rank(struct writer *w, const struct delay *d, unsigned pair, unsigned b)
 {
 	if (w->architecture >= 100) {
 		put(w, with(encoding_cluster_shape, b, 0, 0, 0), SETS_SCOREBOARD);
@@ -245,12 +250,22 @@ static void put_cluster(struct writer *w, const struct delay *d, unsigned pair, 
 	} else {
 		put(w, with(encoding_cluster_size_90, b, 0, 0, 0), SETTLED);
 	}
-	put(w, with(encoding_rank, to, 0, 0, 0), SETS_SCOREBOARD);
 	put(w, with(encoding_multiply_wide, pair, b, d->seed, 0), SETTLED | AFTER_SCOREBOARD);
-	put(w, with(encoding_xor, to, to, pair + 1, 0), SETTLED);
-	put(w, with(encoding_add, to, to, UINT32_MAX, 0), SETTLED);
-	put(w, with(encoding_shift_signed, to, 0, 31, to), SETTLED);
-	put(w, with(encoding_and, to, to, cycles(w->architecture, d->ns), 0), SETTLED);
+}
+
+/* Sets the register to 0 unless the block is the delayed one of its cluster. */
+static void put_only_in_block(struct writer *w, const struct delay *d, unsigned pair, unsigned b, unsigned to)
+{
+	if (!d->block)
+		put_chosen_rank(w, d, pair, b);
+	put(w, with(encoding_rank, b, 0, 0, 0), SETS_SCOREBOARD);
+	if (d->block)
+		put(w, with(encoding_xor3, b, b, d->block - 1, 255), SETTLED | AFTER_SCOREBOARD);
+	else
+		put(w, with(encoding_xor, b, b, pair + 1, 0), SETTLED | AFTER_SCOREBOARD);
+	put(w, with(encoding_add, b, b, UINT32_MAX, 0), SETTLED);
+	put(w, with(encoding_shift_signed, b, 0, 31, b), SETTLED);
+	put(w, with(encoding_and, to, to, b, 0), SETTLED);
 }
 
 static struct instruction with_predicate(struct instruction i, unsigned predicate)
@@ -276,12 +291,12 @@ size_t code_delay(unsigned architecture, const struct delay *d, struct spare spa
 	struct writer w = {.out = out, .architecture = architecture};
 	unsigned pair = spare.base, b = pair + 2, limit = pair + 3;
 
-	if (d->mode == DELAY_FIXED)
-		put(&w, with(encoding_move, limit, 0, cycles(architecture, d->ns), 0), SETTLED);
-	else if (d->mode == DELAY_RANDOM)
+	if (d->mode == DELAY_FIXED || d->mode == DELAY_CLUSTER_FIXED)
+		put_fixed(&w, d, limit);
+	else if (d->mode != DELAY_NONE)
 		put_random(&w, d, pair, b, limit);
-	else if (d->mode == DELAY_CLUSTER)
-		put_cluster(&w, d, pair, b, limit);
+	if (code_needs_clusters(d->mode))
+		put_only_in_block(&w, d, pair, b, limit);
 	if (d->mode != DELAY_NONE)
 		put_wait(&w, pair, b, limit, spare.predicate);
 	return w.count;

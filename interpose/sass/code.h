@@ -18,14 +18,21 @@ enum delay_mode {
 	DELAY_NONE, /* an empty detour */
 	DELAY_FIXED,
 	DELAY_RANDOM, /* a random time, for each warp and execution */
-	DELAY_CLUSTER, /* one block of each cluster is delayed */
+	DELAY_CLUSTER,       /* as random, in one block of each cluster */
+	DELAY_CLUSTER_FIXED, /* as fixed, there */
 };
 
 struct delay {
 	enum delay_mode mode;
-	uint32_t ns, min_ns; /* min_ns: for DELAY_RANDOM */
+	uint32_t ns, min_ns; /* min_ns: for random delays */
 	uint32_t seed;
+	uint32_t block; /* the rank of the delayed block in its cluster, counted from 1; 0: chosen by the seed */
 };
+
+static inline bool code_needs_clusters(enum delay_mode mode)
+{
+	return mode >= DELAY_CLUSTER;
+}
 
 #define DELAY_MAX_NS 100000000u
 #define DELAY_REGISTERS 4u /* uniform registers that a delay uses */

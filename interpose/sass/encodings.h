@@ -27,10 +27,10 @@ static const struct instruction encoding_less = {0x0000000000007290, 0x000000000
 /* UIMAD d, a, imm, URZ; UIMAD.WIDE.U32 d, a, imm, URZ */
 static const struct instruction encoding_multiply = {0x00000000000078a4, 0x000000000f8e02ff};
 static const struct instruction encoding_multiply_wide = {0x00000000000078a5, 0x000000000f8e00ff};
-/* ULOP3.LUT d, a, imm, c, 0x96, !UPT; d, a, b, URZ, 0x3c; d, a, imm, URZ, 0xc0 */
+/* ULOP3.LUT d, a, imm, c, 0x96, !UPT; d, a, b, URZ, 0x3c; d, a, b, URZ, 0xc0 */
 static const struct instruction encoding_xor3 = {0x0000000000007892, 0x000000000f8e9600};
 static const struct instruction encoding_xor = {0x0000000000007292, 0x000000000f8e3cff};
-static const struct instruction encoding_and = {0x0000000000007892, 0x000000000f8ec0ff};
+static const struct instruction encoding_and = {0x0000000000007292, 0x000000000f8ec0ff};
 /* USHF.R.U32.HI d, URZ, imm, c; USHF.R.S32.HI d, URZ, imm, c */
 static const struct instruction encoding_shift = {0x00000000ff007899, 0x0000000008011600};
 static const struct instruction encoding_shift_signed = {0x00000000ff007899, 0x0000000008011400};

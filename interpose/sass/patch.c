@@ -212,7 +212,7 @@ const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const s
 		return "the instruction has a relocation";
 	if (d->ns > DELAY_MAX_NS || d->min_ns > d->ns)
 		return "the delay is too long";
-	if (d->mode == DELAY_CLUSTER && p->cubin->architecture < 90)
+	if (code_needs_clusters(d->mode) && p->cubin->architecture < 90)
 		return "the architecture has no clusters";
 	return d->mode == DELAY_NONE ? NULL : p->no_delays;
 }

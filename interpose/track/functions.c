@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options/kernel_filters.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -122,9 +123,8 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->module = module;
 	f->name_string = session_store() ? store_string(session_store(), name) : TT_NO_ID;
 	f->chosen = expressions_match(&options.epoch.kernel, name);
-	f->traced = options.instrument &&
-		    (!options.instrument_kernel.count || expressions_match(&options.instrument_kernel, name));
-	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
+	f->traced = options.instrument && kernel_is_wanted(&options.instrument_kernel, name);
+	f->replayable = options.replayable && kernel_is_wanted(&options.kernel, name);
 	f->inside = expressions_match(&options.epoch.inside, name);
 	f->stamped = expressions_match(&options.stamps, name);
 	f->next = functions.list;

@@ -106,6 +106,7 @@ def results(done: support.Outcome) -> dict[str, str]:
         ["--delay", "400"],
         ["--delay", "400", "--delay-patterns", "*", "--delay-mode", "fixed"],
         ["--delay", "2000", "--delay-mode", "cluster", "--delay-seed", "2"],
+        ["--delay", "2000", "--delay-mode", "cluster_fixed", "--delay-cluster-block", "1"],
     ],
     ids=" ".join,
 )
@@ -123,7 +124,8 @@ def test_patched_kernels_give_the_same_results(
         f"{delay}: {len(bare)} operations, {len(bare) - len(differ)} same; refused anyway:", refused
     )
     print("differ:", differ, "status", done.status)
-    mode = sp.CLUSTER if "cluster" in delay else sp.FIXED if "400" in delay else sp.EMPTY
+    clusters = any("cluster" in word for word in delay)
+    mode = sp.CLUSTER if clusters else sp.FIXED if "400" in delay else sp.EMPTY
     patched = tell(run, names, mode, sp.build(tmp_path))
     assert (late, done.status) == (bare, 0), done.stderr[-2000:]
     assert patched >= 50

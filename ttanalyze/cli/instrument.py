@@ -14,7 +14,10 @@ from ttanalyze.cli import record_options
 from ttanalyze.errors import Error
 
 verbs = typer.Typer()
-ALSO = ("epoch", "params", "deterministic", "cpu_callstack", "max_disk", "timeout")
+ALSO = (
+    *("epoch", "params", "deterministic", "cpu_callstack", "max_disk", "timeout"),
+    "kernel_filters",
+)
 KIND = options.TABLE["instrument"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 verbs = Typer()
 CUTRACER = ("cutracer", "cutracer-text")
+ALL = ("all", "*")
 
 QUERY_EXAMPLES = """\b
 Examples:
@@ -88,6 +89,7 @@ WhereOption = Annotated[
     list[str] | None,
     Option(
         "--filter",
+        "-f",
         metavar="CONDITION",
         help="Keep only the rows that match. Several times: that match all.",
     ),
@@ -125,7 +127,7 @@ def query(
     table: TableOption = "events",
     where: WhereOption = None,
     group_by: str | None = Option(
-        None, metavar="COLUMNS", help="One row per combination of their values."
+        None, "--group-by", "-g", metavar="COLUMNS", help="One row per combination of their values."
     ),
     count: bool = Option(False, "--count", help="Count the rows."),
     total: str | None = Option(None, "--sum", metavar="COLUMNS", help="Sum of each column."),
@@ -141,10 +143,17 @@ def query(
     ),
     sort: SortOption = None,
     top: int | None = Option(
-        None, "--top", "--head", metavar="N", help="Keep only the first N rows of the result."
+        None, "--top", "--head", "-n", metavar="N", help="Keep only the first N rows of the result."
     ),
-    tail: int | None = Option(None, metavar="N", help="Keep only the last N rows of the result."),
-    fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the result."),
+    tail: int | None = Option(
+        None, "--tail", "-t", metavar="N", help="Keep only the last N rows of the result."
+    ),
+    every: bool = Option(
+        False, "--all-lines", "-a", help="Keep all rows, whatever --head and --tail say."
+    ),
+    fields: str | None = Option(
+        None, metavar="COLUMNS", help="Columns of the result; all: all recorded ones."
+    ),
     launch: LaunchOption = None,
     regions: str | None = Option(
         None,
@@ -154,7 +163,9 @@ def query(
     ),
     form: FormOption = "table",
     no_header: bool = Option(False, "--no-header", help="Leave out the names of the columns."),
-    out: common.OutOption = None,
+    out: Path | None = Option(
+        None, "--out", "-o", "--output", metavar="FILE", help="Write to a file."
+    ),
     compress: bool = Option(False, "--compress", help="Compress FILE with zstd."),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
@@ -175,6 +186,11 @@ def query(
     if launch is not None and table not in TRACE_TABLES:
         raise Error(f"--launch: needs --table {', '.join(TRACE_TABLES)}")
     common.check_output(out)
+    if regions is not None and table != "histogram":
+        raise Error("--regions: needs --table histogram")
+    pairs = () if regions is None else parse_regions(regions)
+    opened = open_sources(runs, pairs, table in TRACE_TABLES, launch)
+    grouped = any((group_by, count, total, share, mean, least, most))
     wanted = Query(
         table=table,
         filter=where,
@@ -186,14 +202,10 @@ def query(
         min=_names(least),
         max=_names(most),
         sort=_names(sort),
-        top=top,
-        tail=tail,
-        fields=_names(fields),
+        top=None if every else top,
+        tail=None if every else tail,
+        fields=() if grouped and fields in ALL else _fields(fields, opened, table),
     )
-    if regions is not None and table != "histogram":
-        raise Error("--regions: needs --table histogram")
-    pairs = () if regions is None else parse_regions(regions)
-    opened = open_sources(runs, pairs, table in TRACE_TABLES, launch)
     to = _Output(form, not no_header, out, compress)
     if form in CUTRACER:
         _export(opened, wanted, to, quiet)
@@ -202,6 +214,19 @@ def query(
     for note in getattr(opened, "notes", ()):
         common.say(note)
     common.say_what_is_missing()
+
+
+def _fields(given: str | None, opened: Run | RecordsFile, table: str) -> Sequence[str]:
+    if given not in ALL:
+        return _names(given)
+    found = _tables(opened).get(table)
+    return found.recorded if found else ()
+
+
+def _tables(opened: Run | RecordsFile) -> Mapping[str, Table]:
+    from ttanalyze.verbs.query import TABLES, RecordsFile
+
+    return opened.tables if isinstance(opened, RecordsFile) else TABLES
 
 
 @dataclass(frozen=True)
@@ -232,10 +257,9 @@ def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) 
 def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
     """Writes or prints the answer, in pieces as they come."""
     from ttanalyze.output import tables as show
-    from ttanalyze.verbs.query import TABLES, RecordsFile, stream
+    from ttanalyze.verbs.query import stream
 
-    form, out = to.form, to.out
-    tables = opened.tables if isinstance(opened, RecordsFile) else TABLES
+    form, out, tables = to.form, to.out, _tables(opened)
     shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
     # A progress bar and a result that comes in pieces would mix on one terminal.
     with common.progress_bar("querying", quiet or (out is None and form != "table")) as progress:

@@ -54,7 +54,8 @@ class RaceCommand(Verb):
     cls=RaceCommand, context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES
 )
 @recorder_options(
-    "launch_delay_mode", "delay_min", "delay_mode", "delay_patterns", "delay_kernel", "epoch"
+    *("launch_delay_mode", "delay_min", "delay_mode", "delay_cluster_block", "delay_patterns"),
+    *("delay_kernel", "kernel_filters", "epoch"),
 )
 def race(
     context: Context,

@@ -16,6 +16,8 @@ REDUCE_EXAMPLES = """\b
 Examples:
   Use a test that records the program with the delays of TT_DELAY_LOAD:
     ttanalyze reduce --config run1/p0/delays.json --test ./fails.sh -o report.json
+  Use a script that exits with 0 if it found the race:
+    ttanalyze reduce -c delays.json -t ./test_race.sh --race-exit 0 --confidence-runs 3
   Insert the name of the delay file into the command, and try each candidate five times:
     ttanalyze reduce --config delays.json --confidence 5 \\
       --test 'ttanalyze record -q --force -o /tmp/t --delay-load {config} -- ./app'
@@ -33,8 +35,16 @@ TestOption = Annotated[
         "--test",
         "-t",
         metavar="COMMAND",
-        help="The test: it fails if its exit status is not 0. {config} and the variable "
-        "TT_DELAY_LOAD name the file with the delays to try.",
+        help="The test: it fails if its exit status is not 0 (see --race-exit). {config} and the "
+        "variable TT_DELAY_LOAD name the file with the delays to try.",
+    ),
+]
+RaceExitOption = Annotated[
+    str,
+    Option(
+        metavar="0|1",
+        help="The exit status of a test that fails: 1 (default): any but 0, as of tests; 0: only "
+        "0, as of llvm-reduce and cutracer reduce.",
     ),
 ]
 
@@ -45,11 +55,16 @@ def reduce(
     test: TestOption,
     strategy: str = Option(
         "bisect",
+        "--strategy",
+        "-s",
         metavar="HOW",
         help="bisect (default): try halves first; linear: try one delay at a time.",
     ),
+    race_exit: RaceExitOption = "1",
     confidence: int = Option(
         1,
+        "--confidence",
+        "--confidence-runs",
         metavar="N",
         help="Try each candidate up to N times; it fails if more than half of them fail. Use "
         "this for a test that fails only sometimes.",
@@ -66,9 +81,14 @@ def reduce(
         "the run that holds the delay file).",
     ),
     minimal: Path | None = Option(
-        None, "--minimal", "-m", metavar="FILE", help="Write the remaining delays."
+        None,
+        *("--minimal", "--minimal-config", "-m"),
+        metavar="FILE",
+        help="Write the remaining delays.",
     ),
-    out: common.ReportOption = None,
+    out: Path | None = Option(
+        None, "--out", "-o", "--output", metavar="FILE", help="Write the report as JSON."
+    ),
     force: bool = Option(
         False, "--force", help="Start again instead of resuming an interrupted search."
     ),
@@ -81,14 +101,17 @@ def reduce(
     file. An interrupted search resumes from there.
     """
     from ttanalyze import options
+    from ttanalyze.errors import Error
     from ttanalyze.verbs.reduce import Settings, reduce_test, reduce_text
 
+    if race_exit not in ("0", "1"):
+        raise Error(f"--race-exit {race_exit}: expected 0 or 1")
     common.check_output(out)
     common.check_output(minimal)
     beside = config if out is None or (out.exists() and not out.is_file()) else out
     state = beside.parent / f"{beside.name}.state"
     longest = options.parse_limit("--timeout", timeout)
-    settings = Settings(config, test, strategy, confidence, limit, longest, run)
+    settings = Settings(config, test, strategy, confidence, limit, longest, run, race_exit == "0")
     with common.interruptible(), common.progress_bar("reducing", quiet) as progress:
         report = reduce_test(settings, state, progress, force)
     made = report.to_object()

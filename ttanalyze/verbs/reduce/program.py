@@ -48,6 +48,8 @@ class Settings:
         limit: The maximal number of runs, 0 for no limit.
         timeout: The time limit of a run in seconds, 0 for none. A run that exceeds it fails.
         run: The run with the code of the kernels. Default: the run of the configuration.
+        fails_with_0: Whether a test that fails has the exit status 0 and every other test has
+            another status. Default: the other way round.
     """
 
     config: Path
@@ -57,6 +59,7 @@ class Settings:
     limit: int = 0
     timeout: float = 0
     run: Path | None = None
+    fails_with_0: bool = False
 
     def command(self) -> list[str]:
         """Returns the words of the test.
@@ -166,7 +169,7 @@ class _Test:
             _end(child)
         if status in NOT_RUN:
             raise Error(f"{shlex.join(words)}: it can't be run (status {status})")
-        return status != 0
+        return (status == 0) == self._settings.fails_with_0
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -190,6 +193,7 @@ class _Known:
         self._path = path
         digest = xxhash.xxh3_64_hexdigest(config.to_json().encode())
         asked = {"test": settings.command(), "confidence": settings.confidence}
+        asked |= {"fails_with_0": True} if settings.fails_with_0 else {}
         self._of = {**STATE, "config": digest, "strategy": settings.strategy, **asked}
         self._count = len(points_of(config))
         self.answers: dict[frozenset[int], Answers] = {}
