@@ -47,6 +47,14 @@ def test_demo_names_what_is_missing(arguments: list[str], said: str) -> None:
     assert (done.stdout, done.stderr, done.status) == ("", said, 1)
 
 
+def test_rewind(tmp_path: Path) -> None:
+    manifest = tmp_path / "written.json"
+    how = ["--no-delta", "--deterministic", "--ring-bytes=8M", f"--manifest-out={manifest}"]
+    printed = demo("rewind", tmp_path, *how)
+    assert re.findall(r"^epoch (\d): right$", printed, re.M) == list("0123456")
+    assert manifest.read_bytes() == (tmp_path / "rewind" / "manifest.json").read_bytes()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", [[], ["--kernel-patch"]])
 def test_patching(kernel: list[str], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, small_run
+from tests.support import Cli
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout, manifest, recompute
 from ttanalyze.verbs.diff import diff
@@ -280,6 +282,31 @@ def test_all_option_finds_every_range(first: Path, tmp_path: Path) -> None:
     assert not report.stopped
     last = report.differences[2]
     assert (last.first_byte, last.last_byte) == (3 * BLOCK, 3 * BLOCK + 49)
+
+
+def test_localize_finds_the_run_of_a_manifest(cli: Cli, first: Path, tmp_path: Path) -> None:
+    second, copy, trace = tmp_path / "second", tmp_path / "golden.json", tmp_path / "t.json"
+    shutil.copytree(first, second)
+    manifest = first / "manifest.json"
+    for file in (manifest, copy):
+        assert cli("manifest", first, "-o", file).status == 0
+    asked = ("verify", second, "--tamper", "1,0,5")
+    same = cli(*asked, "--against", first)
+    found = cli(*asked, "--manifest", manifest, "--localize", "--trace-out", trace)
+    assert found.status == same.status == 1
+    assert found.stdout.splitlines()[2:] == same.stdout.splitlines()[2:]
+    marks = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("ph") == "i"]
+    assert any("differs in epoch 1" in mark["name"] for mark in marks)
+    refused = cli(*asked, "--manifest", copy, "--localize")
+    assert refused.status == 2 and "is in no run directory; name the run with" in refused.stderr
+
+
+def test_trace_of_a_verified_run(
+    cli: Cli, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli("verify", first, "--trace-annotate", "--checkpoints", "0-1").status == 0
+    assert json.loads((tmp_path / "verify-trace.json").read_text())["traceEvents"]
 
 
 def test_changed_blocks_are_named_without_the_other_run(first: Path, tmp_path: Path) -> None:

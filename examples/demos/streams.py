@@ -178,7 +178,9 @@ def show(found: Findings) -> None:
 
 def main() -> None:
     parser = options(__doc__.splitlines()[0])
-    parser.add_argument("--deps", choices=["region", "device"], help="only this way")
+    parser.add_argument(
+        *("--deps",), nargs="?", const="region", choices=["region", "device"], help="only this way"
+    )
     parser.add_argument("--no-deps", action="store_true", help="only without any order")
     parser.add_argument("--regions", choices=["touched", "all"], default="all")
     parser.add_argument("--check", type=Path, metavar="RUN", help="only look at a recorded run")
