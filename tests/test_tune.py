@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 
 import ttanalyze as tt
-from tests import support
+from tests import compiler_stand_in, support
 from tests.support import Cli
 from ttanalyze.code import elf
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.gpu.rebuild.steps import Launch
-from ttanalyze.verbs.tune import code, search
-from ttanalyze.verbs.tune.space import Configuration, Space, parse_three, space
+from ttanalyze.verbs.replay.changes import parse_three
+from ttanalyze.verbs.tune import search
+from ttanalyze.verbs.tune.space import Configuration, Space, space
 from ttanalyze.verbs.tune.table import Row, Table
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
@@ -132,61 +133,6 @@ def test_csv_of_another_launch_is_refused(tmp_path: Path) -> None:
             Table(path, "a", "k", "d")
 
 
-# ---- code ----
-
-
-def test_code_files_are_recognised() -> None:
-    assert code.ptx_of(b".version 8.0", 90) == b".version 8.0"
-    assert code.ptx_of(elf.MAGIC + bytes(100), 90) is None
-
-
-def test_missing_nvcc_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "_candidates", lambda: iter(["libnothing.so"]))
-    with pytest.raises(Error, match="needs NVRTC, which was not found"):
-        code.compile_cuda(tmp_path / "a.cu", b"", 90)
-    with pytest.raises(Error, match=r"expected \.ptx, \.cubin, \.fatbin, \.cu"):
-        code.read(tmp_path / "a.txt")
-    with pytest.raises(Error, match="No such file"):
-        code.read(tmp_path / "a.ptx")
-
-
-NVRTC = """
-#include <stddef.h>
-#include <string.h>
-static char said[99];
-int nvrtcCreateProgram(void **p, const char *source, const char *name, int n, char **h, char **i)
-{ *p = (void *)source; return n || h || i || !strstr(name, ".cu"); }
-int nvrtcCompileProgram(void *p, int n, const char **o)
-{ strcpy(said, "code.cu(1): error: no");
-  return n < 1 || strncmp(o[0], "--gpu-architecture=compute_", 27) || strstr(p, "bad") ? 6 : 0; }
-int nvrtcGetPTXSize(void *p, size_t *n) { *n = strlen(p) + 1; return 0; }
-int nvrtcGetPTX(void *p, char *out) { strcpy(out, p); return 0; }
-int nvrtcGetProgramLogSize(void *p, size_t *n) { *n = p ? strlen(said) + 1 : 0; return 0; }
-int nvrtcGetProgramLog(void *p, char *out) { strcpy(out, p ? said : ""); return 0; }
-int nvrtcDestroyProgram(void **p) { return !*p; }
-const char *nvrtcGetErrorString(int r) { return r ? "NVRTC_ERROR" : ""; }
-"""
-
-
-@pytest.fixture
-def nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for NVRTC that takes PTX and returns it."""
-    library = tmp_path / "home" / "lib64" / "libnvrtc.so.13"
-    library.parent.mkdir(parents=True)
-    (tmp_path / "nvrtc.c").write_text(NVRTC)
-    command = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "nvrtc.c")]
-    subprocess.run(command, check=True)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(code, "VERSIONS", ())
-    return library
-
-
-def test_cuda_code_is_compiled(nvrtc: Path, tmp_path: Path) -> None:
-    assert code.compile_cuda(tmp_path / "a.cu", b".version 8.0", 90) == b".version 8.0"
-    with pytest.raises(Error, match=r"code\.cu\(1\): error: no"):
-        code.compile_cuda(tmp_path / "a.cu", b"bad", 90)
-
-
 # ---- the search ----
 
 
@@ -284,8 +230,9 @@ DONE: ret;
 
 
 def test_tune_checks_other_code_and_options(
-    recorded: Path, tmp_path: Path, nvrtc: Path, cli: Cli
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
+    compiler_stand_in.use("nvrtc", tmp_path, monkeypatch)
     files = {"good.ptx": "3", "wrong.ptx": "4", "good.cu": "3"}
     for name, factor in files.items():
         (tmp_path / name).write_text(FASTER.replace("FACTOR", factor))

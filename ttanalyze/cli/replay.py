@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Context, Option, Typer
 
 from ttanalyze import options
-from ttanalyze.cli import common, record_options, replay_options
+from ttanalyze.cli import change_options, common, record_options, replay_options
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.output import text
 
@@ -43,6 +43,10 @@ Examples:
     ttanalyze replay run1 --launch 1234 --instrument values -o run2
     ttanalyze query run2 --table trace --head 20
     ttanalyze memcheck run2
+  Try another block size, a register limit, or edited code; the result must be the same:
+    ttanalyze replay run1 --launch 1234 --block 256 --grid 512 --maxregs 64 --times 100
+    ttanalyze replay run1 --launch 1234 --dump-ir kernel.ptx
+    ttanalyze replay run1 --launch 1234 --code kernel.ptx --times 100
   Run one launch of a large program in a profiler, a checker or a debugger:
     ttanalyze replay run1 --launch 1234 --under "ncu --set full"
     ttanalyze replay run1 --launch 1234 --under "compute-sanitizer --tool racecheck"
@@ -83,6 +87,7 @@ OutOption = Annotated[
     Option("--out", "-o", metavar="DIR", help="The run with the trace (default RUN-launchN.tt)."),
 ]
 ForceOption = Annotated[bool, Option("--force", "-f", help="Replace an existing run.")]
+CHANGES = ("grid", "block", "shared", "launch_bounds", "maxregs", "specialize", "code", "dump_ir")
 FILTERS = ("instructions", "category", "blocks", "addresses", "max_records", "ring_bytes")
 
 
@@ -111,6 +116,14 @@ def replay(
     instrument: InstrumentOption = None,
     out: OutOption = None,
     force: ForceOption = False,
+    grid: change_options.GridOption = None,
+    block: change_options.BlockOption = None,
+    shared: change_options.SharedOption = None,
+    launch_bounds: change_options.BoundsOption = None,
+    maxregs: change_options.MaxregsOption = None,
+    specialize: change_options.SpecializeOption = None,
+    code: change_options.CodeOption = None,
+    dump_ir: change_options.DumpOption = None,
     *,
     traced: dict[str, object],
     process: common.ProcessOption = 0,
@@ -131,6 +144,9 @@ def replay(
     if the launch was not traced.
     """
     _check_tracing(context, instrument, launch)
+    _check_changes(context, launch)
+    sizes = grid, block, shared, launch_bounds, maxregs, specialize
+    change = change_options.parse_change(*sizes)
     of_span = first is not None or last is not None
     if (launch is not None) + (kernel is not None) + of_span > 1:
         raise Error("--launch, --kernel and --from/--to cannot be combined")
@@ -145,6 +161,8 @@ def replay(
     from ttanalyze.verbs.replay import show
 
     of = open_run(run).process(process)
+    if dump_ir is not None and launch:
+        return change_options.dump(of, launch[0], dump_ir, json)
     types, allowed = replay_options.parse_types_of(of, dtype, tolerance)
     if instrument is not None and launch:
         more = _repeated(context)
@@ -154,7 +172,8 @@ def replay(
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), opener, json, quiet)
     seqs, others = replay_options.find_launches(of, launch, kernel)
-    options = module.ReplayOptions(verify, times, flush_l2, types, allowed, alone)
+    other = change_options.parse_code(code, opener)
+    options = module.ReplayOptions(verify, times, flush_l2, types, allowed, alone, change, other)
     with common.progress_bar("replaying", quiet) as progress:
         found = module.replay(of, seqs, options, opener, progress)
     if len(found) == 1:
@@ -193,14 +212,29 @@ def _replay_span(
     return status(found, lacks=lacks)
 
 
-def _check_tracing(context: Context, instrument: str | None, launch: list[int] | None) -> None:
-    """Raises Error if options of traces stand alone, or together with those of other replays."""
-    given = {
-        option.name: option.opts[0]
+def _given(context: Context) -> dict[str, str]:
+    """Returns the options of the command line, as they are written there, by parameter."""
+    return {
+        option.name or "": option.opts[0]
         for option in context.command.params
         if (source := context.get_parameter_source(option.name or "")) is not None
         and source.name == "COMMANDLINE"
     }
+
+
+def _check_changes(context: Context, launch: list[int] | None) -> None:
+    """Raises Error if a launch is changed and it is not one."""
+    given = _given(context)
+    for name in CHANGES:
+        if name in given and (not launch or len(launch) > 1):
+            raise Error(f"{given[name]} needs one launch: --launch N")
+        if name in given and "instrument" in given:
+            raise Error(f"{given[name]} cannot be combined with --instrument")
+
+
+def _check_tracing(context: Context, instrument: str | None, launch: list[int] | None) -> None:
+    """Raises Error if options of traces stand alone, or together with those of other replays."""
+    given = _given(context)
     if instrument is None:
         for name in (*FILTERS, "out", "force"):
             if name in given:

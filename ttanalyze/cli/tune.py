@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Option, Typer
 
-from ttanalyze.cli import common, replay_options
+from ttanalyze.cli import change_options, common, replay_options
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 
@@ -52,12 +52,28 @@ OptLevelOption = Annotated[
 CacheOption = Annotated[
     str | None, Option(metavar="WHICH", help="Cache preferences: none, shared, l1, equal.")
 ]
+BoundsOption = Annotated[
+    str | None,
+    Option(
+        metavar="LIST",
+        help="Launch bounds: most threads of a block, and least blocks per multiprocessor: "
+        "128,256/2 ...; needs PTX.",
+    ),
+]
+SpecializeOption = Annotated[
+    str | None,
+    Option(
+        metavar="WHAT",
+        help="What becomes constants of the code: none, args (arguments), dims (sizes of block and "
+        "grid), all; needs PTX.",
+    ),
+]
 CodeOption = Annotated[
     list[Path] | None,
     Option(
         metavar="FILE",
         help="Other code to try, with a kernel of the same name and parameters: .ptx, .cubin, "
-        ".fatbin, or .cu (needs NVRTC); repeatable.",
+        ".fatbin, .cu (needs NVRTC), .ll or .bc (LLVM IR; needs NVVM); repeatable.",
     ),
 ]
 TrialsOption = Annotated[
@@ -113,15 +129,21 @@ def _axes(
     maxregs: str | None,
     opt_level: str | None,
     cache: str | None,
+    launch_bounds: str | None,
+    specialize: str | None,
 ) -> dict[str, list[Any] | None]:
     """What is to be tried of each, by its name in the table."""
     from ttanalyze import options
-    from ttanalyze.verbs.tune.space import CACHES, parse_grid, parse_three
+    from ttanalyze.verbs.replay.changes import parse_bounds, parse_three
+    from ttanalyze.verbs.tune.space import CACHES, parse_grid
 
     def parse_cache(value: str) -> str | None:
         if value not in CACHES:
             raise Error(f"must be one of {', '.join(CACHES)}")
         return value
+
+    def parse_specialize(value: str) -> str | None:
+        return None if change_options.parse_specialize(value) == "none" else value
 
     return {
         "block": _list(blocks, "--blocks", lambda value: parse_three(value, "--blocks")),
@@ -130,6 +152,8 @@ def _axes(
         "maxregs": _list(maxregs, "--maxregs", _number(1, 255)),
         "opt_level": _list(opt_level, "--opt-level", _number(0, 4)),
         "cache": _list(cache, "--cache", parse_cache),
+        "launch_bounds": _list(launch_bounds, "--launch-bounds", parse_bounds),
+        "specialize": _list(specialize, "--specialize", parse_specialize),
     }
 
 
@@ -158,6 +182,8 @@ def tune(
     maxregs: MaxregsOption = None,
     opt_level: OptLevelOption = None,
     cache: CacheOption = None,
+    launch_bounds: BoundsOption = None,
+    specialize: SpecializeOption = None,
     code: CodeOption = None,
     search: SearchOption = "grid",
     trials: TrialsOption = None,
@@ -193,7 +219,7 @@ def tune(
         raise Error("--tolerance needs --dtype")
     _check_files(out, chart)
 
-    axes = _axes(blocks, grids, shared, maxregs, opt_level, cache)
+    axes = _axes(blocks, grids, shared, maxregs, opt_level, cache, launch_bounds, specialize)
     found = module.find(open_run(run).process(process), launch, kernel)
     wish = module.Wish(
         search, trials, times, seed, flush_l2, dtype, tolerance or (), longest, device, sim

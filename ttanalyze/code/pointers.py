@@ -51,11 +51,11 @@ def pointer_uses(image: bytes, names: Sequence[str]) -> list[dict[int, int] | No
         for i, definition in enumerate(ptx.definitions(text, names)):
             if out[i] is None and definition is not None:
                 head, _, body = definition.partition("{")
-                out[i] = _Kernel(_offsets(head), body).uses()
+                out[i] = _Kernel(offsets(head), body).uses()
     return out
 
 
-def _offsets(head: str) -> dict[str, tuple[int, int]]:
+def offsets(head: str) -> dict[str, tuple[int, int]]:
     """Where parameters begin, and their sizes, by name."""
     out, at = {}, 0
     for align, _, bits, name, count in PARAM.findall(head):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ttanalyze.code.pointers import STATEMENT, split_operands
@@ -50,9 +50,9 @@ def statements(image: bytes, kernel: str) -> list[Statement] | None:
     None if the text has no such kernel.
     """
     whole = image.split(b"\0", 1)[0].decode("latin-1")
-    text = IGNORED.sub(lambda m: m[0] if m[0][0] == '"' else _blank(m[0]), whole)
+    text = IGNORED.sub(lambda m: m[0] if m[0][0] == '"' else blank(m[0]), whole)
     sources = _Sources(text)
-    text = DIRECTIVE.sub(lambda m: _blank(m[0]), text)
+    text = DIRECTIVE.sub(lambda m: blank(m[0]), text)
     spans = definition_spans(text)
     if kernel not in spans or not text.startswith(".entry", spans[kernel][0]):
         return None
@@ -65,7 +65,8 @@ def statements(image: bytes, kernel: str) -> list[Statement] | None:
     return sorted(out, key=lambda one: one.line)
 
 
-def _blank(text: str) -> str:
+def blank(text: str) -> str:
+    """Returns spaces in place of all letters except line ends."""
     return "".join("\n" if letter == "\n" else " " for letter in text)
 
 
@@ -131,6 +132,14 @@ def _of_function(
         shown = f"{predicate} {written}" if predicate else written
         source = sources.at(line, first)
         yield Statement(line, name, shown, predicate, mnemonic, operands, registers, source)
+
+
+def register_types(text: str, begin: int, end: int) -> Callable[[str], str | None]:
+    """Returns a function for the type, such as `b64`, of each register of a body of a function."""
+    types = _Types()
+    for declaration in DECLARATION.finditer(text, begin, end):
+        types.add(declaration)
+    return types.get
 
 
 class _Types:

@@ -23,9 +23,11 @@ from ttanalyze.util.progress import Progress, counted
 from ttanalyze.verbs.export.contents import Pieces
 from ttanalyze.verbs.export.needs import Memory, Needs
 from ttanalyze.verbs.export.prepare import digests
+from ttanalyze.verbs.replay.compilers import ptx_of
 
 FILES = resources.files("ttanalyze.verbs.export") / "files"
 PARAMS, BEFORE, AFTER = "params.bin", "before.bin", "after.bin"
+EDITABLE = "kernel.ptx"
 ATTRIBUTES = {2: "cooperative", 4: "cluster dimension", 6: "programmatic stream serialization"}
 ATTRIBUTES |= {8: "priority", 14: "preferred shared memory carve-out"}
 SETTINGS = {8: "maximum dynamic shared memory", 9: "preferred shared memory carve-out"}
@@ -33,6 +35,7 @@ SETTINGS |= {11: "required cluster width", 12: "height", 13: "depth"}
 SETTINGS |= {14: "non-portable cluster size allowed", 15: "cluster scheduling policy"}
 LIMITS = {0: "stack size", 1: "printf FIFO size", 2: "malloc heap size"}
 JIT = {0: "maximum registers", 7: "optimization level", 9: "target"}
+NEWEST = 1 << 16  # any architecture
 OURS = ("main.c", "launch.h", BEFORE)  # by which a folder is known
 SOME = 64  # blocks that are read at once
 
@@ -150,12 +153,16 @@ def export(
 
 def _write(needs: Needs, folder: Path, python: bool, progress: Progress) -> None:
     (folder / "include").mkdir()
-    for name, to in (("main.c", "main.c"), ("Makefile", "Makefile"), ("cuda.h", "include/cuda.h")):
+    copies = {name: name for name in ("main.c", "change.c", "change.h", "Makefile")}
+    for name, to in (copies | {"cuda.h": "include/cuda.h"}).items():
         (folder / to).write_text((FILES / name).read_text())
     image = f"module.{needs.kind}"
     (folder / image).write_bytes(needs.image)
+    ptx = ptx_of(needs.image, NEWEST)
+    if ptx is not None:
+        (folder / EDITABLE).write_bytes(ptx.split(b"\0", 1)[0])
     (folder / PARAMS).write_bytes(needs.launch.params)
-    (folder / "launch.h").write_text(_header(needs, image))
+    (folder / "launch.h").write_text(_header(needs, image, None if ptx is None else EDITABLE))
     if python:
         (folder / "reproduce.py").write_text((FILES / "reproduce.py").read_text())
         (folder / "launch.py").write_text(_module(needs, image))
@@ -239,7 +246,7 @@ def _settings(pairs: list[tuple[int, int]], names: dict[int, str]) -> list[str]:
     return [f"{{{n}, {value}}}, /* {names.get(n, 'unnamed')} */" for n, value in pairs]
 
 
-def _header(needs: Needs, image: str) -> str:
+def _header(needs: Needs, image: str, ptx: str | None) -> str:
     memory = [
         f"{{{m.address:#x}, {m.size}, {_c_string(m.variable)}, {_c_string(m.name)}}},"
         for m in needs.memory
@@ -271,6 +278,7 @@ def _header(needs: Needs, image: str) -> str:
         "/* What main.c launches. */\n"
         f"#define KERNEL {_c_string(needs.plan.kernel)}\n"
         f"#define IMAGE {_c_string(image)}\n"
+        f"#define PTX {_c_string(ptx)} /* the same to compile again */\n"
         f"#define SHARED {needs.launch.shared} /* bytes of dynamic shared memory */\n"
         f"#define CACHE {needs.cache} /* CUfunc_cache */\n"
         f"#define EXPECTED {int(needs.plan.after is not None)} "

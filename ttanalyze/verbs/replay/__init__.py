@@ -14,9 +14,20 @@
 `plan` tells whether a launch can be repeated. It needs no driver.
 """
 
+from ttanalyze.verbs.replay.changes import Change
 from ttanalyze.verbs.replay.plan import Plan, launches, plan
 from ttanalyze.verbs.replay.replay import Replay
 from ttanalyze.verbs.replay.run import Outcome, ReplayOptions, replay
 from ttanalyze.verbs.replay.timing import Times
 
-__all__ = ["Outcome", "Plan", "Replay", "ReplayOptions", "Times", "launches", "plan", "replay"]
+__all__ = [
+    "Change",
+    "Outcome",
+    "Plan",
+    "Replay",
+    "ReplayOptions",
+    "Times",
+    "launches",
+    "plan",
+    "replay",
+]

@@ -210,9 +210,12 @@ class Replay:
         """
         return self.replay_context.addresses.compare(self.expected, self._before)
 
-    def settled(self) -> tuple[Sequence[Finding], list[str]]:
+    def settled(self, work: Kernel | None = None) -> tuple[Sequence[Finding], list[str]]:
         """Compares like `compare`, but ignores uninitialised bytes of new allocations. May launch
         again.
+
+        Args:
+            work: The changed launch that was made.
 
         Returns:
             The findings, and remarks on ignored bytes.
@@ -224,7 +227,7 @@ class Replay:
 
         def again() -> None:
             self.submit_works(self._prepare)
-            self.submit()
+            self.submit(work=work)
 
         return settled(self.replay_context, self._before, self.expected, self.compare(), again)
 

@@ -14,6 +14,7 @@ from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.address_map import Finding
 from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.util.progress import Progress
+from ttanalyze.verbs.replay.changes import Change, Changer
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.verbs.replay.plan import Plan, plan
 from ttanalyze.verbs.replay.replay import Replay
@@ -42,6 +43,7 @@ class Outcome:
         times: The measured times, None without.
         notes: Remarks, one line each.
         moved: Regions that were at other addresses than recorded, with these.
+        changes: What was changed in the launch, in words.
     """
 
     seq: int
@@ -58,6 +60,7 @@ class Outcome:
     differences: list[RegionDifference] = field(default_factory=list)
     times: Times | None = None
     notes: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     moved: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -84,6 +87,8 @@ class ReplayOptions:
         types: The type of the items by region; others are compared as bytes.
         tolerances: The allowed difference of items by region.
         alone: Whether to run no kernels of the toolkit.
+        change: Changes of the launch.
+        code: Other code, with its name, in place of the recorded code: PTX, a cubin or a fatbin.
     """
 
     verify: bool = True
@@ -92,6 +97,8 @@ class ReplayOptions:
     types: Types = field(default_factory=dict)
     tolerances: Tolerances = field(default_factory=dict)
     alone: bool = False
+    change: Change = field(default_factory=Change)
+    code: tuple[str, bytes] | None = None
 
 
 def status_of(error: Error) -> str:
@@ -192,19 +199,25 @@ def _replay(
         return
     out.notes, out.bytes, out.moved = replay.notes, replay.bytes, replay.moved
     try:
+        name, image = options.code or ("", None)
+        changer = Changer(replay)
+        work = changer.apply(options.change, image, name)
+        replay = changer.replay
+        out.grid, out.block, out.shared = work.grid, work.block, work.shared
+        out.changes = [*([f"code {name}"] if name else []), *options.change.texts()]
         replay.restore()
-        replay.submit()
+        replay.submit(work=work)
         replay.device.synchronize()
         if not options.verify:
             out.reason = NOT_COMPARED
         elif replay.after is None:
             out.reason = of.unchecked
         else:
-            findings, notes = replay.settled()
+            findings, notes = replay.settled(work)
             out.notes += notes
             verify(out, replay, findings, options.types, options.tolerances)
         if options.times:
-            out.times = replay.time(options.times, options.flush_l2, tell=tell)
+            out.times = replay.time(options.times, options.flush_l2, work, tell)
     except Error as e:
         out.status, out.reason = status_of(e), str(e)
     if out.status in (DIFFERS, FAILED):

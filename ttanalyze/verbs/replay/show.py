@@ -36,6 +36,8 @@ def outcome_text(found: Outcome, colour: bool = False) -> str:
         pairs.append(("kernel", text.printable(demangle([found.kernel])[0])))
     if found.grid:
         pairs.append(("launch", _shape(found)))
+    if found.changes:
+        pairs.append(("changed", text.printable(", ".join(found.changes))))
     if found.before is not None:
         pairs.append(("input", f"epoch {found.before}, {text.size(found.bytes)}"))
     if found.times is not None:

@@ -11,8 +11,8 @@ from typing import Any
 from ttanalyze.errors import Error
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.output import text
+from ttanalyze.verbs.replay.changes import Change, Three, parse_bounds, parse_three
 
-Three = tuple[int, int, int]
 RECORDED = "recorded"  # code, and a grid
 TOTAL = "total"  # a grid of as many threads as were recorded
 CACHES = {"none": 0, "shared": 1, "l1": 2, "equal": 3}  # CUfunc_cache
@@ -33,6 +33,9 @@ class Configuration:
         opt_level: The optimisation level of the PTX compiler, None for the driver's choice.
         cache: The cache preference: "none", "shared", "l1" or "equal", None for the driver's
             choice.
+        launch_bounds: The most threads of a block and the least blocks of a multiprocessor, None
+            as in the code.
+        specialize: What becomes constants of the code: "args", "dims" or "all", None for nothing.
     """
 
     code: str
@@ -42,6 +45,16 @@ class Configuration:
     maxregs: int | None = None
     opt_level: int | None = None
     cache: str | None = None
+    launch_bounds: tuple[int, int] | None = None
+    specialize: str | None = None
+
+    @property
+    def change(self) -> Change:
+        """The changes of the launch."""
+        kept = ("grid", "block", "shared", "maxregs", "opt_level", "launch_bounds")
+        return Change(
+            **{name: getattr(self, name) for name in kept}, specialize=self.specialize or "none"
+        )
 
     def cells(self) -> dict[str, str]:
         """Returns the values as text by name. The driver's choice is empty."""
@@ -67,10 +80,13 @@ class Configuration:
             int(cells["shared"]),
             **{name: int(text) if text else None for name, text in numbers.items()},
             cache=cells["cache"] or None,
+            launch_bounds=parse_bounds(cells["launch_bounds"]) if cells["launch_bounds"] else None,
+            specialize=cells["specialize"] or None,
         )
 
 
 NAMES = tuple(field.name for field in fields(Configuration))
+COMPILED = ("maxregs", "opt_level", "launch_bounds", "specialize")  # what needs PTX
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,10 @@ class Space:
         maxregs: Maximal numbers of registers.
         opt_level: Optimisation levels.
         cache: Cache preferences.
-        fixed: Codes that the driver does not compile, for which maxregs and opt_level do not apply.
+        launch_bounds: Launch bounds.
+        specialize: What becomes constants of the code.
+        fixed: Codes that the driver does not compile, for which the attributes of COMPILED do not
+            apply.
     """
 
     recorded: Configuration
@@ -97,6 +116,8 @@ class Space:
     maxregs: Sequence[int | None]
     opt_level: Sequence[int | None]
     cache: Sequence[str | None]
+    launch_bounds: Sequence[tuple[int, int] | None] = (None,)
+    specialize: Sequence[str | None] = (None,)
     fixed: frozenset[str] = frozenset()
 
     @property
@@ -104,7 +125,7 @@ class Space:
         """The attributes with more than one value, as text by name. The last one changes
         fastest.
         """
-        order = ("code", "maxregs", "opt_level", "cache", "shared", "grid", "block")
+        order = ("code", *COMPILED, "cache", "shared", "grid", "block")
         found = {name: [_text(value) for value in getattr(self, name)] for name in order}
         return {name: texts for name, texts in found.items() if len(texts) > 1}
 
@@ -127,7 +148,7 @@ class Space:
             x, y, z = (-(-grid * block // now) for grid, block, now in sizes)
             at["grid"] = x, y, z
         if at["code"] in self.fixed:
-            at["maxregs"] = at["opt_level"] = None
+            at |= dict.fromkeys(COMPILED)
         return Configuration(**at)
 
     def choices(self) -> Iterator[dict[str, int]]:
@@ -166,7 +187,7 @@ def space(launch: Launch, code: Sequence[str] = (), **axes: Sequence[Any] | None
     Args:
         launch: The launch, such as `plan.launch`.
         code: Codes to try besides the recorded one.
-        axes: Values of block, grid, shared, maxregs, opt_level and cache.
+        axes: Values by attribute of Configuration, such as block=[(64, 1, 1)].
     """
     as_recorded = recorded(launch)
     given = {name: list(dict.fromkeys(values)) for name, values in axes.items() if values}
@@ -182,18 +203,11 @@ def space(launch: Launch, code: Sequence[str] = (), **axes: Sequence[Any] | None
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == len(("threads", "blocks")):
+        return f"{value[0]}/{value[1]}"
     return (
         text.extent(value, "x") if isinstance(value, tuple) else "" if value is None else str(value)
     )
-
-
-def parse_three(value: str, what: str) -> Three:
-    """Parses a size such as "128", "16x16" or "8x8x4". Raises Error for any other text."""
-    parts = value.split("x")
-    if not 1 <= len(parts) <= 3 or not all(p.isdecimal() and 0 < int(p) < 1 << 31 for p in parts):
-        raise Error(f"{what} {value}: expected a size such as 128, 16x16 or 8x8x4")
-    x, y, z = (int(part) for part in [*parts, "1", "1"][:3])
-    return x, y, z
 
 
 def parse_grid(value: str) -> Three | str:

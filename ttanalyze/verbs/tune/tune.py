@@ -18,11 +18,10 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.address_map import State
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.verbs.replay import Plan
+from ttanalyze.verbs.replay import Plan, compilers
 from ttanalyze.verbs.replay.choose import choose
-from ttanalyze.verbs.tune import code as codes
 from ttanalyze.verbs.tune.search import check, most, search
-from ttanalyze.verbs.tune.space import RECORDED, Configuration, Space, space
+from ttanalyze.verbs.tune.space import COMPILED, RECORDED, Configuration, Space, space
 from ttanalyze.verbs.tune.table import Row, Table
 from ttanalyze.verbs.tune.workers import TOOK_LONGER, Worker
 
@@ -138,13 +137,13 @@ def tune(
         wish: How to try them.
         files: Files with code to try in place of the recorded code.
         progress: Called with the finished and the total number of configurations.
-        axes: Values of block, grid, shared, maxregs, opt_level and cache.
+        axes: Values by attribute of Configuration.
 
     Raises:
         Error: The launch cannot be repeated, or even the recorded configuration leaves other
             memory.
     """
-    sources = {_name(file, data): (file, data) for file in files for data in [codes.read(file)]}
+    sources = {_name(file, data): (file, data) for file in files for data in [compilers.read(file)]}
     of_all = space(of.launch, list(sources), **axes)
     check(wish.search)
     module = modules.of_kernel(of.process, of.launch.function)
@@ -255,42 +254,31 @@ class _Images:
         architecture: int,
     ) -> None:
         """Raises Error if CUDA C++ does not compile."""
-        self._folder = folder
         self._architecture = architecture
-        self._plain: dict[str, Path] = {RECORDED: recorded}
-        self._ptx: dict[str, Path] = {}
+        self._files: dict[str, Path] = {RECORDED: recorded}
         for number, (name, (path, data)) in enumerate(sources.items()):
-            if path.suffix == ".cu":
-                data = codes.compile_cuda(path, data, architecture)
             (folder / str(number)).mkdir()
-            self._plain[name] = folder / str(number) / path.name
-            self._plain[name].write_bytes(data)
+            self._files[name] = folder / str(number) / path.name
+            self._files[name].write_bytes(compilers.compiled(path, data, architecture))
 
     def limit(self, of: Space) -> tuple[Space, list[str]]:
         """Returns the space without compiler options for compiled code, with remarks. Raises Error
         if there is no PTX at all.
         """
-        if all(value is None for value in (*of.maxregs, *of.opt_level)):
+        asked = [name for name in COMPILED if any(v is not None for v in getattr(of, name))]
+        if not asked:
             return of, []
         fixed = [name for name in of.code if not self._compilable(name)]
         names = ["the recorded code" if n == RECORDED else n.partition(":")[0] for n in fixed]
-        lacks = f"--maxregs and --opt-level: no PTX for this device in {', '.join(names)}"
+        listed = " and ".join(f"--{name.replace('_', '-')}" for name in asked)
+        lacks = f"{listed}: no PTX for this device in {', '.join(names)}"
         if len(fixed) == len(of.code):
             raise Error(f"{lacks}; give PTX or CUDA C++ with --code")
         return replace(of, fixed=frozenset(fixed)), [f"{lacks}: tried unchanged"] if fixed else []
 
     def _compilable(self, name: str) -> bool:
-        image = self._plain[name].read_bytes()
-        found = codes.ptx_of(image, self._architecture)
-        if found is not None:
-            self._ptx[name] = self._plain[name]
-            if found != image:
-                self._ptx[name] = self._folder / f"ptx-{len(self._ptx)}"
-                self._ptx[name].write_bytes(found)
-        return found is not None
+        return compilers.ptx_of(self._files[name].read_bytes(), self._architecture) is not None
 
     def of(self, configuration: Configuration) -> Path:
         """Returns the file of a configuration."""
-        if configuration.maxregs is None and configuration.opt_level is None:
-            return self._plain[configuration.code]
-        return self._ptx[configuration.code]
+        return self._files[configuration.code]

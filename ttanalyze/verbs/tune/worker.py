@@ -13,20 +13,15 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import ttanalyze
-from ttanalyze.code import demangle
 from ttanalyze.errors import Error
 from ttanalyze.gpu import Device, driver, simulator
 from ttanalyze.gpu.driver import DriverError
-from ttanalyze.gpu.module import Function, Module
-from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.verbs.diff import parse_types
 from ttanalyze.verbs.replay import Replay
+from ttanalyze.verbs.replay.changes import Changer, architecture
 from ttanalyze.verbs.replay.compare import check_regions, parse_tolerances
 from ttanalyze.verbs.replay.run import SAME, Outcome, begun, is_lost, verify
 from ttanalyze.verbs.tune.space import CACHES, Configuration
-
-MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
-MAX_REGISTERS, OPTIMIZATION_LEVEL = 0, 7  # CU_JIT_…
 
 
 class Trier:
@@ -41,86 +36,39 @@ class Trier:
         self._job = job
         process = ttanalyze.open(job["run"]).process(job["process"])
         self._device = Device(job["device"], simulator() if job["sim"] else driver())
-        self._replay = Replay(process, job["launch"], self._device)
-        self._replay_context: ReplayContext = self._replay.replay_context
+        self._changer = Changer(Replay(process, job["launch"], self._device))
         self._types = parse_types(job["dtype"]) if job["dtype"] else {}
         self._tolerances = parse_tolerances(job["tolerance"])
         check_regions(process, self._types, self._tolerances)
-        self._loaded: Any = (job["image"], None, None)
-        self._module: Module | None = None
 
     def ready(self) -> dict[str, Any]:
         """Returns the properties of the device."""
-        with self._device.use() as calls:
-            handle = calls.get("cuDeviceGet", "CUdevice", self._device.ordinal)
-            major, minor = (
-                int(calls.get("cuDeviceGetAttribute", "int", number, handle))
-                for number in (MAJOR, MINOR)
-            )
-        return {"device": self._device.name, "architecture": 10 * major + minor}
+        return {"device": self._device.name, "architecture": architecture(self._device)}
 
     def attempt(self, image: str, of: Configuration) -> dict[str, Any]:
         """Tries one configuration. image: the file with the code."""
         try:
-            self._load(image, of)
-            function = self._replay.function
+            code = None if image == self._job["image"] else Path(image).read_bytes()
+            work = self._changer.apply(of.change, code, Path(image).name)
+            replay = self._changer.replay
             with self._device.use() as calls:
                 cache = CACHES[of.cache or "none"]
-                calls.call("cuFuncSetCacheConfig", function.handle, cache)
-            work = self._replay.work.changed(grid=of.grid, block=of.block, shared_mem=of.shared)
-            self._replay.restore()
-            self._replay.submit(work=work)
+                calls.call("cuFuncSetCacheConfig", work.function.handle, cache)
+            replay.restore()
+            replay.submit(work=work)
             self._device.synchronize()
-            outcome = begun(self._replay.plan)
-            findings = self._replay.compare()
-            verify(outcome, self._replay, findings, self._types, self._tolerances)
+            outcome = begun(replay.plan)
+            findings = replay.compare()
+            verify(outcome, replay, findings, self._types, self._tolerances)
             if outcome.status != SAME:
                 return {"verified": False, "error": _differs(outcome)}
-            times = self._replay.time(self._job["times"], self._job["flush_l2"], work)
+            times = replay.time(self._job["times"], self._job["flush_l2"], work)
         except DriverError as e:
             return {"verified": False, "error": str(e), "lost": is_lost(self._device)}
         except Error as e:
             return {"verified": False, "error": str(e)}
         milliseconds = (times.median / 1e3, times.least / 1e3, times.spread / 1e3)
         return {"verified": True, "error": "", "times": milliseconds}
-
-    def _load(self, image: str, of: Configuration) -> None:
-        """Replaces the recorded code by that of the configuration."""
-        wanted = image, of.maxregs, of.opt_level
-        if wanted == self._loaded:
-            return
-        self._loaded = None
-        if self._module is not None:
-            self._module.unload()
-        path = Path(image)
-        asked = {MAX_REGISTERS: of.maxregs, OPTIMIZATION_LEVEL: of.opt_level}
-        options = {number: value for number, value in asked.items() if value is not None}
-        self._module = Module(path.read_bytes(), self._device, path.name, options)
-        function = _find(self._module, self._replay.kernel)
-        self._replay_context.replace(self._replay.launch.function, function, self._module)
-        self._replay = Replay(
-            self._replay.process, self._replay.seq, replay_context=self._replay_context
-        )
-        self._loaded = wanted
-
-
-def _find(module: Module, kernel: str) -> Function:
-    """Returns the kernel that replaces the recorded one: of the same name, mangled or in the
-    source, or the only one.
-
-    Raises Error if it is ambiguous.
-    """
-    found = module.get(kernel)
-    if found is not None:
-        return found
-    names = module.names
-    (wanted,) = map(demangle.short, demangle.demangle([kernel]))
-    shorts = map(demangle.short, demangle.demangle(names))
-    same = [name for name, one in zip(names, shorts, strict=True) if one == wanted]
-    for some in (same, names):
-        if len(some) == 1:
-            return module.function(some[0])
-    raise Error(f"{module.name}: no single kernel {wanted} among {', '.join(names) or 'none'}")
 
 
 def _differs(outcome: Outcome) -> str:

@@ -19,6 +19,7 @@ typedef struct CUevent_st *CUevent;
 typedef enum { CUDA_SUCCESS = 0 } CUresult;
 
 typedef int CUjit_option;
+#define CU_JIT_MAX_REGISTERS 0
 typedef int CUlimit;
 typedef int CUfunction_attribute;
 typedef int CUfunc_cache;
@@ -83,6 +84,7 @@ typedef struct {
 CUresult cuInit(unsigned int flags);
 CUresult cuGetErrorName(CUresult result, const char **name);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit);

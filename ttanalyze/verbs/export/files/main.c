@@ -1,7 +1,7 @@
 /*
  * Launches one recorded kernel again, alone, on the memory that it found, and compares what it
  * leaves with the recorded result. launch.h says what is launched, README.md where
- * it comes from.
+ * it comes from; the command line can change it (change.h).
  *
  * Exit status: 0 as recorded, 1 different, 2 it could not be run.
  */
@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "change.h"
 
 #define ALIGN_DOWN(n, unit) ((n) / (unit) * (unit))
 #define ALIGN_UP(n, unit) ALIGN_DOWN((n) + (unit) - 1, unit)
@@ -49,7 +51,7 @@ struct attribute {
 #define REGIONS COUNT(regions)
 #define SHOWN 8 /* differences of a region */
 
-static void fail(const char *what, const char *why)
+void fail(const char *what, const char *why)
 {
 	fprintf(stderr, "%s: %s\n", what, why);
 	exit(2);
@@ -67,7 +69,7 @@ static void check(CUresult result, const char *call)
 
 /* ---- files ---- */
 
-static void *allocate(size_t size)
+void *allocate(size_t size)
 {
 	void *memory = calloc(1, size ? size : 1);
 
@@ -76,7 +78,7 @@ static void *allocate(size_t size)
 	return memory;
 }
 
-static void *read_file(const char *name, size_t *size)
+void *read_file(const char *name, size_t *size)
 {
 	FILE *file = fopen(name, "rb");
 	char *data;
@@ -205,7 +207,7 @@ static void map_regions(int device)
 }
 
 /* Finds the module's variables and what they hold, and lets parameters lead to where they are. */
-static void find_variables(CUmodule module, char *params, char **images)
+static void find_variables(CUmodule module, char *params, char **images, const char *other)
 {
 	CUdeviceptr was[REGIONS + 1], address;
 	const struct pointer *p;
@@ -216,6 +218,10 @@ static void find_variables(CUmodule module, char *params, char **images)
 		was[i] = regions[i].address;
 		if (!regions[i].variable)
 			continue;
+		if (other && cuModuleGetGlobal(&address, &size, module, regions[i].variable)) {
+			regions[i].address = 0; /* other code may do without it */
+			continue;
+		}
 		CHECK(cuModuleGetGlobal(&regions[i].address, &size, module, regions[i].variable));
 		if (size != regions[i].size)
 			fail(regions[i].variable, "has another size");
@@ -233,20 +239,27 @@ static void restore(char **images)
 	int i;
 
 	for (i = 0; i < REGIONS; i++)
-		CHECK(cuMemcpyHtoD(regions[i].address, images[i], regions[i].size));
+		if (regions[i].address)
+			CHECK(cuMemcpyHtoD(regions[i].address, images[i], regions[i].size));
 }
 
 /* ---- the launch ---- */
 
-static CUmodule load_module(void *image)
+static CUmodule load_module(void *image, int registers)
 {
-	CUjit_option options[COUNT(jit_options) + 1];
-	void *values[COUNT(jit_options) + 1];
+	CUjit_option options[COUNT(jit_options) + 2];
+	void *values[COUNT(jit_options) + 2];
 	const struct setting *s;
 	CUmodule module;
 	int count = 0;
 
+	if (registers) {
+		options[count] = CU_JIT_MAX_REGISTERS;
+		values[count++] = (void *)(intptr_t)registers;
+	}
 	for (s = jit_options; s->number >= 0; s++) {
+		if (registers && s->number == CU_JIT_MAX_REGISTERS)
+			continue;
 		options[count] = (CUjit_option)s->number;
 		values[count++] = (void *)(intptr_t)s->value;
 	}
@@ -278,13 +291,13 @@ static CUfunction find_kernel(CUmodule module)
 }
 
 /* Launches, waits, and gives the milliseconds that it took. */
-static float launch(CUfunction kernel, char *params, size_t size, CUevent *events)
+static float launch(CUfunction kernel, char *params, size_t size, CUevent *events, const struct change *change)
 {
 	CUlaunchAttribute attributes[COUNT(launch_attributes) + 1];
 	CUlaunchConfig config = {
-		.gridDimX = grid[0], .gridDimY = grid[1], .gridDimZ = grid[2],
-		.blockDimX = block[0], .blockDimY = block[1], .blockDimZ = block[2],
-		.sharedMemBytes = SHARED, .attrs = attributes
+		.gridDimX = change->grid[0], .gridDimY = change->grid[1], .gridDimZ = change->grid[2],
+		.blockDimX = change->block[0], .blockDimY = change->block[1], .blockDimZ = change->block[2],
+		.sharedMemBytes = (unsigned int)change->shared, .attrs = attributes
 	};
 	void *extra[] = {
 		CU_LAUNCH_PARAM_BUFFER_POINTER, params,
@@ -344,6 +357,31 @@ static int by_value(const void *a, const void *b)
 	return (one > other) - (one < other);
 }
 
+/* What is not asked for stays as recorded. */
+static void complete(struct change *change)
+{
+	unsigned int threads;
+
+	if (!change->grid[0])
+		memcpy(change->grid, grid, sizeof grid);
+	if (!change->block[0])
+		memcpy(change->block, block, sizeof block);
+	if (change->shared < 0)
+		change->shared = SHARED;
+	threads = change->block[0] * change->block[1] * change->block[2];
+	if (change->threads && threads > (unsigned int)change->threads)
+		fail("--launch-bounds", "the block has more threads; give --block");
+}
+
+static int architecture(CUdevice device)
+{
+	int major, minor;
+
+	CHECK(cuDeviceGetAttribute(&major, 75, device)); /* of its compute capability */
+	CHECK(cuDeviceGetAttribute(&minor, 76, device));
+	return 10 * major + minor;
+}
+
 static void change_folder(void)
 {
 	char path[4096];
@@ -358,21 +396,17 @@ int main(int argc, char **argv)
 {
 	static char *images[REGIONS + 1], *params; /* until the process ends */
 	static float *times;
+	struct change change = read_change(argc, argv);
 	char *image;
-	size_t size, image_size, bytes = 0;
+	size_t size, bytes = 0;
 	CUdevice device;
 	CUcontext context;
 	CUmodule module;
 	CUfunction kernel;
 	CUevent events[2];
-	int i, count = 0;
+	int i, count = change.times;
 
-	if (argc == 3 && !strcmp(argv[1], "--times"))
-		count = atoi(argv[2]);
-	if (argc != 1 && count < 1) {
-		fprintf(stderr, "usage: %s [--times K]\n", argv[0]);
-		return 2;
-	}
+	complete(&change);
 	change_folder();
 	CHECK(cuInit(0));
 	CHECK(cuDeviceGet(&device, 0));
@@ -382,21 +416,21 @@ int main(int argc, char **argv)
 	for (i = 0; i < REGIONS; i++)
 		images[i] = allocate(regions[i].size);
 	params = read_file("params.bin", &size);
-	image = read_file(IMAGE, &image_size);
-	module = load_module(image);
+	image = read_code(&change, IMAGE, PTX, KERNEL, architecture(device));
+	module = load_module(image, change.registers);
 	free(image);
-	find_variables(module, params, images);
+	find_variables(module, params, images, change.code);
 	read_contents("before.bin", images);
 	kernel = find_kernel(module);
 	CHECK(cuEventCreate(&events[0], 0));
 	CHECK(cuEventCreate(&events[1], 0));
 
 	restore(images);
-	launch(kernel, params, size, events);
+	launch(kernel, params, size, events, &change);
 	times = allocate(count * sizeof *times);
 	for (i = 0; i < count; i++) {
 		restore(images);
-		times[i] = launch(kernel, params, size, events);
+		times[i] = launch(kernel, params, size, events, &change);
 	}
 	if (count) {
 		qsort(times, count, sizeof *times, by_value);
@@ -410,7 +444,7 @@ int main(int argc, char **argv)
 	}
 	read_contents("after.bin", images);
 	for (i = 0; i < REGIONS; i++)
-		bytes += compare(&regions[i], images[i]);
+		bytes += regions[i].address ? compare(&regions[i], images[i]) : 0;
 	printf("%s: %s\n", KERNEL, bytes ? "different" : "as recorded");
 	return bytes ? 1 : 0;
 }
