@@ -30,7 +30,22 @@ extern const char trace_patch[];
 enum { DOMAIN_RESOURCE = 3, DOMAIN_LAUNCH = 5, DOMAIN_GRAPHS = 10 };
 enum { MODULE_LOADED = 9, LAUNCH_BEGIN = 1, NODE_BEGIN = 4 };
 enum { KERNEL_NODE = 0 };
-enum { GLOBAL_ACCESS = 3, SHARED_ACCESS = 4, LOCAL_ACCESS = 5, BARRIER = 6 };
+
+/* Where code is inserted, what is, and whether it records accesses, not synchronisation. */
+static const struct {
+	int instruction;
+	const char *function;
+	bool access;
+} places[] = {
+	{3, "tt_patch_access", true}, /* of global memory */
+	{4, "tt_patch_access", true}, /* of shared memory */
+	{5, "tt_patch_access", true}, /* of local memory */
+	{17, "tt_patch_access", true}, /* of shared memory of other blocks */
+	{19, "tt_patch_matrix", true}, /* ldmatrix and stmatrix */
+	{6, "tt_patch_barrier", false}, /* of a block */
+	{21, "tt_patch_cluster", false},/* arrival at a barrier of a cluster */
+	{22, "tt_patch_cluster", false},/* wait for it */
+};
 
 typedef void callback(void *user, int domain, uint32_t id, const void *data);
 
@@ -135,10 +150,9 @@ static int patch(CUmodule module)
 	bool accesses = (asks(TT_TRACE_ADDRESSES) || asks(TT_TRACE_VALUES)) && in_category(0);
 	bool barriers = asks(TT_TRACE_OPCODE) && in_category(1);
 
-	for (int i = GLOBAL_ACCESS; !result && accesses && i <= LOCAL_ACCESS; i++)
-		result = sanitizer.patch(i, module, "tt_patch_access");
-	if (!result && barriers)
-		result = sanitizer.patch(BARRIER, module, "tt_patch_barrier");
+	for (size_t i = 0; !result && i < sizeof(places) / sizeof(*places); i++)
+		if (places[i].access ? accesses : barriers)
+			result = sanitizer.patch(places[i].instruction, module, places[i].function);
 	return result ? result : sanitizer.patch_module(module);
 }
 

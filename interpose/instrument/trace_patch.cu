@@ -130,3 +130,18 @@ extern "C" __device__ __noinline__ int tt_patch_barrier(void *user, uint64_t pc,
 		record(p, TT_TRACE_OPCODE, number(p, pc), 0, 0, nullptr, 0);
 	return 0;
 }
+
+/* ldmatrix and stmatrix: eight lanes for each matrix give an address. */
+extern "C" __device__ __noinline__ int tt_patch_matrix(void *user, uint64_t pc, uint32_t address, uint32_t size, uint32_t flags,
+						       uint32_t count, const void *data)
+{
+	uint32_t lane;
+
+	asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+	return lane < 8 * count ? tt_patch_access(user, pc, (void *)(uintptr_t)address, size, flags & ~WRITES, data) : 0;
+}
+
+extern "C" __device__ __noinline__ int tt_patch_cluster(void *user, uint64_t pc)
+{
+	return tt_patch_barrier(user, pc, 0, 0, 0);
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ pytestmark = pytest.mark.gpu
 
 
 def test_tour_uses_the_gpu(tmp_path: Path) -> None:
-    told = support.ttanalyze("demo", "--json", "-o", tmp_path / "tour")
+    path = ":".join([str(support.ROOT), *filter(None, sys.path)])
+    environment = support.bare_environment(PYTHONPATH=path)
+    told = support.ttanalyze("demo", "--json", "-o", tmp_path / "tour", environment=environment)
     assert told.status == 0, told.stderr
     tour = json.loads(told.stdout)
     torch = importlib.util.find_spec("torch") is not None

@@ -24,7 +24,9 @@ WAITS = ("atomics",)  # kernels that execute another number of instructions each
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     case = Path(__file__).with_name("trace_code_case.py")
     folder = tmp_path_factory.mktemp("sass")
-    environment = support.bare_environment(PYTHONPATH=str(support.ROOT))
+    environment = support.bare_environment(
+        PYTHONPATH=":".join([str(support.ROOT), *filter(None, sys.path)])
+    )
     command = [sys.executable, str(case), str(CUBIN), str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     print(done.stdout[-3000:], done.stderr[-3000:])
