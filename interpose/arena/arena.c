@@ -186,6 +186,7 @@ static void hand_out(struct block *b, CUdeviceptr *out)
 
 enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused)
 {
+	struct tt_fill_range ranges[3];
 	struct arena_resources *h;
 	struct block *b;
 	CUdeviceptr none;
@@ -201,7 +202,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	enum arena_result result = place(c, NULL, NULL, size, true, &b);
 	if (result != ARENA_SERVED)
 		return result;
-	if (zones_prepare(c, b, h->stream) != CUDA_SUCCESS || arena_fill(h, b->base, block_filled(b)) != CUDA_SUCCESS) {
+	if (arena_fill(h, ranges, zones_ranges(b, ranges)) != CUDA_SUCCESS) {
 		take_back(b, c, NULL);
 		return ARENA_NOT;
 	}
@@ -212,6 +213,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, uint64_t size, CUdeviceptr *out)
 {
 	struct context *c = s->context;
+	struct tt_fill_range ranges[3];
 	struct pool *pool;
 	struct block *b;
 
@@ -222,8 +224,7 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	enum arena_result result = place(c, s, pool, size, true, &b);
 	if (result != ARENA_SERVED)
 		return result;
-	if (zones_prepare(c, b, s->handle) != CUDA_SUCCESS ||
-	    fill_in_stream(c, s->handle, b->base, block_filled(b)) != CUDA_SUCCESS) {
+	if (arena_fill_in_stream(c, s->handle, ranges, zones_ranges(b, ranges)) != CUDA_SUCCESS) {
 		take_back(b, c, s);
 		return ARENA_NOT;
 	}

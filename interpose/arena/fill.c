@@ -3,14 +3,15 @@
  */
 #include "arena/fill.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "arena/mapping.h"
 #include "arena/parts.h"
-#include "fill_pattern.h"
 #include "util/clock.h"
 
-#define CTAS 1024 /* CTAs of a launch; each fills several parts */
+#define CTAS 1024     /* CTAs of a launch for a range; each fills several parts */
+#define SPIN_NS 50000 /* a sleep takes at least that long */
 
 extern const char fill_ptx[];
 
@@ -30,33 +31,44 @@ void arena_load_fill(struct arena_resources *h)
 	session_warn("the driver refused the kernel that fills memory: new memory is zero");
 }
 
-CUresult arena_pattern(const struct arena_resources *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed)
+struct tt_fill_range fill_range(CUdeviceptr p, uint64_t size)
 {
-	struct tt_fill_params params = {.base = p, .size = size, .seed = seed};
-	void *args[] = {&params};
-	uint64_t ctas = (size / 8 + 2 + TT_FILL_THREADS - 1) / TT_FILL_THREADS;
-
-	return real.cuLaunchKernel(h->fill, ctas < CTAS ? (unsigned)ctas : CTAS, 1, 1, TT_FILL_THREADS, 1, 1, 0, stream, args,
-				   NULL);
+	if (options.fill.kind == FILL_PATTERN)
+		return (struct tt_fill_range){.base = p, .size = size, .seed = options.fill.seed};
+	return (struct tt_fill_range){
+		.base = p, .size = size, .seed = options.fill.kind == FILL_ONES ? UINT64_MAX : 0, .constant = 1};
 }
 
-static CUresult submit(const struct arena_resources *h, CUstream stream, CUdeviceptr p, uint64_t size)
+CUresult arena_submit(const struct arena_resources *h, CUstream stream, const struct tt_fill_range *ranges, unsigned count)
 {
-	if (options.fill.kind == FILL_PATTERN && h && h->fill)
-		return arena_pattern(h, stream, p, size, options.fill.seed);
-	return real.cuMemsetD8Async(p, options.fill.kind == FILL_ONES ? 0xff : 0, size, stream);
+	struct tt_fill_params params;
+	void *args[] = {&params};
+	uint64_t most = 0;
+
+	if (count == 1 && (ranges->constant || !h->fill))
+		return real.cuMemsetD8Async(ranges->base, ranges->constant ? (unsigned char)ranges->seed : 0, ranges->size,
+					    stream);
+	if (!h->fill)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	for (unsigned i = 0; i < count; i++)
+		most = ranges[i].size > most ? ranges[i].size : most;
+	memcpy(params.ranges, ranges, count * sizeof(*ranges));
+	uint64_t ctas = (most / 8 + 2 + TT_FILL_THREADS - 1) / TT_FILL_THREADS;
+	return real.cuLaunchKernel(h->fill, ctas < CTAS ? (unsigned)ctas : CTAS, count, 1, TT_FILL_THREADS, 1, 1, 0, stream,
+				   args, NULL);
 }
 
 CUresult arena_await(struct arena_resources *h)
 {
-	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
-	long pause = 0;
+	uint64_t began = clock_ns(), deadline = began + options.stall_ms * 1000000ull;
+	long pause = 1000;
 	CUresult r;
 
 	while ((r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY && clock_ns() < deadline) {
-		if (pause)
-			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
+		if (clock_ns() - began < SPIN_NS)
+			continue;
+		nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+		pause = pause < 200000 ? pause * 2 : pause;
 	}
 	h->timed_out = r == CUDA_ERROR_NOT_READY;
 	if (h->timed_out)
@@ -66,7 +78,7 @@ CUresult arena_await(struct arena_resources *h)
 	return r;
 }
 
-CUresult arena_fill(struct arena_resources *h, CUdeviceptr p, uint64_t size)
+CUresult arena_fill(struct arena_resources *h, const struct tt_fill_range *ranges, unsigned count)
 {
 	CUstreamCaptureMode mode = capture_mode_relax();
 	CUresult r = h->timed_out ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* do not wait again */
@@ -74,7 +86,7 @@ CUresult arena_fill(struct arena_resources *h, CUdeviceptr p, uint64_t size)
 	if (r == CUDA_ERROR_NOT_READY)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else if (r == CUDA_SUCCESS)
-		r = submit(h, h->stream, p, size);
+		r = arena_submit(h, h->stream, ranges, count);
 	if (r == CUDA_SUCCESS)
 		r = arena_await(h);
 	capture_mode_restore(mode);
@@ -98,21 +110,29 @@ enum fill_result fill_now(struct context *c, CUdeviceptr p, uint64_t size)
 
 	if (!h)
 		return FILL_NONE;
-	CUresult r = arena_fill(h, p, size);
+	struct tt_fill_range range = fill_range(p, size);
+	CUresult r = arena_fill(h, &range, 1);
 	context_pop();
 	return r == CUDA_SUCCESS ? FILL_DONE : r == CUDA_ERROR_NOT_READY ? FILL_LATE : FILL_NONE;
 }
 
-CUresult fill_in_stream(struct context *c, CUstream stream, CUdeviceptr p, uint64_t size)
+CUresult arena_fill_in_stream(struct context *c, CUstream stream, const struct tt_fill_range *ranges, unsigned count)
 {
-	if (options.fill.kind != FILL_PATTERN)
-		return submit(NULL, stream, p, size);
+	if (count == 1 && ranges->constant)
+		return arena_submit(NULL, stream, ranges, count);
 	struct arena_resources *h = enter(c);
 	if (!h)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	CUresult r = submit(h, stream, p, size);
+	CUresult r = arena_submit(h, stream, ranges, count);
 	context_pop();
 	return r;
+}
+
+CUresult fill_in_stream(struct context *c, CUstream stream, CUdeviceptr p, uint64_t size)
+{
+	struct tt_fill_range range = fill_range(p, size);
+
+	return arena_fill_in_stream(c, stream, &range, 1);
 }
 
 /* Maps the memory at a temporary address. */

@@ -15,6 +15,7 @@
 #include "session/session.h"
 #include "arena/arena.h"
 #include "arena/free_list.h"
+#include "fill_pattern.h"
 
 /* Why a device has access to the memory of another: peer access of contexts, of pools, or a copy. */
 enum opener { BY_CONTEXT, BY_POOL, BY_COPY, OPENERS };
@@ -64,13 +65,8 @@ uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s)
 
 /* ---- zones.c ---- */
 
-/* Fills the zones of a block, if it has any, in a stream of the context. */
-CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream);
-/* Bytes to fill from a block's base on, without zones. */
-static inline uint64_t block_filled(const struct block *b)
-{
-	return options.zones ? b->size : block_end(b) - b->base;
-}
+/* What a new block must be filled with: its memory, and its zones if it has any. Returns how many ranges. */
+unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3]);
 /* Whether a block has zones that epochs may capture: these must end before the block is free. */
 bool zones_concern(const struct block *b);
 /* Takes such blocks. Their work is complete, and they are in no list. Holds them back, or ends their zones. */
@@ -102,11 +98,15 @@ void arena_resources_gone(const struct context *c);
 
 /* h: of the current context. */
 void arena_load_fill(struct arena_resources *h);
-/* Fills with zeros, or as --fill asks. CUDA_ERROR_NOT_READY: not complete within the recorder's time limit. */
-CUresult arena_fill(struct arena_resources *h, CUdeviceptr p, uint64_t size);
+/* Zeros, or what --fill asks for. */
+struct tt_fill_range fill_range(CUdeviceptr p, uint64_t size);
+/* Submits at most TT_FILL_RANGES. h may be NULL for one that is constant. */
+CUresult arena_submit(const struct arena_resources *h, CUstream stream, const struct tt_fill_range *ranges, unsigned count);
+/* The same, in a context that need not be current. */
+CUresult arena_fill_in_stream(struct context *c, CUstream stream, const struct tt_fill_range *ranges, unsigned count);
+/* Submits and waits. CUDA_ERROR_NOT_READY: not complete within the recorder's time limit. */
+CUresult arena_fill(struct arena_resources *h, const struct tt_fill_range *ranges, unsigned count);
 /* Waits for all work in the stream of h, within the same limit. */
 CUresult arena_await(struct arena_resources *h);
-/* Submits a pattern. */
-CUresult arena_pattern(const struct arena_resources *h, CUstream stream, CUdeviceptr p, uint64_t size, uint64_t seed);
 
 #endif

@@ -6,29 +6,25 @@
  * block.
  */
 #include "arena/parts.h"
-#include "fill_pattern.h"
 #include "track/regions.h"
 #include "track/thread.h"
 
 #define HELD_BYTES ((uint64_t)256 << 20) /* limit in each range */
 #define HELD_COUNT 4096
 
-CUresult zones_prepare(struct context *c, const struct block *b, CUstream stream)
+static struct tt_fill_range zone_range(uint64_t base, uint64_t size)
+{
+	return (struct tt_fill_range){.base = base, .size = size, .seed = TT_ZONE_SEED};
+}
+
+unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3])
 {
 	uint64_t end = b->base + b->size;
-	CUresult r = CUDA_ERROR_INVALID_CONTEXT;
 
-	if (!options.zones)
-		return CUDA_SUCCESS;
-	if (!context_push(c->handle))
-		return r;
-	const struct arena_resources *h = arena_resources_of(c);
-	if (h && h->fill)
-		r = arena_pattern(h, stream, block_start(b), b->before, TT_ZONE_SEED);
-	if (r == CUDA_SUCCESS)
-		r = arena_pattern(h, stream, end, block_end(b) - end, TT_ZONE_SEED);
-	context_pop();
-	return r;
+	ranges[0] = fill_range(b->base, options.zones ? b->size : block_end(b) - b->base);
+	ranges[1] = zone_range(block_start(b), b->before);
+	ranges[2] = zone_range(end, block_end(b) - end);
+	return options.zones ? 3 : 1;
 }
 
 bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
@@ -118,6 +114,26 @@ static void hold(struct block *b)
 	pthread_mutex_unlock(&arena.lock);
 }
 
+/* Fills those worth it in the arena's stream of the current context, and waits. */
+static bool fill_freed(struct context *c, struct arena_resources *h, const struct blocks *freed)
+{
+	struct tt_fill_range ranges[TT_FILL_RANGES];
+	unsigned count = 0;
+	struct block *b;
+	CUresult r = CUDA_SUCCESS;
+
+	TAILQ_FOREACH(b, freed, freed)
+	{
+		if (is_worth_holding(c, b))
+			ranges[count++] = zone_range(b->base, b->size);
+		if (r == CUDA_SUCCESS && count && (count == TT_FILL_RANGES || !TAILQ_NEXT(b, freed))) {
+			r = arena_submit(h, h->stream, ranges, count);
+			count = 0;
+		}
+	}
+	return r == CUDA_SUCCESS && arena_await(h) == CUDA_SUCCESS;
+}
+
 void zones_take(struct context *c, struct blocks *freed)
 {
 	struct arena_resources *h = NULL;
@@ -126,18 +142,12 @@ void zones_take(struct context *c, struct blocks *freed)
 	if (TAILQ_EMPTY(freed))
 		return;
 	bool entered = context_push(c->handle);
-	bool ok = entered && (h = arena_resources_of(c)) && h->fill;
-	TAILQ_FOREACH(b, freed, freed)
-	{
-		b->was_held = true;
-		if (is_worth_holding(c, b))
-			ok = ok && arena_pattern(h, h->stream, b->base, b->size, TT_ZONE_SEED) == CUDA_SUCCESS;
-	}
-	ok = ok && arena_await(h) == CUDA_SUCCESS;
+	bool ok = entered && (h = arena_resources_of(c)) && h->fill && fill_freed(c, h, freed);
 	if (entered)
 		context_pop();
 	while ((b = TAILQ_FIRST(freed))) {
 		TAILQ_REMOVE(freed, b, freed);
+		b->was_held = true;
 		if (ok && is_worth_holding(c, b))
 			hold(b);
 		else

@@ -4,12 +4,13 @@
 #include "capture/device.cuh"
 #include "fill_pattern.h"
 
-extern "C" __global__ void __launch_bounds__(TT_FILL_THREADS) tt_capture_fill(const struct tt_fill_params p)
+extern "C" __global__ void __launch_bounds__(TT_FILL_THREADS) tt_capture_fill(const struct tt_fill_params params)
 {
+	const struct tt_fill_range &p = params.ranges[blockIdx.y];
 	uint64_t end = p.base + p.size, step = (uint64_t)gridDim.x * blockDim.x;
 
 	for (uint64_t i = p.base / 8 + (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; 8 * i < end; i += step) {
-		uint64_t word = tt_fill_word(i, p.seed), first = 8 * i;
+		uint64_t word = p.constant ? p.seed : tt_fill_word(i, p.seed), first = 8 * i;
 
 		if (first >= p.base && first + 8 <= end) {
 			*at<uint64_t>(first) = word;

@@ -7,15 +7,21 @@
 
 #include <stdint.h>
 
-/* void NAME(struct tt_fill_params), for any grid of TT_FILL_THREADS */
+/* void NAME(struct tt_fill_params), for any grid of TT_FILL_THREADS; y is the range */
 #define TT_KERNEL_FILL "tt_capture_fill"
 #define TT_FILL_THREADS 256
+#define TT_FILL_RANGES 32
 #define TT_ZONE_SEED 0x656e6f7au /* of zones around allocations */
 
-struct tt_fill_params {
+struct tt_fill_range {
 	uint64_t base; /* any alignment */
 	uint64_t size;
 	uint64_t seed;
+	uint64_t constant; /* not 0: each word is the seed */
+};
+
+struct tt_fill_params {
+	struct tt_fill_range ranges[TT_FILL_RANGES];
 };
 
 #ifdef __CUDACC__
