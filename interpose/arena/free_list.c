@@ -251,9 +251,11 @@ struct block *free_list_take_freed(struct free_list *p, uint64_t size, const str
 	uint64_t room = size <= p->size && !p->zone && !p->guard ? room_for(p, size, false) : 0;
 	struct block *b;
 
+	if (!room)
+		return NULL;
 	TAILQ_FOREACH(b, &p->freed, freed)
 	{
-		if (!room || b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
+		if (b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
 			continue;
 		free_list_set_state(p, b, BLOCK_NEW);
 		b->size = size;

@@ -10,7 +10,7 @@
 #include "track/thread.h"
 
 #define HELD_BYTES ((uint64_t)256 << 20) /* limit in each range */
-#define HELD_COUNT 4096
+#define HELD_COUNT 1024
 
 static struct tt_fill_range zone_range(uint64_t base, uint64_t size)
 {
