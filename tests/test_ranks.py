@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
-from ttanalyze.errors import FormatError
+from ttanalyze.errors import Error, FormatError
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -130,6 +131,78 @@ def test_ranks_share_one_run_directory(built: Path, tmp_path: Path) -> None:
     other = each_rank(run, program, job="job8")
     assert all(status == 2 and "is of another job" in said for status, said in other)
     assert sorted(p.rank.rank for p in tt.open(run).processes if p.rank) == [0, 1, 2]
+
+
+# ---- one rank of a run ----
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of ranks 0 to 3, whose processes began in another order."""
+    path = tmp_path_factory.mktemp("job") / "run"
+    for number, rank in enumerate((2, 0, 3, 1)):
+        writer = Writer(path, number)
+        writer.born(0, bytes([rank]) * 4096, label="weights")
+        writer.event("launch", "cuLaunchKernel", grid=[rank, 1, 1], block=[32, 1, 1])
+        writer.epoch("sync", "full")
+        writer.close(rank={"rank": rank, "world_size": 4, "job": "job7"})
+    return path
+
+
+def test_rank_selects_a_process_in_python(job: Path) -> None:
+    run = tt.open(job)
+    assert run.process(rank=3).index == 2 and run.process(rank=3).name == "rank 3"
+    assert run.read(0, 0, rank=1)[0] == 1
+    assert tt.rewind(run, 0, rank=2).process.index == 0
+    assert [p.index for p in tt.open(job, ranks=[3, 0]).processes] == [1, 2]
+    with pytest.raises(Error, match=r"no rank 4-5 \(there are: 0-3\)"):
+        tt.open(job, ranks=[0, 4, 5])
+    with pytest.raises(Error, match="not both"):
+        run.process(1, rank=1)
+
+
+def test_rank_selects_a_process_on_the_command_line(job: Path, tmp_path: Path) -> None:
+    out = tmp_path / "weights.npy"
+    assert support.ttanalyze("rewind", job, "--epoch", "0", "--rank", "3", "-o", out).status == 0
+    assert np.load(out)[0] == 3
+    told = support.ttanalyze("blame", job, "--region", "weights", "--rank", "7")
+    assert told.status == 2 and told.stderr == f"ttanalyze: {job}: no rank 7 (there are: 0-3)\n"
+    query = ("query", job, "--filter", 'kind == "launch"', "--format", "csv", "--no-header")
+    assert support.ttanalyze(*query, "--fields", "rank,process").stdout == "2,0\n0,1\n3,2\n1,3\n"
+    assert support.ttanalyze(*query, "--rank", "1,3", "--fields", "rank").stdout == "1\n3\n"
+    assert support.ttanalyze("query", job).stdout.startswith("rank")
+    shown = json.loads(support.ttanalyze("info", job, "--rank", "0", "--json").stdout)
+    assert [process["process"] for process in shown["processes"]] == [1]
+
+
+def test_ranks_are_compared_with_equal_ranks(job: Path, tmp_path: Path) -> None:
+    """Whatever the order of the processes; a rank that only one run has is named."""
+    other = node(tmp_path / "other", [3, 0, 1, 2])
+    assert support.ttanalyze("diff", job, other, "--json").status == 1  # launches differ
+    report = json.loads(support.ttanalyze("diff", job, other, "--json").stdout)
+    assert report["memory_same"]
+    assert [(p["process_a"], p["process_b"]) for p in report["processes"]] == [
+        *((0, 3), (1, 1), (2, 0), (3, 2)),
+    ]
+    fewer = node(tmp_path / "fewer", [3, 0])
+    assert tt.diff(job, fewer).alone_a == [0, 3]
+
+
+def test_names_have_the_rank(job: Path, tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    assert support.ttanalyze("trace", job, "-o", out, "--rank", "3").status == 0
+    names = [
+        e["args"]["name"]
+        for e in json.loads(out.read_text())["traceEvents"]
+        if "args" in e and "name" in e["args"]
+    ]
+    assert any(name.startswith("rank 3: ") for name in names)
+
+
+def test_run_without_ranks_says_so(tmp_path: Path) -> None:
+    Writer(tmp_path / "run").close()
+    told = support.ttanalyze("info", tmp_path / "run", "--rank", "0")
+    assert told.status == 2 and "no launcher gave ranks" in told.stderr
 
 
 # ---- runs of several nodes ----

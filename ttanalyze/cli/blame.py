@@ -98,6 +98,7 @@ def blame(
         50, metavar="N", help="Show only the last N changes, or writes of a launch (0: all)."
     ),
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -124,7 +125,7 @@ def blame(
     if limit < 0:
         raise Error(f"--limit {limit}: must be 0 or more")
     kind = None if dtype is None else parse(dtype)
-    of = open_run(run).process(process)
+    of = open_run(run).process(process, rank)
     epochs = None if epoch is None else _epochs(epoch, of)
     location = (region, offset, element, address)
     if watch is not None and all(part is None for part in location):

@@ -27,6 +27,15 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run director
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 ProcessOption = Annotated[int, typer.Option(metavar="N", help="Index of the process.")]
+RankOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Rank of the process, instead of --process.")
+]
+RanksOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rank", "--ranks", metavar="LIST", help="Only these ranks, such as 0,4-7 (default: all)."
+    ),
+]
 DeviceOption = Annotated[int, typer.Option(metavar="N", help="Index of the GPU.")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file.")
@@ -38,6 +47,13 @@ ReportOption = Annotated[
 
 class ReaderGoneError(Exception):
     """The program that reads our output has ended."""
+
+
+def parse_ranks(ranks: str | None) -> list[int] | None:
+    """Returns the ranks of --rank, None for all."""
+    from ttanalyze import options
+
+    return None if ranks is None else options.parse_numbers(ranks, "--rank")
 
 
 def print_text(content: str, end: str = "\n", exact: bool = False) -> None:

@@ -43,6 +43,7 @@ def diff(
         help="Largest difference that counts as equal, by any of the three; needs --dtype.",
     ),
     out: common.ReportOption = None,
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -53,6 +54,7 @@ def diff(
     difference is what a failed recording lacks.
     """
     from ttanalyze.core.values import Tolerance
+    from ttanalyze.format import open_run
     from ttanalyze.verbs.diff import diff as compare
     from ttanalyze.verbs.diff import parse_types
     from ttanalyze.verbs.diff.show import diff_text
@@ -60,8 +62,10 @@ def diff(
     types = None if dtype is None else parse_types(dtype)
     allowed = None if tolerance is None else Tolerance.parse(tolerance)
     common.check_output(out)
+    ranks = common.parse_ranks(rank)
     with common.progress_bar("comparing", quiet) as progress:
-        report = compare(a, b, every=every, types=types, tolerance=allowed, progress=progress)
+        sides = (a, b) if ranks is None else (open_run(a, ranks), open_run(b, ranks))
+        report = compare(*sides, every=every, types=types, tolerance=allowed, progress=progress)
     if out is not None:
         common.write_file(out, report.to_json() + "\n")
     width = common.screen_width()

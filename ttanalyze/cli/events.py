@@ -36,6 +36,7 @@ def events(
         "(nostack). Default: the option of `record`.",
     ),
     out: common.OutOption = None,
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -50,7 +51,7 @@ def events(
 
     form = "json" if json else form
     common.check_output(out)
-    opened = open_run(run)
+    opened = open_run(run, common.parse_ranks(rank))
     with common.progress_bar(
         "reading launches", quiet or (out is None and form != "table")
     ) as progress:

@@ -44,6 +44,7 @@ def export(
     max_size: str = Option("25M", metavar="SIZE", help="Warn if the folder is larger."),
     force: bool = Option(False, "--force", help="Replace a folder that `export` created."),
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -74,7 +75,7 @@ def export(
         limit = options.parse_size(max_size)
     except Error as e:
         raise Error(f"--max-size {max_size}: {e}") from None
-    found = module.find(open_run(run).process(process), launch, kernel)
+    found = module.find(open_run(run).process(process, rank), launch, kernel)
     with common.interruptible(), common.progress_bar("exporting", quiet) as progress:
         made = module.export(
             module.needs(found, everything), out, python=python, force=force, progress=progress

@@ -22,6 +22,7 @@ def graph(
         None, "--graph", metavar="N", help="Show one graph: its nodes in order."
     ),
     process: int = Option(0, metavar="N", help="Index of the process; needs --graph."),
+    rank: common.RanksOption = None,
     at: int | None = Option(
         None, metavar="SEQ", help="Show the graph at this call (default: at the end of the run)."
     ),
@@ -42,12 +43,13 @@ def graph(
     if json and dot:
         raise Error("--json and --dot cannot be combined")
     common.check_output(out)
-    opened = open_run(run)
+    opened = open_run(run, common.parse_ranks(rank))
     if opened.processes and all(p.without_events for p in opened.processes):
         raise Error(f"{run}: has no graphs, because it was recorded with --no-events")
     width = common.screen_width() if out is None else 0
     if number is not None:
-        one = graphs.graph(opened, number, process, at)
+        of = opened.process(process) if rank is None else opened.processes[0]
+        one = graphs.graph(opened, number, of.index, at)
         shown = common.as_json(graphs.to_object(one)) if json else graphs.graph_text(one, width)
         shown = graphs.dot([one]) if dot else shown
     elif dot:

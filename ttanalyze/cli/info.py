@@ -11,13 +11,15 @@ verbs = Typer()
 
 
 @verbs.command(epilog="\b\nExample:\n  ttanalyze info run1")
-def info(run: common.RunArgument, json: common.JsonOption = False) -> None:
+def info(
+    run: common.RunArgument, rank: common.RanksOption = None, json: common.JsonOption = False
+) -> None:
     """Summarise a run on one screen."""
     from ttanalyze.format import open_run
     from ttanalyze.verbs.info import info as summarise
     from ttanalyze.verbs.info import info_text
 
-    summary = summarise(open_run(run))
+    summary = summarise(open_run(run, common.parse_ranks(rank)))
     common.print_text(
         common.as_json(summary) if json else info_text(summary, text.colours_wanted(1))
     )

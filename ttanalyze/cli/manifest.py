@@ -15,14 +15,17 @@ verbs = Typer()
     "  ttanalyze verify run2 --manifest golden.json"
 )
 def manifest(
-    run: common.RunArgument, out: common.OutOption = None, quiet: common.QuietOption = False
+    run: common.RunArgument,
+    out: common.OutOption = None,
+    rank: common.RanksOption = None,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Print the manifest of a run: the recorded digests of its regions."""
     from ttanalyze.format import manifest as manifests
     from ttanalyze.format import open_run
 
     common.check_output(out)
-    opened = open_run(run)
+    opened = open_run(run, common.parse_ranks(rank))
     with common.progress_bar("reading digests", quiet) as progress:
         made = manifests.text(opened.manifest(progress))
     if out is None:

@@ -33,6 +33,7 @@ def memcheck(
         ),
     ] = None,
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     json: common.JsonOption = False,
 ) -> int:
     """Find accesses of traced launches to memory that is not allocated.
@@ -44,7 +45,7 @@ def memcheck(
     from ttanalyze.format import open_run
     from ttanalyze.verbs.memcheck import memcheck as find
 
-    report = find(open_run(run), launch, process)
+    report = find(open_run(run), launch, process, rank)
     common.print_text(report.to_json() if json else _text(report))
     if report.found:
         return common.DIFFERS

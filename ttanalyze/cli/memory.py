@@ -25,6 +25,7 @@ def memory(
     ),
     process: int | None = Option(None, metavar="N", help="Only this process (default: all)."),
     top: int = Option(10, metavar="N", help="Number of rows in each table.", min=1),
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -33,7 +34,7 @@ def memory(
     from ttanalyze.verbs.memory import memory as analyse
     from ttanalyze.verbs.memory.show import memory_text, to_object
 
-    opened = open_run(run)
+    opened = open_run(run, common.parse_ranks(rank))
     with common.progress_bar("reading calls", quiet) as progress:
         found = analyse(opened, at, process, progress)
     if json:

@@ -36,6 +36,7 @@ def prove(
     tolerance: replay_options.ToleranceOption = None,
     seed: int = Option(0, metavar="N", help="Random seed of the perturbations."),
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     device: common.DeviceOption = 0,
     sim: replay_options.SimOption = False,
     json: common.JsonOption = False,
@@ -54,7 +55,7 @@ def prove(
     from ttanalyze.format import open_run
     from ttanalyze.verbs.prove import determinism, show
 
-    of = open_run(run).process(process)
+    of = open_run(run).process(process, rank)
     types, allowed = replay_options.parse_types_of(of, dtype, tolerance)
     seqs, others = replay_options.find_launches(of, launch, kernel)
     if sim:  # before it is loaded

@@ -155,6 +155,7 @@ def query(
         None, metavar="COLUMNS", help="Columns of the result; all: all recorded ones."
     ),
     launch: LaunchOption = None,
+    rank: common.RanksOption = None,
     regions: str | None = Option(
         None,
         metavar="BEGIN:END,...",
@@ -189,7 +190,8 @@ def query(
     if regions is not None and table != "histogram":
         raise Error("--regions: needs --table histogram")
     pairs = () if regions is None else parse_regions(regions)
-    opened = open_sources(runs, pairs, table in TRACE_TABLES, launch)
+    ranks = common.parse_ranks(rank)
+    opened = open_sources(runs, pairs, table in TRACE_TABLES, launch, ranks)
     grouped = any((group_by, count, total, share, mean, least, most))
     wanted = Query(
         table=table,
@@ -261,6 +263,8 @@ def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) 
 
     form, out, tables = to.form, to.out, _tables(opened)
     shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
+    if shown and any(p.rank for p in getattr(opened, "processes", ())):
+        shown = ("rank", *shown)
     # A progress bar and a result that comes in pieces would mix on one terminal.
     with common.progress_bar("querying", quiet or (out is None and form != "table")) as progress:
         pieces = stream(opened, wanted, progress, shown)

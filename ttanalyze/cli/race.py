@@ -38,7 +38,7 @@ Examples:
   The same for one replayable launch of a run without traces:
     ttanalyze race run2 --exact --launch 7
 """
-WITH_EXACT = {"command", "exact", "launch", "process", "sim", "json", "quiet"}
+WITH_EXACT = {"command", "exact", "launch", "process", "rank", "sim", "json", "quiet"}
 
 
 class RaceCommand(Verb):
@@ -74,6 +74,7 @@ def race(
         "ones). If it has no trace, it is replayed and traced.",
     ),
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     out: Path | None = Option(
         None, "--out", "-o", metavar="DIR", help="Folder of the runs (default PROGRAM.race)."
     ),
@@ -129,9 +130,10 @@ def race(
     incomplete trace, or an error.
     """
     if exact:
-        return _exact(context, command, launch, process, sim, json, quiet)
-    if launch is not None or process:
-        raise Error(f"{'--launch' if launch is not None else '--process'} needs --exact")
+        return _exact(context, command, launch, process, rank, sim, json, quiet)
+    if launch is not None or process or rank is not None:
+        given = "--launch" if launch is not None else "--rank" if rank is not None else "--process"
+        raise Error(f"{given} needs --exact")
     from ttanalyze.verbs.race.show import race_text
 
     folder = out or Path(f"{os.path.basename(command[0])}.race")
@@ -146,6 +148,7 @@ def _exact(
     command: list[str],
     launch: int | None,
     process: int,
+    rank: int | None,
     sim: bool,
     json: bool,
     quiet: bool,
@@ -163,7 +166,7 @@ def _exact(
             raise Error(f"{option.opts[0]} cannot be combined with --exact")
     if len(command) != 1:
         raise Error("--exact takes one run directory: ttanalyze race RUN --exact")
-    of = open_run(Path(command[0])).process(process)
+    of = open_run(Path(command[0])).process(process, rank)
     with (
         common.progress_bar("searching", quiet) as progress,
         common.interruptible(),

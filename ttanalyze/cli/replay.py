@@ -127,6 +127,7 @@ def replay(
     *,
     traced: dict[str, object],
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     device: common.DeviceOption = 0,
     sim: replay_options.SimOption = False,
     json: common.JsonOption = False,
@@ -160,7 +161,7 @@ def replay(
     from ttanalyze.verbs.replay import run as module
     from ttanalyze.verbs.replay import show
 
-    of = open_run(run).process(process)
+    of = open_run(run).process(process, rank)
     if dump_ir is not None and launch:
         return change_options.dump(of, launch[0], dump_ir, json)
     types, allowed = replay_options.parse_types_of(of, dtype, tolerance)

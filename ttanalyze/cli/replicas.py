@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typer import Option, Typer
 
-from ttanalyze import options
 from ttanalyze.cli import common
 from ttanalyze.output import text
 
@@ -16,16 +15,14 @@ Examples:
     ttanalyze record -o ddp --contents none --epoch 'nvtx:^step' -- torchrun ... train.py
     ttanalyze replicas ddp
   Only some ranks, every place that differs, as JSON:
-    ttanalyze replicas ddp --ranks 0,4-7 --all --json
+    ttanalyze replicas ddp --rank 0,4-7 --all --json
 """
 
 
 @verbs.command(epilog=EXAMPLES)
 def replicas(
     run: common.RunArgument,
-    ranks: str | None = Option(
-        None, metavar="LIST", help="Only these ranks, such as 0,4-7 (default: all)."
-    ),
+    rank: common.RanksOption = None,
     every: bool = Option(
         False, "--all", help="Describe all places that differ, not only those of the first epoch."
     ),
@@ -45,7 +42,7 @@ def replicas(
     from ttanalyze.verbs.replicas import replicas as compare
     from ttanalyze.verbs.replicas.show import replicas_text
 
-    chosen = None if ranks is None else options.parse_numbers(ranks, "--ranks")
+    chosen = common.parse_ranks(rank)
     common.check_output(out)
     with common.progress_bar("comparing", quiet) as progress:
         report = compare(open_run(run), chosen, every=every, progress=progress)

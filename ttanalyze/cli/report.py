@@ -44,6 +44,7 @@ def report(
     out: Path = Option(
         Path("report.html"), "--out", "-o", metavar="FILE", help="The page to write."
     ),
+    rank: common.RanksOption = None,
     json: bool = Option(False, "--json", help="Print the path of the page as JSON."),
     quiet: common.QuietOption = False,
 ) -> None:
@@ -65,8 +66,9 @@ def report(
             raise Error(f"{run}: is no run directory: leave out --against and --values")
         made = results_page(results)
     else:
-        opened = open_run(run)
-        other = None if against is None else open_run(against)
+        ranks = common.parse_ranks(rank)
+        opened = open_run(run, ranks)
+        other = None if against is None else open_run(against, ranks)
         with common.progress_bar("reading", quiet) as progress:
             made = page(opened, other, progress, values or ())
     common.write_file(out, made)

@@ -69,6 +69,7 @@ def rewind(
     dtype: DtypeOption = None,
     shape: ShapeOption = None,
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -83,9 +84,15 @@ def rewind(
         raise Error("nothing to write; give -o FILE or --summary")
     common.check_output(out)
     found = module.rewind(
-        open_run(run), epoch, region, process=process, dtypes=dtype or (), shapes=shape or ()
+        open_run(run),
+        epoch,
+        region,
+        process=process,
+        rank=rank,
+        dtypes=dtype or (),
+        shapes=shape or (),
     )
-    answer: dict[str, Any] = {"run": str(run), "process": process, "epoch": epoch}
+    answer: dict[str, Any] = {"run": str(run), "process": found.process.index, "epoch": epoch}
     shown = None
     if out is not None:
         try:

@@ -40,6 +40,7 @@ def stats(
     ),
     out: common.OutOption = None,
     process: int | None = Option(None, metavar="N", help="Only this process (default: all)."),
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -59,7 +60,7 @@ def stats(
     if form == "csv" and len(names or ()) != 1:
         raise Error("--format csv: needs one summary, as in `ttanalyze stats RUN kernels`")
     common.check_output(out)
-    opened = open_run(run)
+    opened = open_run(run, common.parse_ranks(rank))
     with common.progress_bar("reading", quiet) as progress:
         found = summarise(opened, names or (), process, progress)
     if form == "json":

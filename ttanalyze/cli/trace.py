@@ -58,6 +58,7 @@ def trace(
     form: FormOption = "chrome",
     annotate: AnnotateOption = None,
     epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -79,7 +80,7 @@ def trace(
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
     to_file = str(out) != "-"
     common.check_output(out if to_file else None)
-    opened = open_run(run)
+    opened = open_run(run, common.parse_ranks(rank))
     with (
         common.progress_bar("writing", quiet) as progress,
         common.output_file(out) if to_file else common.standard_output() as file,

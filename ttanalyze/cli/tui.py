@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer import Option, Typer
 
-from ttanalyze.cli.common import ProcessOption, RunArgument
+from ttanalyze.cli.common import ProcessOption, RankOption, RunArgument
 
 verbs = Typer()
 
@@ -18,6 +18,7 @@ verbs = Typer()
 def tui(
     run: RunArgument,
     process: ProcessOption = 0,
+    rank: RankOption = None,
     epoch: int | None = Option(
         None, metavar="E", help="The first epoch to show (default: the last)."
     ),
@@ -46,4 +47,5 @@ def tui(
     from ttanalyze.tui import tui as browse
 
     start = options.parse_place(offset, "--offset")
-    browse(open_run(run), process, epoch, region, start, dtype, follow)
+    opened = open_run(run)
+    browse(opened, opened.process(process, rank).index, epoch, region, start, dtype, follow)

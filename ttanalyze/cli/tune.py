@@ -197,6 +197,7 @@ def tune(
     ),
     chart: ChartOption = None,
     process: common.ProcessOption = 0,
+    rank: common.RankOption = None,
     device: common.DeviceOption = 0,
     sim: bool = Option(False, "--sim", help="Use the simulator. Its times are not those of a GPU."),
     json: common.JsonOption = False,
@@ -220,7 +221,7 @@ def tune(
     _check_files(out, chart)
 
     axes = _axes(blocks, grids, shared, maxregs, opt_level, cache, launch_bounds, specialize)
-    found = module.find(open_run(run).process(process), launch, kernel)
+    found = module.find(open_run(run).process(process, rank), launch, kernel)
     wish = module.Wish(
         search, trials, times, seed, flush_l2, dtype, tolerance or (), longest, device, sim
     )

@@ -62,6 +62,7 @@ def verify(
         None, metavar="FILE", help="Write this trace to FILE (implies --trace-annotate)."
     ),
     out: common.ReportOption = None,
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -81,10 +82,11 @@ def verify(
     traced = trace_out or (TRACE if annotate else None)
     common.check_output(out)
     common.check_output(traced)
-    opened = open_run(run)
+    ranks = common.parse_ranks(rank)
+    opened = open_run(run, ranks)
     if localize and manifest is not None and against is None:
         against = _run_of(manifest)
-    other = None if against is None else open_run(against)
+    other = None if against is None else open_run(against, ranks)
     with common.progress_bar("verifying", quiet) as progress:
         report = compare(
             opened,

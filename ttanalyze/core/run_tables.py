@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from ttanalyze.core.event_columns import (
     settings_at,
     waits,
 )
+from ttanalyze.core.rank_column import RANK, Piece, Pieces, ranked
 from ttanalyze.format import event_kinds, graph_tables, layout, tables, trace_tables
 from ttanalyze.format.activity_table import ACTIVITY_COLUMNS, ActivityTable
 from ttanalyze.format.columns import Texts, categories, string_of
@@ -46,19 +47,6 @@ PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
 NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
-
-
-class Piece(Protocol):
-    """Some rows of a table, whose columns are made when they are requested."""
-
-    def __len__(self) -> int: ...
-
-    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
-        """Returns columns of some rows by number, by default of all."""
-        ...
-
-
-Pieces = Callable[[Any, Sequence[str], bool, Progress], Iterator[Piece]]
 
 
 @dataclass(frozen=True)
@@ -343,7 +331,7 @@ def _table(
     given, fitting = (tuple(names.split()) for names in (recorded, shown))
     lines = re.findall(r"^([\w ]+): (.*(?:\n .*)*)", worked_out, re.M)
     meanings = {name: " ".join(what.split()) for names, what in lines for name in names.split()}
-    return Table(given, meanings, fitting, pieces, order)
+    return Table(given, meanings | OF_ALL, fitting, ranked(pieces), order)
 
 
 def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:
@@ -351,6 +339,7 @@ def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:
     return " ".join(map(str, make(())))
 
 
+OF_ALL = {RANK: "the rank that a launcher gave the process; missing if none did"}
 NO_TEXTS = categories(np.empty(0, "i4"), [])
 REGION = "process region kind label"
 EVENTS = """

@@ -32,7 +32,6 @@ from ttanalyze.format.files import (
     begun,
     check_values,
     read_checked,
-    read_json,
     require,
 )
 from ttanalyze.format.graphs import Graphs
@@ -41,7 +40,7 @@ from ttanalyze.format.labels import Labels
 from ttanalyze.format.layout import Array
 from ttanalyze.format.node_timestamps import NodeTimes
 from ttanalyze.format.params import Params
-from ttanalyze.format.process_info import check_process, endings
+from ttanalyze.format.process_info import endings
 from ttanalyze.format.spans import Spans, data_name
 from ttanalyze.format.strings import Strings
 from ttanalyze.format.unread import Unread, find_unread
@@ -58,9 +57,8 @@ class Process(Events, Spans):
 
     def __init__(self, folder: Path, index: int) -> None:
         """Reads the headers and epochs.bin."""
-        self.path = folder
+        super().__init__(folder)
         self.index = index
-        self.info = self._read_info()
         # Before the files that epochs refer to: in a run that goes on, those may only be ahead.
         self._folder = Folder(folder, endings(self.info))
         self._epochs_file = self._folder.open("epochs.bin")
@@ -87,15 +85,12 @@ class Process(Events, Spans):
         self._digests_good = np.zeros(len(self.epochs), bool)
         self._blocks_good = np.zeros(len(self.epochs), bool)
 
-    # ---- what is read on opening ----
+    @property
+    def name(self) -> str:
+        """What people call the process: "rank 3", or "process 0" if it has no rank."""
+        return f"process {self.index}" if self.rank is None else f"rank {self.rank.rank}"
 
-    def _read_info(self) -> dict[str, Any]:
-        path = self.path / "process.json"
-        if not path.exists():
-            return {}
-        info = read_json(path)
-        check_process(path, "", info)
-        return info
+    # ---- what is read on opening ----
 
     def _find_segments(self) -> dict[int, RecordFile]:
         """Returns the data files by number, without unused ones."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from ttanalyze.errors import FormatError
 from ttanalyze.format import crash_reports, statuses
-from ttanalyze.format.files import ExpectedFile, RecordFile, expect, expect_list
+from ttanalyze.format.files import ExpectedFile, RecordFile, expect, expect_list, read_json
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,15 @@ class ProcessInfo:
     path: Path
     info: dict[str, Any]
     _files: dict[str, RecordFile | None]
+
+    def __init__(self, folder: Path) -> None:
+        """Reads process.json."""
+        self.path = folder
+        path = folder / "process.json"
+        self.info = {}
+        if path.exists():
+            self.info = read_json(path)
+            check_process(path, "", self.info)
 
     def cut_short(self, name: str, what: str) -> FormatError:
         """Returns the error for a file that lacks records at its end."""

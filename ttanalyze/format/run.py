@@ -18,7 +18,7 @@ from ttanalyze.format.files import check_version, expect, expect_list, read_json
 from ttanalyze.format.instruction_traces import TraceRecords
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.format.process_info import check_process
+from ttanalyze.format.process_info import ProcessInfo, check_process
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORMAT = "ttanalyze-run"
 
 
-def open_run(path: str | os.PathLike[str]) -> Run:
+def open_run(path: str | os.PathLike[str], ranks: Collection[int] | None = None) -> Run:
     """Opens a run directory.
 
     Reads the headers, the JSON files and epochs.bin, however large the run is. All else is read
@@ -41,13 +41,14 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
     Args:
         path: The run directory.
+        ranks: Open only the processes with these ranks. Default: all processes.
 
     Returns:
         The run.
 
     Raises:
         FormatError: A file does not follow the format. The message names the file and the offset.
-        Error: `path` is not a run directory or cannot be read.
+        Error: `path` is not a run directory or cannot be read, or it lacks one of `ranks`.
 
     Example:
         >>> run = tt.open("run1")
@@ -61,7 +62,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
            region    label  size
         0       0  weights  4096
     """
-    return Run(Path(path))
+    return Run(Path(path), ranks)
 
 
 def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
@@ -85,6 +86,7 @@ class Run:
 
     Args:
         path: The run directory.
+        ranks: The ranks of the processes to open. Default: all processes.
 
     Attributes:
         path: The run directory.
@@ -93,10 +95,10 @@ class Run:
 
     Raises:
         FormatError: A file does not follow the format.
-        Error: `path` is not a run directory or cannot be read.
+        Error: `path` is not a run directory or cannot be read, or it lacks one of `ranks`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ranks: Collection[int] | None = None) -> None:
         self.path = path
         with system_errors(path):
             names = os.listdir(path)
@@ -105,7 +107,8 @@ class Run:
             raise Error(f"{path}: not a run directory: it has no run.json")
         self.info = self._read_info() if "run.json" in names else {}
         self._check_listed()
-        self.processes = [Process(path / f"p{i}", i) for i in indices]
+        chosen = indices if ranks is None else self._with_ranks(indices, ranks)
+        self.processes = [Process(path / f"p{i}", i) for i in chosen]
 
     def __repr__(self) -> str:
         epochs = sum(len(p.epochs) for p in self.processes)
@@ -147,20 +150,45 @@ class Run:
             if not os.path.lexists(path):
                 raise FormatError(path, 0, "missing, and run.json names the process")
 
-    def process(self, index: int) -> Process:
-        """Returns a process by its number.
+    def _with_ranks(self, indices: list[int], ranks: Collection[int]) -> list[int]:
+        """Returns the numbers of the processes with these ranks, in the order of the ranks."""
+        told = {i: ProcessInfo(self.path / f"p{i}").rank for i in indices}
+        have = {i: rank.rank for i, rank in told.items() if rank is not None}
+        if not have:
+            raise Error(f"{self.path}: no launcher gave ranks; choose by number with --process")
+        missing = sorted({*ranks} - {*have.values()})
+        if missing:
+            there = text.ranges(sorted({*have.values()}))
+            raise Error(f"{self.path}: no rank {text.ranges(missing)} (there are: {there})")
+        return sorted((i for i in have if have[i] in ranks), key=lambda i: (have[i], i))
+
+    def process(self, index: int = 0, rank: int | None = None) -> Process:
+        """Returns a process by its number or its rank.
 
         Args:
             index: The number N of the process: its folder is pN.
+            rank: Its rank, instead of the number.
 
         Raises:
-            Error: The run has no such process.
+            Error: The run has no such process, or several processes have this rank.
         """
+        if rank is not None:
+            return self._of_rank(index, rank)
         for process in self.processes:
             if process.index == index:
                 return process
         have = ", ".join(str(p.index) for p in self.processes) or "none"
         raise Error(f"{self.path}: no process {index} (there are: {have})")
+
+    def _of_rank(self, index: int, rank: int) -> Process:
+        if index:
+            raise Error(f"give process {index} or rank {rank}, not both")
+        self._with_ranks([p.index for p in self.processes], [rank])  # says which there are
+        found = [p for p in self.processes if p.rank is not None and p.rank.rank == rank]
+        if len(found) > 1:
+            numbers = ", ".join(str(p.index) for p in found)
+            raise Error(f"{self.path}: processes {numbers} have rank {rank}: use --process")
+        return found[0]
 
     # ---- tables ----
 
@@ -182,6 +210,7 @@ class Run:
         kinds: Collection[str] = (),
         instructions: Collection[int] | None = None,
         process: int = 0,
+        rank: int | None = None,
     ) -> Iterator[TraceRecords]:
         """Reads records of instructions, in the order of the trace.
 
@@ -193,6 +222,7 @@ class Run:
                 `end`. Default: all kinds.
             instructions: The numbers of instructions. Default: all instructions.
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Yields:
             The records, as numpy arrays.
@@ -205,14 +235,15 @@ class Run:
             >>> for records in tt.open("run1").trace_records(kinds=["addresses"]):
             ...     print(records.heads["instruction"], records.addresses().min(axis=1))
         """
-        return self.process(process).trace_records(launch, kinds, instructions)
+        return self.process(process, rank).trace_records(launch, kinds, instructions)
 
-    def tensors(self, epoch: int, process: int = 0) -> pd.DataFrame:
+    def tensors(self, epoch: int, process: int = 0, rank: int | None = None) -> pd.DataFrame:
         """Returns the named parts of regions in an epoch, such as tensors.
 
         Args:
             epoch: The number of the epoch.
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             The table `tensors`, one row per named part.
@@ -222,8 +253,9 @@ class Run:
         """
         from ttanalyze.format import tables
 
-        contents.check_epoch(self.process(process), epoch)
-        return tables.tensors(self.process(process), epoch=epoch)
+        of = self.process(process, rank)
+        contents.check_epoch(of, epoch)
+        return tables.tensors(of, epoch=epoch)
 
     @functools.cached_property
     def functions(self) -> pd.DataFrame:
@@ -234,7 +266,9 @@ class Run:
         functions["checksum"] = tables.checksums(self.processes)
         return functions
 
-    def graph_nodes(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
+    def graph_nodes(
+        self, graph: int, seq: int | None = None, process: int = 0, rank: int | None = None
+    ) -> pd.DataFrame:
         """Returns the nodes of an executable graph.
 
         Args:
@@ -242,6 +276,7 @@ class Run:
             seq: The state of the graph at the call with this sequence number. Default: the last
                 state.
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             One row per node: the table `graph_nodes`.
@@ -251,9 +286,11 @@ class Run:
         """
         from ttanalyze.format import graph_tables
 
-        return graph_tables.nodes(self.process(process), graph, seq)
+        return graph_tables.nodes(self.process(process, rank), graph, seq)
 
-    def graph_edges(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
+    def graph_edges(
+        self, graph: int, seq: int | None = None, process: int = 0, rank: int | None = None
+    ) -> pd.DataFrame:
         """Returns the edges of an executable graph.
 
         Args:
@@ -261,6 +298,7 @@ class Run:
             seq: The state of the graph at the call with this sequence number. Default: the last
                 state.
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             One row per edge: the table `graph_edges`.
@@ -270,7 +308,7 @@ class Run:
         """
         from ttanalyze.format import graph_tables
 
-        return graph_tables.edges(self.process(process), graph, seq)
+        return graph_tables.edges(self.process(process, rank), graph, seq)
 
     # ---- contents ----
 
@@ -282,6 +320,7 @@ class Run:
         dtype: Any = None,
         start: int = 0,
         stop: int | None = None,
+        rank: int | None = None,
     ) -> Array:
         """Reads the contents of a region in an epoch.
 
@@ -291,6 +330,7 @@ class Run:
             epoch: The number of the epoch.
             region: The id of the region, from `run.regions`.
             process: The number of the process.
+            rank: Its rank, instead of the number.
             dtype: The numpy dtype of the items. Default: uint8.
             start: The first byte, an offset in the region.
             stop: The end in bytes, exclusive. Default: the end of the region.
@@ -315,10 +355,11 @@ class Run:
             array([  0,   0, 192,  63], dtype=uint8)
         """
         end = None if stop is None else int(stop)
-        if self.process(process).unread.left_out(int(region), int(epoch)):
+        of = self.process(process, rank)
+        if of.unread.left_out(int(region), int(epoch)):
             which = f"region {region} in epoch {epoch} is as it was when it was read last"
             warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=2)
-        out = contents.read(self.process(process), int(epoch), int(region), int(start), end)
+        out = contents.read(of, int(epoch), int(region), int(start), end)
         if dtype is None:
             return out
         wanted = np.dtype(dtype)

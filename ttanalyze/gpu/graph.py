@@ -39,7 +39,9 @@ class Graph:
         unbound: The work of empty nodes, by their addresses, that `bind` completes.
     """
 
-    _rebuild: ClassVar[Callable[[Run, tuple[int, int], int, Device | None, str], Rebuilt]]
+    _rebuild: ClassVar[
+        Callable[[Run, tuple[int, int], int, Device | None, str, int | None], Rebuilt]
+    ]
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class Graph:
         process: int = 0,
         device: Device | None = None,
         order: str = "streams",
+        rank: int | None = None,
     ) -> Rebuilt:
         """Makes a graph of the work that was recorded between two epochs.
 
@@ -102,6 +105,7 @@ class Graph:
             device: The device. Default: the first one.
             order: "streams" keeps the order that streams, events and waits of the host made;
                 "serial" repeats the calls one after the other.
+            rank: The rank of the process, instead of its number.
 
         Returns:
             The graph with its memory.
@@ -110,7 +114,7 @@ class Graph:
             Error: Some of the work cannot be repeated. The message says why.
             FormatError: A file does not follow the format.
         """
-        return cls._rebuild(run, epochs, process, device, order)
+        return cls._rebuild(run, epochs, process, device, order, rank)
 
     def __repr__(self) -> str:
         if not self.alive:

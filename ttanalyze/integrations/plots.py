@@ -38,11 +38,12 @@ class Plots:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def timeline(self, process: int = 0) -> Any:
+    def timeline(self, process: int = 0, rank: int | None = None) -> Any:
         """Draws when the GPU did what. It needs a run with `--timeline`.
 
         Args:
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             A figure with a bar for each piece of GPU work, one line per stream. Of more than 5,000
@@ -52,7 +53,7 @@ class Plots:
             Error: The run has no such process or no GPU times, or plotly is not installed.
         """
         go = _plotly()
-        self._run.process(process)
+        process = self._run.process(process, rank).index
         table = self._run.activities
         table = table[(table["process"] == process) & (table["kind"] != "sync") & ~table["own"]]
         if not len(table):
@@ -80,11 +81,12 @@ class Plots:
         title = f"GPU work: {text.count(count, 'piece')}{shown}"
         return figure.update_layout(title=title, barmode="overlay", xaxis_title="µs")
 
-    def memory(self, process: int = 0) -> Any:
+    def memory(self, process: int = 0, rank: int | None = None) -> Any:
         """Draws the device memory in use after each call that changed it.
 
         Args:
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             A figure with a line: bytes over sequence numbers of calls.
@@ -93,7 +95,7 @@ class Plots:
             Error: The run has no such process, or plotly is not installed.
         """
         go = _plotly()
-        of = self._run.process(process)
+        of = self._run.process(process, rank)
         steps = allocations.timeline(of)
         line = go.Scatter(
             x=steps["seq"],
@@ -110,11 +112,12 @@ class Plots:
             yaxis_title="bytes",
         )
 
-    def changes(self, process: int = 0) -> Any:
+    def changes(self, process: int = 0, rank: int | None = None) -> Any:
         """Draws which regions changed in which epochs.
 
         Args:
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             A heat map: the changed blocks of each region in each epoch. Of more than 60 regions, it
@@ -124,7 +127,7 @@ class Plots:
             Error: The run has no such process, or plotly is not installed.
         """
         go = _plotly()
-        self._run.process(process)
+        process = self._run.process(process, rank).index
         table = self._run.digests
         table = table[(table["process"] == process) & (table["changed"] > 0)]
         often = table["region"].value_counts()
@@ -149,13 +152,20 @@ class Plots:
             yaxis={"title": "region", "type": "category", "autorange": "reversed"},
         )
 
-    def values(self, tensor: str | int, dtype: str | None = None, process: int = 0) -> Any:
+    def values(
+        self,
+        tensor: str | int,
+        dtype: str | None = None,
+        process: int = 0,
+        rank: int | None = None,
+    ) -> Any:
         """Draws the values of a tensor or region over the epochs in which its memory changed.
 
         Args:
             tensor: The name of a tensor, or the id or label of a region.
             dtype: The type of the items, such as `f32` or `bf16`. Default: the tensor's own.
             process: The number of the process.
+            rank: Its rank, instead of the number.
 
         Returns:
             A figure with minimum, mean and maximum of the finite items, and the numbers of NaNs and
@@ -167,7 +177,7 @@ class Plots:
                 installed.
         """
         go = _plotly()
-        of = self._run.process(process)
+        of = self._run.process(process, rank)
         parts = _parts(of, str(tensor))
         kind = type_of(parts[0]) if dtype is None else parse(dtype)
         if kind is None:

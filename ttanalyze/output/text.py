@@ -35,6 +35,18 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def ranges(numbers: Iterable[int], shown: int = 8) -> str:
+    """Returns ascending numbers in short: "0-3, 6". shown: the most parts."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    more = f" and {len(parts) - shown} more" if len(parts) > shown else ""
+    return ", ".join("-".join(map(str, part)) for part in parts[:shown]) + more
+
+
 def coordinates(place: tuple[int, ...]) -> str:
     """Returns a block or thread: x, or x,y or x,y,z where these are not 0."""
     last = max((i for i, number in enumerate(place) if number), default=0)

@@ -253,7 +253,7 @@ class Selection(App[None]):
         run, timeline = self.run_read, self.timeline
         words = [f" {run.path.resolve().name}"]
         if len(run.processes) > 1:
-            words.append(f"process {timeline.process.index}, one of {len(run.processes)}")
+            words.append(f"{timeline.process.name}, one of {len(run.processes)}")
         if timeline.epochs:
             words.append(f"epoch {self.epoch} of {timeline.epochs - 1}")
             with contextlib.suppress(Error):  # the list of epochs says what is wrong

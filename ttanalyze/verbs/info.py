@@ -283,7 +283,7 @@ def _ranks(ranked: list[dict[str, Any]]) -> str:
     world = max(process["rank"]["world_size"] for process in ranked)
     missing = sorted(set(range(world)) - {process["rank"]["rank"] for process in ranked})
     if missing:
-        listed = ", ".join(map(str, missing[:8])) + (", …" if missing[8:] else "")
+        listed = text.ranges(missing)
         out += f"\nnot recorded: {text.count(len(missing), 'rank')} of {world:,} ({listed})"
     return out
 

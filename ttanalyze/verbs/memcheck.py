@@ -118,7 +118,9 @@ class Memcheck:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
-def memcheck(run: Run, launch: int | None = None, process: int = 0) -> Memcheck:
+def memcheck(
+    run: Run, launch: int | None = None, process: int = 0, rank: int | None = None
+) -> Memcheck:
     """Finds accesses of traced launches to memory that is not allocated.
 
     If the run is a traced replay, the allocations are those of the recorded process.
@@ -127,11 +129,12 @@ def memcheck(run: Run, launch: int | None = None, process: int = 0) -> Memcheck:
         run: The run.
         launch: The sequence number of a launch. Default: all traced launches.
         process: The number of the process.
+        rank: Its rank, instead of the number.
 
     Raises:
         Error: No launch was traced, or not this one.
     """
-    of = run.process(process)
+    of = run.process(process, rank)
     heads = of.traced
     wanted = [i for i, seq in enumerate(heads["seq"].tolist()) if launch in (None, seq)]
     if not wanted:

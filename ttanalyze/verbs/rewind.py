@@ -122,6 +122,7 @@ def rewind(
     regions: Iterable[int | str] | None = None,
     *,
     process: int = 0,
+    rank: int | None = None,
     dtypes: Iterable[str] = (),
     shapes: Iterable[str] = (),
 ) -> Rewound:
@@ -132,6 +133,7 @@ def rewind(
         epoch: The number of the epoch.
         regions: Ids or labels of regions, or names of tensors. Default: all regions.
         process: The number of the process.
+        rank: Its rank, instead of the number.
         dtypes: Types of items: "TYPE" for all, "REGION=TYPE" for one. Default: the type of a tensor
             that the program gave, else u8.
         shapes: Shapes in items: "N,M" for all, "REGION=N,M" for one. One number may be -1. Default:
@@ -151,7 +153,7 @@ def rewind(
         >>> tt.rewind.save(rewound, "weights.npy")
         'npy'
     """
-    of = run.process(process)
+    of = run.process(process, rank)
     found, left_out = _selected(of, epoch, regions)
     for one in found.values():
         contents.require_stored(of, epoch, one.region, one.records)

@@ -213,9 +213,10 @@ def rebuild(
     process: int = 0,
     device: Device | None = None,
     order: str = "streams",
+    rank: int | None = None,
 ) -> Rebuilt:
     """Makes a graph of recorded work. Graph.from_run describes the arguments."""
-    of = run.process(process)
+    of = run.process(process, rank)
     first, last = epochs
     found = span(of, first, last, order)
     check_kinds(found)

@@ -200,22 +200,33 @@ def _of_manifest(expected: list[ExpectedProcess], names: Names) -> list[Side]:
 
 
 def _pairs(a: list[Side], b: list[Side]) -> list[tuple[Side, Side]]:
-    """Returns pairs of processes: first those with the same command line, then the others, both in
-    order.
+    """Returns pairs of processes: first those with the same rank, then those with the same command
+    line, then the others, each in order. Of several processes, different ranks are no pair.
     """
     pairs: list[tuple[Side, Side]] = []
-    left = list(b)
-    for by_command in (True, False):
+    left, alone = list(b), len(a) == len(b) == 1
+
+    def alike(one: Side, other: Side, first: str) -> bool:
+        ranks = _rank(one), _rank(other)
+        if first == "rank" or (None not in ranks and not alone):
+            return ranks[0] == ranks[1] is not None
+        return first == "any" or _command(one) == _command(other) != ()
+
+    for first in ("rank", "command", "any"):
         taken = {id(x) for x, _ in pairs}
         for one in a:
             if id(one) in taken:
                 continue
-            for other in left:
-                if not by_command or _command(one) == _command(other) != ():
-                    pairs.append((one, other))
-                    left.remove(other)
-                    break
+            other = next((other for other in left if alike(one, other, first)), None)
+            if other is not None:
+                pairs.append((one, other))
+                left.remove(other)
     return sorted(pairs, key=lambda pair: pair[0].index)
+
+
+def _rank(side: Side) -> int | None:
+    rank = side.process.rank if side.process is not None else None
+    return None if rank is None else rank.rank
 
 
 def _command(side: Side) -> tuple[str, ...]:

@@ -54,7 +54,9 @@ def graphs(run: Run, progress: Progress = None) -> pd.DataFrame:
     return graph_tables.graphs(run.processes, progress)
 
 
-def graph(run: Run, number: int, process: int = 0, seq: int | None = None) -> Graph:
+def graph(
+    run: Run, number: int, process: int = 0, seq: int | None = None, rank: int | None = None
+) -> Graph:
     """Returns a graph with its nodes and edges.
 
     Args:
@@ -62,22 +64,23 @@ def graph(run: Run, number: int, process: int = 0, seq: int | None = None) -> Gr
         number: The number of the graph.
         process: The number of the process.
         seq: The sequence number of the call at which to look. Default: the last state.
+        rank: The rank of the process, instead of its number.
 
     Raises:
         Error: The process has no such graph, or not at this call.
     """
-    of = run.process(process)
+    of = run.process(process, rank)
     found = of.graphs
     if not 0 <= number < len(found):
         there = f"graphs 0 to {len(found) - 1}" if len(found) else "no graphs"
-        raise Error(f"no graph {number} in process {process}: it has {there}")
+        raise Error(f"no graph {number} in {of.name}: it has {there}")
     made, ended = int(found.made[number]["seq"]), int(found.ended[number])
     if seq is not None and seq < made:
         raise Error(f"graph {number} was made by call {made}, after call {seq}")
     if seq is not None and ended and seq > ended:
         raise Error(f"graph {number} was destroyed by call {ended}, before call {seq}")
     return Graph(
-        process,
+        of.index,
         number,
         seq,
         found.state(number, seq),

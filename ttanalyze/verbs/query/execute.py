@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ttanalyze.core.run_tables import TABLES, Piece, Table
+from ttanalyze.core.rank_column import Piece
+from ttanalyze.core.run_tables import TABLES, Table
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run

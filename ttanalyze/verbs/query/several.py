@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ttanalyze.core.run_tables import TABLES, Piece, Table
+from ttanalyze.core.rank_column import Piece
+from ttanalyze.core.run_tables import TABLES, Table
 from ttanalyze.errors import Error
 from ttanalyze.format import open_run
 from ttanalyze.format.columns import categories
@@ -31,6 +32,7 @@ def open_sources(
     regions: Sequence[tuple[int, int]] = (),
     trace: bool = False,
     launch: int | None = None,
+    ranks: Collection[int] | None = None,
 ) -> Run | RecordsFile:
     """Opens runs and files of records for queries.
 
@@ -40,6 +42,7 @@ def open_sources(
         regions: For the table `histogram` of traces, pairs of clock reads, by their offsets.
         trace: Whether the instruction traces of runs are wanted, not their other tables.
         launch: The `seq` of the only wanted launch of these traces. Default: all.
+        ranks: The only wanted ranks of runs. Default: all processes.
 
     Returns:
         A run or a file. For several, or a pattern, an object with their tables, where the column
@@ -54,9 +57,11 @@ def open_sources(
     opened: list[Run | RecordsFile] = []
     for name in names:
         if os.path.isfile(name):
+            if ranks is not None:
+                raise Error(f"{name}: --rank needs a run directory")
             opened.append(open_file(name, regions))
         else:
-            run = open_run(name)
+            run = open_run(name, ranks)
             opened.append(TracedRun(run, launch, regions) if trace else run)
     if names == [os.fspath(path) for path in paths] and len(names) == 1:
         return opened[0]

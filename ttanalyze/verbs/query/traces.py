@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ttanalyze.core.run_tables import FramePiece, Pieces, Table
+from ttanalyze.core.rank_column import Pieces
+from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.records.lines import Lines

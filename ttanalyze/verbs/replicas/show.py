@@ -7,7 +7,6 @@ from ttanalyze.output import text
 from ttanalyze.verbs.diff import show
 from ttanalyze.verbs.replicas.report import Replica, ReplicasReport
 
-SHOWN_RANKS = 8
 SHOWN_NAMES = 4
 
 
@@ -22,7 +21,7 @@ def replicas_text(report: ReplicasReport, colour: bool = False, width: int = 0) 
     word, hue = ("same", "green") if report.same else ("different", "red")
     out = [f"{text.coloured(word, hue, colour)}: {_verdict(report)}"]
     what = "ranks" if report.ranked else "processes"
-    compared = f"{what} {ranks_text(report.ranks)}, {text.count(report.epochs, 'common epoch')}"
+    compared = f"{what} {text.ranges(report.ranks)}, {text.count(report.epochs, 'common epoch')}"
     share = f"{text.size(report.equal_bytes)} of {text.size(report.bytes)} were equal on all"
     pairs = [("compared", f"{compared}; {share}; {report.seconds:.2f} s")]
     if report.missing:
@@ -40,19 +39,6 @@ def replicas_text(report: ReplicasReport, colour: bool = False, width: int = 0) 
     return "\n".join(out)
 
 
-def ranks_text(ranks: list[int]) -> str:
-    """Returns ranks such as "0-3, 6"."""
-    parts: list[list[int]] = []
-    for rank in ranks:
-        if parts and parts[-1][-1] == rank - 1:
-            parts[-1] = [parts[-1][0], rank]
-        else:
-            parts.append([rank])
-    listed = ["-".join(map(str, part)) for part in parts]
-    more = len(listed) - SHOWN_RANKS
-    return ", ".join(listed[:SHOWN_RANKS]) + (f" and {more} more" if more > 0 else "")
-
-
 def _verdict(report: ReplicasReport) -> str:
     if not report.found:
         return "what was equal on all ranks stayed equal"
@@ -64,7 +50,7 @@ def _verdict(report: ReplicasReport) -> str:
 
 
 def _ranks(ranks: list[int]) -> str:
-    return f"{'ranks' if ranks[1:] else 'rank'} {ranks_text(ranks)}"
+    return f"{'ranks' if ranks[1:] else 'rank'} {text.ranges(ranks)}"
 
 
 def _what(found: Replica) -> str:
@@ -85,10 +71,10 @@ def _found(found: Replica, colour: bool, width: int) -> list[str]:
     a, b = found.ranks
     head = f"{_what(found)}, {_when(found)}; A is rank {a}, B is rank {b}"
     out = [text.coloured(head, "bold", colour)]
-    groups = "; ".join(f"{ranks_text(group)} hold the same" for group in found.groups if group[1:])
+    groups = "; ".join(f"{text.ranges(group)} hold the same" for group in found.groups if group[1:])
     alone = [rank for group in found.groups if len(group) == 1 for rank in group]
     if alone:
-        groups += f"{'; ' if groups else ''}{ranks_text(sorted(alone))} alone"
+        groups += f"{'; ' if groups else ''}{text.ranges(sorted(alone))} alone"
     before = f"on all ranks, with {text.count(found.contents, 'different content')}"
     pairs = [("ranks", groups), ("replica", before)]
     pairs += show.facts(found.divergence)

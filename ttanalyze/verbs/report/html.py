@@ -103,7 +103,7 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
         "subtitle": _subtitle(overview),
         "path": path,
         "processes": [
-            {"process": p["process"], "name": programs[i][:60]}
+            {"process": _name(p), "name": programs[i][:60]}
             for i, p in enumerate(overview["processes"])
             if p["process"] in {q["process"] for q in shown["processes"]}
         ],
@@ -112,6 +112,11 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
         "hidden_warnings": max(0, len(warnings) - WARNINGS),
         "hidden": shown["hidden"],
     }
+
+
+def _name(process: dict[str, Any]) -> str:
+    rank = process["rank"]
+    return str(process["process"]) if rank is None else f"rank {rank['rank']}"
 
 
 def _subtitle(overview: dict[str, Any]) -> str:

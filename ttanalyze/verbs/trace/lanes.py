@@ -35,6 +35,7 @@ class Lanes:
         devices = process.info.get("devices", [])
         self._names = {d.get("ordinal"): d.get("name", "") for d in devices}
         command = text.command(process.info.get("argv", [])) or f"process {process.index}"
+        command = command if process.rank is None else f"{process.name}: {command}"
         command = command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
         devices = [*map(str, self._names.values()), *_clock(process)]
         labels = ", ".join([f"p{process.index}", *devices])
