@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from bench import figures, plot, report
-from bench.bed import Bed, Result
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
 from bench.parts import kernels, training
 from tests import support
@@ -162,28 +161,13 @@ def test_whether_the_drain_kept_up_is_read_from_the_run() -> None:
     assert not said["kept_up"] and said["backlog"] > 40 << 20
 
 
-def test_the_llama_is_judged_by_its_step_with_digests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against the bare step of the same turn, with what recording contents takes beside it."""
-
-    def samples(*_: object) -> dict[str, list[dict[str, Any]]]:
-        kept = {"kept_up": True, "bytes_per_step": 760 << 20, "late_ms": 0.5}
-        none = {**kept, "disk_per_epoch": 1 << 19}
-        return {
-            "bare": [{"step_us": 28_000.0}, {"step_us": 30_000.0}],
-            "digests": [{"step_us": 28_280.0, **none}, {"step_us": 30_300.0, **none}],
-            "changed": [{"step_us": 280_000.0, **none, "disk_per_epoch": 760 << 20}] * 2,
-        }
-
-    monkeypatch.setattr(training, "_all_ways", samples)
-    monkeypatch.setattr(training, "torch_python", lambda _: "python")
-    result = Result()
-    training._llama(Bed(False, False, Path(), Path()), result)
-    (figure,) = result.figures
-    assert (figure.target, round(figure.value, 4)) == ("llama-digests", 1.01)
-    assert figure.peers == [Quantity("with contents", (10 + 28 / 3) / 2, "x")]
-    assert figure.note is not None
-    assert "digests: 760.0 MiB change per step, 0.50 MiB on disk; the drain kept up" in figure.note
-    assert "changed: 760.0 MiB change per step, 760.00 MiB on disk" in figure.note
+def test_a_step_with_an_epoch_is_compared_with_the_turn_before() -> None:
+    """The machine may get slower meanwhile."""
+    turns = [[20.0, 21.0, 90.0], [21.0, 21.0, 22.0], [30.0] * 3, [33.0] * 3, [40.0] * 3, [40.0] * 3]
+    ratio, ours = training.between_turns(turns)
+    assert ratio == 1.0
+    assert ours == [Quantity("step", 33.0, "µs"), Quantity("without", 30.0, "µs")]
+    assert training.between_turns(turns[:4])[0] == 1.05
 
 
 def test_plots_contain_all_points() -> None:

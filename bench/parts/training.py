@@ -27,6 +27,7 @@ from bench.bed import (
 )
 from bench.figures import RATIO, Figure, Quantity
 from ttanalyze.format.layout import Array
+from ttanalyze.output import text
 
 SANITIZER_SECONDS = 45
 WAYS = {
@@ -35,7 +36,7 @@ WAYS = {
     "touched": {"epoch": "sync", "regions": "touched"},
     "all": {"epoch": "sync", "regions": "all"},
 }
-LLAMA = {"digests": WAYS["digests"], "changed": {"epoch": "sync"}}
+LLAMA = {"changed": {"epoch": "sync"}}
 PEERS = {"gpu_us": "torch.profiler, GPU only", "stacks_us": "torch.profiler with stacks"}
 
 Sample = dict[str, Any]
@@ -67,16 +68,36 @@ def measure(bed: Bed) -> Result:
 
 
 def _llama(bed: Bed, result: Result) -> None:
-    """A step of the Llama, with an epoch each: of digests alone, beside one with contents."""
-    steps = str(bed.pick(40, 15, 5))
+    """A step of the Llama with an epoch of digests alone, beside one without in the same process:
+    two processes differ by more than an epoch costs. And one with contents, beside a bare one.
+    """
     program: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--llama"]
-    command: Command = [*program, "--steps", steps, "--warm", "10"]
+    turns = [*program, "--steps", str(bed.pick(400, 160, 16)), "--turns", "8"]
+    with bed.run_folder() as run:
+        options = {"epoch": "api", "contents": "none"}
+        said = bed.answer(turns, bed.recorded(run, options))["turns_us"]
+        epochs = process_of(run).epochs
+    ratio, ours = between_turns(said)
+    note = f"{text.count(len(epochs), 'epoch')}, both steps in one recorded process"
+
+    command = [*program, "--steps", str(bed.pick(40, 15, 5)), "--warm", "10"]
     samples = _all_ways(bed, command, LLAMA, bed.pick(3, 1, 1))
-    result.data["llama"] = samples
-    (ratio, ours), (beside, _) = (_against_bare(samples, name) for name in LLAMA)
-    peers = [Quantity("with contents", beside, RATIO)]
-    words = "; ".join(f"{name}: {_note(samples[name], 0.0)}" for name in LLAMA)
+    result.data["llama"] = samples | {"turns_us": said}
+    beside, _ = _against_bare(samples, "changed")
+    peers = [Quantity("with contents, of bare", beside, RATIO)]
+    words = f"{note}; with contents: {_note(samples['changed'], 0.0)}"
     result.figures.append(Figure("llama-digests", ratio, ours, peers, words))
+
+
+def between_turns(turns: list[list[float]]) -> tuple[float, list[Quantity]]:
+    """The ratio of a step with an epoch to one without, of neighbouring turns, and both."""
+    steps = [median(turn) for turn in turns]
+    pairs = list(zip(steps[1::2], steps[::2], strict=False))
+    both = (median([pair[i] for pair in pairs]) for i in (0, 1))
+    ours = [
+        Quantity(name, step, "µs") for name, step in zip(("step", "without"), both, strict=True)
+    ]
+    return median([cut / plain for cut, plain in pairs]), ours
 
 
 def _all_ways(

@@ -1,6 +1,6 @@
 """Training steps in PyTorch, each timed to the end of its last kernel.
 
-    python train_step.py [--llama] [--steps N] [--pause MS] [--profile] [--device cpu]
+    python train_step.py [--llama] [--steps N] [--pause MS] [--profile | --turns N] [--device cpu]
 
 The model is a small perceptron. With --llama it is a Llama of 8 layers and 34 million parameters
 in bfloat16, whose layers run the operators of Hugging Face's one by one: a step is many small
@@ -8,13 +8,15 @@ launches, and waits for the processor.
 
 Prints {"step_us": […]}. With --profile, the same steps bare, under torch.profiler with the
 GPU's activity only, and with the CPU's and with stacks: {"bare_us": […], "gpu_us": […],
-"stacks_us": […]}.
+"stacks_us": […]}. With --turns, by turns N steps do not cut an epoch and N do, which only a
+recorded program can: {"turns_us": [[…], …]}.
 """
 
 # mypy: disable-error-code="misc"
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import time
 from collections.abc import Callable
@@ -38,6 +40,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--turns", type=int, default=0)
     options = parser.parse_args()
 
     torch.manual_seed(0)
@@ -51,6 +54,9 @@ def main() -> None:
 
     for _ in range(options.warm):
         step()
+    if options.turns:
+        print(json.dumps({"turns_us": by_turns(step, options.steps, options.turns)}))
+        return
     if not options.profile:
         print(json.dumps({"step_us": timed(step, options.steps, options.pause)}))
         return
@@ -176,6 +182,18 @@ def timed(step: Callable[[], None], steps: int, pause: float) -> list[float]:
         if pause:
             time.sleep(pause / 1000)
     return out
+
+
+def by_turns(step: Callable[[], None], steps: int, turn: int) -> list[list[float]]:
+    """Microseconds of the steps of each turn; in each second turn a step ends with an epoch."""
+    cut = ctypes.CDLL(None).tt_epoch
+
+    def step_with_epoch() -> None:
+        step()
+        cut(None, b"")
+
+    ways = (step, step_with_epoch)
+    return [timed(ways[i % 2], turn, 0.0) for i in range(steps // turn)]
 
 
 if __name__ == "__main__":
