@@ -82,6 +82,26 @@ def check_streams(run: Path) -> None:
     assert tt.verify(opened, run / "manifest.json").same
 
 
+def check_marks(run: Path, kernels: int) -> None:
+    """Of recorder_graph_marks: each launch has an epoch after each of its kernels."""
+    opened = tt.open(run)
+    epochs = opened.epochs
+    marked = epochs[epochs["trigger"] == "graph-node"]
+    assert not marked[["refused", "loose"]].any().any()
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert marked["seq"].tolist() == [seq for seq in launches for _ in range(kernels)]
+    labels = [f"added {i}" for i in range(kernels)]
+    assert marked["label"].tolist() == labels * len(launches) and len(launches) == 4
+    region = int(opened.regions.query("size == 20000")["region"].iloc[0])
+    values = [int(opened.read(int(epoch), region, dtype="u4")[0]) for epoch in marked["epoch"]]
+    last = 3 * kernels
+    by_ten = [last + 10 * i for i in range(1, kernels + 1)]
+    assert values == [*range(1, last + 1), *by_ten]
+    nodes = opened.graph_nodes(0)
+    assert (nodes["kernel"] == "tt_epoch").sum() == kernels
+    assert tt.verify(opened, run / "manifest.json").same
+
+
 def record(command: list[str], run: Path, environment: dict[str, str], **options: str) -> str:
     """Expects the program to do what it does without us, and gives its error output."""
     bare = support.run(command, environment)

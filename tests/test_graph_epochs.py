@@ -15,6 +15,7 @@ from tests.graph_epochs import (
     check_cut,
     check_graph_epochs,
     check_late,
+    check_marks,
     check_order,
     check_paired,
     check_streams,
@@ -121,6 +122,28 @@ def test_graph_example_has_epochs_inside(built: Path, run: Path) -> None:
     node_epochs = tt.open(run).epochs.query("trigger == 'graph-node'")
     assert len(node_epochs) == 5
     assert tt.verify(tt.open(run), run / "manifest.json").same
+
+
+@pytest.mark.parametrize(
+    ("kernels", "more"), [(2, {}), (40, {}), (3, {"regions": "touched", "epoch": "api"})]
+)
+def test_program_captures_epochs_into_its_graph(
+    kernels: int, more: dict[str, str], built: Path, run: Path
+) -> None:
+    command = [str(support.build_program("recorder_graph_marks", built)), str(kernels)]
+    stderr = record(command, run, SIM, **more)
+    assert "no epoch" not in stderr
+    check_marks(run, kernels)
+
+
+@pytest.mark.parametrize("more", [{"overwrite": "drop-oldest"}, {"contents": "every:2"}])
+def test_epochs_captured_into_a_graph_have_limits(
+    more: dict[str, str], built: Path, run: Path
+) -> None:
+    command = [str(support.build_program("recorder_graph_marks", built))]
+    stderr = record(command, run, SIM, **more)
+    assert "no epoch of tt_epoch inside a graph: with --" in stderr
+    assert "graph-node" not in set(tt.open(run).epochs["trigger"])
 
 
 def test_full_queue_of_graph_epochs(built: Path, run: Path) -> None:

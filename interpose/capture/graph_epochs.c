@@ -52,7 +52,10 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, s
 	struct region_list *list = NULL;
 
 	regions_gather_begin(&g);
-	graph_gather_node(x, point->chosen->node.number, &g);
+	if (point->chosen->marks)
+		graph_gather(x, &g);
+	else
+		graph_gather_node(x, point->chosen->node.number, &g);
 	size_t given = g.count;
 	if (options.zones) {
 		graph_gather(x, &g);
@@ -356,7 +359,7 @@ static void name_kernels(struct instrumentation *q, struct exec *x)
 	q->named_as_of = graph_changes(x);
 	for (unsigned i = 0; i < q->chosen_count; i++) {
 		uint32_t name = graph_node_name(x, q->chosen[i].node.number);
-		if (name != TT_NO_ID)
+		if (name != TT_NO_ID && !q->chosen[i].marks)
 			q->chosen[i].node.name = name;
 	}
 }

@@ -23,6 +23,11 @@
 
 struct instrumentation;
 
+/*
+ * tt_epoch in a stream that is being captured: adds a kernel to the program's graph. Each launch of the graph then has
+ * an epoch there, of the memory that the graph is given. False: not possible; a message says why.
+ */
+bool instrumentation_mark(struct thread *t, struct context *c, CUstream stream, uint32_t label);
 /* Call before a graph is instantiated. NULL: none of its kernels was chosen, or it cannot be instrumented. */
 struct instrumentation *instrumentation_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags);
 

@@ -8,7 +8,9 @@
  * which its nodes may run. One more node before all of them fetches what they are to do, and one
  * after them ends the turn of the launch.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "options/options.h"
 #include "session/session.h"
@@ -17,10 +19,12 @@
 #include "capture/graph_epochs.h"
 #include "capture/graph_topology.h"
 
+static _Atomic bool marked; /* graphs of the program may have marks */
+
 /* ---- chosen kernels ---- */
 
 /* The kernel of a node if it was chosen and runs in this context, else NULL. */
-static const struct function *chosen_function(const struct context *c, CUgraphNode node)
+static const struct function *chosen_function(const struct context *c, CUgraphNode node, uint32_t *label)
 {
 	CUDA_KERNEL_NODE_PARAMS p = {0};
 	CUgraphNodeType type;
@@ -38,15 +42,18 @@ static const struct function *chosen_function(const struct context *c, CUgraphNo
 	if (!f && (!p.kern || !real.cuKernelGetFunction || real.cuKernelGetFunction(&f, p.kern) != CUDA_SUCCESS))
 		return NULL;
 	const struct function *known = function_of(f);
+	if (known && known->marks && p.kernelParams)
+		memcpy(label, p.kernelParams[0], sizeof(*label));
 	return known && (known->inside || known->stamped) ? known : NULL;
 }
 
-static void add_chosen(struct instrumentation *q, uint32_t position, const struct function *f, bool times)
+static void add_chosen(struct instrumentation *q, uint32_t position, const struct function *f, uint32_t label, bool times)
 {
 	struct chosen_kernel s = {
 		.position = position,
-		.node = {TT_NO_ID, f->name_string},
+		.node = {TT_NO_ID, f->marks ? label : f->name_string},
 		.captured = f->inside,
+		.marks = f->marks,
 		.stamped = f->stamped && times,
 	};
 
@@ -76,9 +83,10 @@ static bool find_chosen(struct context *c, const struct topology *g, struct inst
 	bool ok = q && order && (q->chosen = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->chosen)));
 
 	for (size_t i = 0; ok && i < g->count; i++) {
-		const struct function *f = chosen_function(c, g->nodes[order[i]]);
+		uint32_t label = TT_NO_ID;
+		const struct function *f = chosen_function(c, g->nodes[order[i]], &label);
 		if (f)
-			add_chosen(q, order[i], f, times);
+			add_chosen(q, order[i], f, label, times);
 	}
 	free(order);
 	bool none = ok && !q->chosen_count;
@@ -284,7 +292,7 @@ static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t
 			node_timer.prepare(c);
 	}
 	if (why) {
-		bool epochs = q ? q->point_count : options.epoch.inside.count;
+		bool epochs = q ? q->point_count : options.epoch.inside.count || atomic_load(&marked);
 		session_lost("no %s inside a graph: %s", epochs ? "epochs" : "times", why);
 		if (q)
 			instrumentation_free(q);
@@ -296,7 +304,7 @@ static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t
 
 struct instrumentation *instrumentation_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags)
 {
-	if (!options.epoch.inside.count && !options.stamps.count)
+	if (!options.epoch.inside.count && !options.stamps.count && !atomic_load(&marked))
 		return NULL;
 	if (!driver_has_calls()) {
 		session_lost("no epochs and times inside graphs: the driver lacks calls for them");
@@ -306,6 +314,38 @@ struct instrumentation *instrumentation_insert(struct thread *t, struct context 
 	struct instrumentation *q = insert(c, graph, flags);
 	recorder_work_end(t, mode);
 	return q;
+}
+
+static const char *mark(struct context *c, CUstream stream, uint32_t label)
+{
+	const struct kernels *k = kernels_of(c);
+	struct function *f = k ? function_seen(k->mark, TT_MARK, NULL) : NULL;
+
+	if (!f)
+		return "the driver refuses the recorder's kernels";
+	f->inside = f->marks = true;
+	atomic_store(&marked, true);
+	if (real.cuLaunchKernel(k->mark, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&label}, NULL) != CUDA_SUCCESS)
+		return "the driver refuses a node";
+	return NULL;
+}
+
+bool instrumentation_mark(struct thread *t, struct context *c, CUstream stream, uint32_t label)
+{
+	const char *why = NULL;
+
+	if (options.contents.every)
+		why = "with --contents every, because they are no snapshots";
+	else if (options.overwrite == OVERWRITE_DROP_OLDEST)
+		why = "with --overwrite drop-oldest";
+	else {
+		CUstreamCaptureMode mode = recorder_work_begin(t);
+		why = mark(c, stream, label);
+		recorder_work_end(t, mode);
+	}
+	if (why)
+		session_lost("no epoch of tt_epoch inside a graph: %s", why);
+	return !why;
 }
 
 bool instrumentation_insert_again(struct instrumentation *q, CUgraph graph)

@@ -16,7 +16,7 @@
 #include "capture/graph_topology.h"
 #include "capture/graph_clone.h"
 
-#define POINTS_MOST 32  /* of a graph: all epochs of a launch wait for the drain at once */
+#define POINTS_MOST 128 /* of a graph: all epochs of a launch wait for the drain at once */
 #define STAMPED_MOST 128
 #define POINT_SETS 16 /* launches with epochs that may be queued */
 #define TURNS 512     /* launches that may be queued */
@@ -32,6 +32,7 @@ struct chosen_kernel {
 	uint32_t position; /* in the topology: the same in each graph that it can be updated from */
 	struct instrumented_node node;
 	bool captured, stamped;
+	bool marks; /* the recorder's, by tt_epoch: node.name is the label of the epoch */
 	uint32_t point, stamp; /* indices in points and stamps */
 	CUgraphNode kernel; /* in the program's graph */
 	CUgraphNode in, begin, end, digest, gather; /* the kernel and the nodes around it in the instrumented graph */
@@ -98,7 +99,7 @@ struct instrumentation {
 
 struct kernels {
 	CUmodule module; /* never unloaded: executable graphs use its kernels */
-	CUfunction front, digest, gather, stamp_at, turn, stamp;
+	CUfunction front, digest, gather, stamp_at, turn, mark, stamp;
 };
 /* For the current context. NULL: the driver refuses the kernels. */
 const struct kernels *kernels_of(const struct context *c);

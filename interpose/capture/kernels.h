@@ -63,6 +63,8 @@
 #define TT_KERNEL_TURN_AT "tt_capture_turn_at"
 /* void NAME(uint64_t *): writes the time to it */
 #define TT_KERNEL_STAMP "tt_capture_stamp"
+/* label: a string of the store */
+#define TT_KERNEL_MARK "tt_capture_mark"
 /* void NAME(struct tt_restore_params) */
 #define TT_KERNEL_RESTORE "tt_restore"
 

@@ -113,6 +113,11 @@ SINGLE_KERNEL tt_capture_turn_at(const struct tt_replay_launch *launch, uint32_t
 	*(volatile uint64_t *)at<uint64_t>(launch->through) = number;
 }
 
+/* A place in a graph for an epoch; label: of tt_epoch. */
+SINGLE_KERNEL tt_capture_mark(uint32_t)
+{
+}
+
 SINGLE_KERNEL tt_capture_stamp(uint64_t *to)
 {
 	*(volatile uint64_t *)to = now();

@@ -1,6 +1,7 @@
 /*
  * The parts of a wrapper that are not on the launch path.
  */
+#include "capture/graph_epochs.h"
 #include "lifecycle/crash_report.h"
 #include "hooks/op.h"
 
@@ -134,13 +135,16 @@ EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, 
 	return regions_label(address, bytes, name, type, op.seq) ? 0 : -1;
 }
 
-/* Cuts an epoch on request: 0; -1: not recording. */
+/* Cuts an epoch on request, or at each launch of the graph that the stream is captured into: 0; -1: not recording. */
 EXPORT int tt_epoch(void *stream, const char *label)
 {
 	OP(op, TT_NO_ID);
 
 	if (!op_begin_stream(&op, stream, false, false))
 		return -1;
-	op_epoch(&op, TT_TRIGGER_API, store_string(session_store(), label));
+	uint32_t name = store_string(session_store(), label);
+	if (op.capturing)
+		return instrumentation_mark(op.t, op.context, op.stream->handle, name) ? 0 : -1;
+	op_epoch(&op, TT_TRIGGER_API, name);
 	return 0;
 }

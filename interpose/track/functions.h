@@ -9,6 +9,8 @@
 
 #include "track/modules.h"
 
+#define TT_MARK "tt_epoch" /* the recorder's kernel in graphs of the program, as its records name it */
+
 struct function {
 	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: not launched yet */
 	uint32_t module;
@@ -21,6 +23,7 @@ struct function {
 	_Atomic uint32_t cache;  /* CUfunc_cache */
 	bool inside; /* by --epoch graph-node:REGEX */
 	bool stamped; /* by --graph-stamps */
+	bool marks; /* the recorder's: places of tt_epoch in graphs */
 	bool recorded; /* parameters and attributes below are filled in, and its record is written */
 	/*
 	 * context_bit of the contexts in which it was launched: there, its module's variables and the parameters

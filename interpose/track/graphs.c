@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "store/store.h"
 #include "options/options.h"
@@ -199,12 +200,12 @@ static void tell_left_out(const struct node_list *l, uint32_t number)
 {
 	uint32_t before = TT_NO_ID;
 
-	for (size_t i = 0; options.epoch.inside.count && i < l->count; i++) {
+	for (size_t i = 0; i < l->count; i++) {
 		const struct tt_graph_record *r = &l->nodes[i].record;
 		if (r->kind != TT_NODE_KERNEL || r->parent == TT_NO_ID || r->function == before)
 			continue;
 		const char *name = function_name(before = r->function);
-		if (name && expressions_match(&options.epoch.inside, name))
+		if (name && (!strcmp(name, TT_MARK) || expressions_match(&options.epoch.inside, name)))
 			session_warn("graph %u: no epochs after kernel %s, which is in a child graph", number, name);
 	}
 }

@@ -14,6 +14,7 @@ from tests.graph_epochs import (
     check_changes,
     check_cut,
     check_graph_epochs,
+    check_marks,
     check_order,
     check_paired,
     check_streams,
@@ -77,6 +78,14 @@ def test_nodes_that_the_driver_pairs_differently(built: Path, tmp_path: Path) ->
     command = [str(support.build_program("recorder_graph_epochs_crosswise", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_paired(tmp_path / "run")
+
+
+@pytest.mark.parametrize("kernels", [2, 100])
+def test_program_captures_epochs_into_its_graph(kernels: int, built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("recorder_graph_marks", built)), str(kernels)]
+    said = record(command, tmp_path / "run", BARE)
+    assert "no epoch" not in said
+    check_marks(tmp_path / "run", kernels)
 
 
 def test_epochs_of_graph_memory_nodes(built: Path, tmp_path: Path) -> None:
