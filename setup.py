@@ -83,6 +83,7 @@ LIBRARIES = {
             "interpose/options/categories.c",
             "interpose/options/options.c",
             "interpose/options/rank.c",
+            "interpose/options/times.c",
             "interpose/options/triggers.c",
             "interpose/options/control_text.c",
             "interpose/util/json_writer.c",

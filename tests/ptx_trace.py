@@ -64,6 +64,16 @@ def parse(header: Any, payload: bytes) -> Record:
     )
 
 
+# struct tt_heartbeat
+HEARTBEAT = np.dtype(
+    [
+        *[(name, "<u4") for name in ("instruction", "state")],
+        *[(name, "<u8") for name in ("count", "repeated", "changed", "seen", "before", "object")],
+        *[(name, "<u4") for name in ("access", "first", "last", "exited")],
+    ]
+)
+
+
 @dataclass
 class Trace:
     """A ring, counters and heartbeats in the memory of a machine, and what was read of them."""
@@ -80,7 +90,7 @@ class Trace:
         self.ring_at = self.machine.alloc(64)
         self.base_at = self.machine.alloc(self.size)
         self.counts_at = self.machine.alloc(16 * self.line_count)
-        self.beats_at = self.machine.alloc(16 * self.warps) if self.warps else 0
+        self.beats_at = self.machine.alloc(HEARTBEAT.itemsize * self.warps) if self.warps else 0
         self.ring = self.machine.view(self.ring_at, 64, np.uint64)
         self.base = self.machine.view(self.base_at, self.size)
         self.lines = bytes(self.kinds.get(i, 0) for i in range(self.line_count))
@@ -115,6 +125,9 @@ class Trace:
 
     def beats(self) -> list[tuple[int, int, int]]:
         """Instruction, state and count of each warp."""
-        kind = np.dtype([("instruction", "<u4"), ("state", "<u4"), ("count", "<u8")])
-        table: Array = self.machine.view(self.beats_at, 16 * self.warps, kind)
-        return [(int(r["instruction"]), int(r["state"]), int(r["count"])) for r in table]
+        return [(int(r["instruction"]), int(r["state"]), int(r["count"])) for r in self.table()]
+
+    def table(self) -> Array:
+        """The heartbeats themselves."""
+        size = HEARTBEAT.itemsize * self.warps
+        return self.machine.view(self.beats_at, size, HEARTBEAT)

@@ -104,6 +104,7 @@ def test_the_common_questions_have_shell_sessions() -> None:
         "compare-runs",
         "out-of-bounds",
         "slow-launch",
+        "hangs",
         "pytorch-quickstart",
         "determinism",
         "export",

@@ -35,12 +35,29 @@ struct tt_trace_param {
 };
 
 /* tt_heartbeat.state */
-enum tt_heartbeat_state { TT_WARP_NOT_STARTED = 0, TT_WARP_RUNS = 1, TT_WARP_EXITED = 2, TT_WARP_AT_BARRIER = 3 };
+enum tt_heartbeat_state {
+	TT_WARP_NOT_STARTED = 0,
+	TT_WARP_RUNS = 1,
+	TT_WARP_EXITED = 2,
+	TT_WARP_AT_BARRIER = 3,
+	TT_WARP_AT_SYNC = 4 /* waits for other threads of its warp */
+};
 
+/*
+ * What a warp does. Whoever keeps it finds loops: a warp that comes to an instruction at or before its last one has
+ * passed through one. A pass is repeated if it was like the pass that was looked at before: with the same registers, or,
+ * where these are unknown, the same instructions with the same addresses and contents.
+ */
 struct tt_heartbeat {
 	uint32_t instruction; /* the last one with a heartbeat, as in tt_trace_record */
 	uint32_t state;       /* enum tt_heartbeat_state */
 	uint64_t count;       /* heartbeats so far */
+	uint64_t repeated, changed; /* passes through loops, of both sorts */
+	uint64_t seen, before; /* of this pass and of the one before it, for who keeps the heartbeat */
+	uint64_t object;       /* its last access: the address, or the number of a barrier with its threads << 32 (0: all) */
+	uint32_t access;       /* the instruction of that */
+	uint32_t first, last;  /* instructions of the last pass: its first one, and the one from which it begins again */
+	uint32_t exited;       /* lanes; for who keeps the heartbeat */
 };
 
 #endif

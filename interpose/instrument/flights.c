@@ -1,7 +1,7 @@
 /*
- * Stores records of traced launches. See flights.h for the invariant.
+ * Traced launches: how they begin and end, and the thread that looks after them. See flights.h for the invariant.
  */
-#include "instrument/flights.h"
+#include "instrument/flights_parts.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,49 +11,17 @@
 
 #include "capture/capture.h"
 #include "inspect/contexts.h"
-#include "instrument/ring.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "store/store.h"
 #include "util/clock.h"
 #include "util/recorder_thread.h"
 
-#define POLL_NS 200000
 #define RING_BYTES ((uint64_t)64 << 20) /* without TT_INSTRUMENT_RING */
-#define RECORDS_MAX 100000000 /* without TT_INSTRUMENT_RECORDS */
-#define COUNT_BYTES 16 /* of a slot: two u64 */
-#define ACCESS_MAX 32  /* bytes that a lane accesses at most */
 
-struct flight {
-	struct flight *next;
-	struct context_ring *ring;
-	uint32_t index, slots;
-	uint64_t records, lost; /* stored, and not stored */
-	bool submitted, ended;
-	CUevent end;
-	struct memory counts, copy; /* copy: of the parameter */
-	struct tt_trace_param param;
-};
+#define IDLE_NS (300 * MS)
 
-struct context_ring {
-	struct context_ring *next;
-	struct context *context;
-	struct ring ring;
-	struct flight *flights;
-	uint64_t lost_before; /* of the ring's `lost`, as launches that have ended reported it */
-};
-
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	pthread_t thread;
-	bool running, stopping;
-	struct context_ring *rings;
-	struct context_ring *busy; /* the thread works on it without the lock */
-	uint32_t count;            /* records of traced.bin */
-	uint64_t records;          /* stored */
-	_Atomic bool full;         /* no more launches are traced; set without the lock */
-} flights = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+struct flights flights = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .still_ns = UINT64_MAX};
 
 static uint64_t ring_size(void)
 {
@@ -64,152 +32,20 @@ static uint64_t ring_size(void)
 	return size;
 }
 
-/* ---- storing ---- */
-
-static void stop(const char *why)
-{
-	if (!atomic_exchange(&flights.full, true))
-		session_lost("instructions are not traced any more: %s", why);
-}
-
-/* The launch with this number; NULL: none runs. Launches of a ring are few. */
-static struct flight *flight_of(struct context_ring *r, uint32_t index)
-{
-	struct flight *f = r->flights;
-
-	while (f && f->index != index)
-		f = f->next;
-	return f;
-}
-
-/* Whether the option's addresses meet those of a record, whose lanes access up to ACCESS_MAX bytes each. */
-static bool is_near(const struct tt_trace_record *one, const char *payload)
-{
-	struct number_range near = options.instrument_addresses;
-	uint64_t address;
-
-	memcpy(&address, payload, sizeof(address));
-	for (unsigned lane = 0; lane < 32; lane++) {
-		if (!(one->tag >> 8 & TT_TRACEF_STRIDED))
-			memcpy(&address, payload + lane * sizeof(address), sizeof(address));
-		uint64_t at = one->tag >> 8 & TT_TRACEF_STRIDED ? address + (uint64_t)((int64_t)one->stride * lane) : address;
-		if (one->mask >> lane & 1 && at < near.end && (at >= near.first || near.first - at < ACCESS_MAX))
-			return true;
-	}
-	return false;
-}
-
-/* Moves the records that the option's addresses choose to the front; returns their bytes. */
-static uint32_t near_records(char *records, uint32_t bytes)
-{
-	uint32_t kept = 0, size;
-
-	if (!options.instrument_addresses.end)
-		return bytes;
-	for (uint32_t at = 0; at < bytes; at += size) {
-		struct tt_trace_record one;
-		memcpy(&one, records + at, sizeof(one));
-		size = (one.tag >> 16) * 8;
-		uint32_t kind = one.tag & 0xff;
-		bool placed = kind == TT_TRACE_ADDRESSES || kind == TT_TRACE_VALUES;
-		if (placed && !is_near(&one, records + at + sizeof(one)))
-			continue;
-		memmove(records + kept, records + at, size);
-		kept += size;
-	}
-	return kept;
-}
-
-/* The bytes of the records that may still be stored; counts them, and those that are lost. */
-static uint32_t within_limit(struct context_ring *r, const void *records, uint32_t bytes, uint64_t *count)
-{
-	uint64_t most = options.instrument_records ? options.instrument_records : RECORDS_MAX;
-	struct flight *f = NULL;
-	uint32_t kept = 0;
-
-	pthread_mutex_lock(&flights.lock);
-	for (uint32_t at = 0; at < bytes;) {
-		struct tt_trace_record one;
-		memcpy(&one, (const char *)records + at, sizeof(one));
-		at += (one.tag >> 16) * 8;
-		bool stored = !flights.full && flights.records + *count < most;
-		if (!f || f->index != one.launch)
-			f = flight_of(r, one.launch);
-		if (f)
-			*(stored ? &f->records : &f->lost) += 1;
-		kept = stored ? at : kept;
-		*count += stored;
-	}
-	flights.records += *count;
-	pthread_mutex_unlock(&flights.lock);
-	return kept;
-}
-
-static void take(void *user, void *records, uint32_t bytes)
-{
-	struct context_ring *r = user;
-	uint64_t count = 0;
-
-	bytes = near_records(records, bytes);
-	uint32_t kept = within_limit(r, records, bytes, &count);
-
-	if (kept && !store_trace(session_store(), records, kept, count))
-		stop("there is no room on the disk");
-	else if (kept < bytes)
-		stop("there are as many records as --instrument-records allows");
-	else
-		return;
-	ring_discard(&r->ring);
-}
-
-static void put_record(char *to, const struct flight *f, uint32_t kind, uint32_t instruction, uint64_t a, uint64_t b)
-{
-	const uint64_t payload[2] = {a, b};
-	struct tt_trace_record record = {
-		.tag = TT_TRACE_TAG(kind, 0, sizeof(record) + sizeof(payload)), .launch = f->index, .instruction = instruction};
-
-	memcpy(to, &record, sizeof(record));
-	memcpy(to + sizeof(record), payload, sizeof(payload));
-}
-
-#define SUMMARY (sizeof(struct tt_trace_record) + 2 * sizeof(uint64_t))
-
-/* The counts of its instructions, and its end. */
-static void store_end(struct context_ring *r, const struct flight *f, uint64_t lost)
-{
-	uint64_t *counts = f->slots ? malloc((size_t)f->slots * COUNT_BYTES) : NULL;
-	char *out = malloc(((size_t)f->slots + 1) * SUMMARY);
-	uint32_t most = TT_TRACE_CHUNK_MAX / SUMMARY, n = 0;
-
-	bool known = counts && ring_copy(&r->ring, counts, f->counts.device, (uint64_t)f->slots * COUNT_BYTES);
-	for (uint32_t i = 0; known && out && i < f->slots; i++)
-		if (counts[2 * i])
-			put_record(out + SUMMARY * n++, f, TT_TRACE_COUNT, i, counts[2 * i], counts[2 * i + 1]);
-	if (out) {
-		put_record(out + SUMMARY * n, f, TT_TRACE_END, 0, f->records + n, f->lost + lost);
-		n++;
-	}
-	for (uint32_t at = 0; out && at < n; at += most) {
-		uint32_t count = n - at < most ? n - at : most;
-		store_trace(session_store(), out + SUMMARY * at, (uint32_t)(SUMMARY * count), count);
-	}
-	free(counts);
-	free(out);
-}
-
 static void release(struct context_ring *r, struct flight *f)
 {
 	if (f->end)
 		real.cuEventDestroy_v2(f->end);
 	memory_free(r->context, &f->counts);
 	memory_free(r->context, &f->copy);
+	heartbeats_free(&f->beats, r->context);
 	free(f);
 }
 
 /* ---- the thread ---- */
 
 /* Which launches have ended; returns whether all have. Only the thread removes launches. */
-static bool look(struct context_ring *r, struct flight *first)
+bool flights_look(struct context_ring *r, struct flight *first)
 {
 	bool all = true;
 
@@ -260,11 +96,12 @@ static bool empty(struct context_ring *r)
 	struct tt_trace_ring control;
 
 	struct flight *first = newest(r);
-	bool all = look(r, first);
+	bool all = flights_look(r, first);
+	flights_watch(r, first);
 	if (!ring_read(&r->ring, &control))
 		return false;
 	all &= newest(r) == first; /* else the head may be that of a launch that began meanwhile */
-	uint64_t taken = ring_take(&r->ring, control.head, all, take, r);
+	uint64_t taken = ring_take(&r->ring, control.head, all, flight_take, r);
 	bool given_up = all && r->ring.tail != control.head;
 	if (r->ring.broken || (!all && r->ring.tail != control.head))
 		return taken;
@@ -275,7 +112,7 @@ static bool empty(struct context_ring *r)
 	r->lost_before = control.lost;
 	for (struct flight *f = ended, *next; f; f = next) {
 		next = f->next;
-		store_end(r, f, lost);
+		flight_store_end(r, f, lost);
 		release(r, f);
 	}
 	if (all && ended && (given_up || control.discard)) {
@@ -306,6 +143,8 @@ static void *body(void *unused)
 	pthread_mutex_lock(&flights.lock);
 	while (!flights.stopping) {
 		bool active = false;
+		if (flights.asked)
+			flights_answer();
 		for (struct context_ring *r = flights.rings; r; r = r->next) {
 			if (!r->flights || r->ring.broken)
 				continue;
@@ -319,13 +158,16 @@ static void *body(void *unused)
 			flights.busy = NULL;
 			pthread_cond_broadcast(&flights.changed);
 		}
-		if (active)
+		flights_note_still();
+		if (active) {
+			flights.active_ns = clock_ns();
 			continue;
+		}
 		if (work_left()) {
 			pthread_mutex_unlock(&flights.lock);
-			nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = FLIGHT_POLL_NS}, NULL);
 			pthread_mutex_lock(&flights.lock);
-		} else {
+		} else if (!flights.asked) {
 			pthread_cond_wait(&flights.changed, &flights.lock);
 		}
 	}
@@ -359,13 +201,13 @@ static bool make_counts(struct ring *r, struct flight *f)
 {
 	if (!f->slots)
 		return true;
-	return memory_on_device(r->context, &f->counts, (uint64_t)f->slots * COUNT_BYTES) &&
-	       real.cuMemsetD8Async(f->counts.device, 0, (uint64_t)f->slots * COUNT_BYTES, r->stream) == CUDA_SUCCESS &&
+	return memory_on_device(r->context, &f->counts, (uint64_t)f->slots * FLIGHT_COUNT_BYTES) &&
+	       real.cuMemsetD8Async(f->counts.device, 0, (uint64_t)f->slots * FLIGHT_COUNT_BYTES, r->stream) == CUDA_SUCCESS &&
 	       real.cuStreamSynchronize(r->stream) == CUDA_SUCCESS;
 }
 
 /* Caller holds the lock. NULL: no memory. */
-static struct flight *flight_new(struct context *c, uint32_t slots)
+static struct flight *flight_new(struct context *c, const struct tt_traced *t, uint32_t slots)
 {
 	struct flight *f = calloc(1, sizeof(*f));
 
@@ -376,8 +218,10 @@ static struct flight *flight_new(struct context *c, uint32_t slots)
 	if (!flights.running)
 		flights.running = !recorder_thread(&flights.thread, "tt-trace", 0, body, NULL);
 	if (f->ring && !f->ring->ring.broken && flights.running && make_counts(&f->ring->ring, f) &&
-	    memory_on_device(c, &f->copy, sizeof(f->param)))
+	    memory_on_device(c, &f->copy, sizeof(f->param))) {
+		heartbeats_make(&f->beats, &f->ring->ring, t->grid, t->block);
 		return f;
+	}
 	if (f->ring)
 		memory_free(c, &f->counts);
 	free(f);
@@ -406,10 +250,12 @@ struct tt_trace_param *flight_param(struct flight *f, CUdeviceptr *device)
 struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots)
 {
 	pthread_mutex_lock(&flights.lock);
-	struct flight *f = flights.full ? NULL : flight_new(c, slots);
+	struct flight *f = flights.full ? NULL : flight_new(c, t, slots);
 	t->refused = flights.full ? TT_REFUSED_LIMIT : f ? TT_REFUSED_NONE : TT_REFUSED_MEMORY;
 	if (f) {
 		f->index = flights.count;
+		f->seq = t->seq;
+		atomic_store(&flights.still_ns, 0);
 		f->next = f->ring->flights;
 		f->ring->flights = f;
 		uint64_t end = options.instrument_blocks.end;
@@ -418,6 +264,7 @@ struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slo
 						   .base = f->ring->ring.memory.device,
 						   .bytes = f->ring->ring.bytes,
 						   .counts = f->counts.device,
+						   .heartbeat = f->beats.memory.device,
 						   .launch = f->index,
 						   .first_block = options.instrument_blocks.first,
 						   .last_block = end ? end - 1 : UINT64_MAX,
@@ -447,14 +294,25 @@ void flight_submitted(struct flight *f, CUstream stream, bool failed)
 	pthread_mutex_unlock(&flights.lock);
 }
 
+/* Caller holds the lock. The process is being ended, and the launches that are left do nothing any more. */
+static bool is_vain(void)
+{
+	uint64_t since = session_hurried();
+
+	if (since && flights.active_ns > since)
+		since = flights.active_ns;
+	return since && clock_ns() > since + IDLE_NS;
+}
+
 /* Caller holds the lock. Waits until the thread has stored all of them. */
 static void await(struct context_ring *r)
 {
 	uint64_t until = clock_ns() + options.stall_ms * UINT64_C(1000000);
 
-	while ((flights.busy == r || (r->flights && !r->ring.broken)) && clock_ns() < capture_deadline(until, true)) {
+	while ((flights.busy == r || (r->flights && !r->ring.broken)) && clock_ns() < capture_deadline(until, true) &&
+	       !is_vain()) {
 		pthread_mutex_unlock(&flights.lock);
-		nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = FLIGHT_POLL_NS}, NULL);
 		pthread_mutex_lock(&flights.lock);
 	}
 	if (r->flights)
@@ -520,6 +378,7 @@ void flights_close(void)
 void flights_forget(void)
 {
 	memset(&flights, 0, sizeof(flights));
+	flights.still_ns = UINT64_MAX;
 	pthread_mutex_init(&flights.lock, NULL);
 	pthread_cond_init(&flights.changed, NULL);
 }

@@ -35,4 +35,14 @@ void flights_context_ends(struct context *c);
 void flights_close(void);
 void flights_forget(void); /* in a forked child */
 
+/*
+ * What the warps of unfinished launches do, as a JSON list, which the caller frees. NULL: unknown, or no answer within this
+ * time.
+ */
+char *flights_warps(uint64_t wait_ns);
+/*
+ * For how long (ns) readings of heartbeats found no launch that moved; UINT64_MAX: no launch with heartbeats is unfinished.
+ */
+uint64_t flights_still(void);
+
 #endif

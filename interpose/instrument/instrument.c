@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "instrument/heartbeats.h"
 #include "instrument/plan.h"
 #include "instrument/sanitizer.h"
 #include "options/options.h"
@@ -84,6 +85,7 @@ static void open_once(void)
 		instrument.simulate = (tt_sim_trace_next *)(uintptr_t)dlsym(library, "ttSimTraceNext");
 		dlclose(library);
 	}
+	heartbeats_late_blocks = instrument.simulate;
 	if (!instrument.simulate)
 		sanitizer_open();
 }
@@ -120,8 +122,8 @@ static struct flight *begin_patched(struct context *c, struct tt_traced *t, cons
 	const char *missing = sanitizer_missing();
 	CUdeviceptr device;
 
-	if (!missing && !(plan_asked() & sanitizer_kinds()))
-		missing = "on a GPU only the kinds opcode, addresses and values are traced";
+	if (!missing && !(plan_asked() & sanitizer_kinds()) && !heartbeats_wanted())
+		missing = "on a GPU only the kinds opcode, addresses, values and heartbeat are traced";
 	if (missing)
 		return refuse(t, f, TT_REFUSED_CODE, missing);
 	struct flight *flight = flight_begin(c, t, 0);

@@ -22,7 +22,7 @@ static bool has_addresses(enum language language, enum category category, const 
 
 uint32_t plan_asked(void)
 {
-	return options.instrument << TT_TRACE_OPCODE;
+	return options.instrument << TT_TRACE_OPCODE & ((1u << TT_TRACE_END) - 1);
 }
 
 uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number)

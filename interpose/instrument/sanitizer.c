@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include "format.h"
+#include "instrument/heartbeats.h"
+#include "instrument/plan.h"
 #include "options/kernel_filters.h"
 #include "options/options.h"
 #include "sass/cubin.h"
@@ -31,20 +33,25 @@ enum { DOMAIN_RESOURCE = 3, DOMAIN_LAUNCH = 5, DOMAIN_GRAPHS = 10 };
 enum { MODULE_LOADED = 9, LAUNCH_BEGIN = 1, NODE_BEGIN = 4 };
 enum { KERNEL_NODE = 0 };
 
-/* Where code is inserted, what is, and whether it records accesses, not synchronisation. */
+enum { ACCESSES = 1, SYNCHRONISES = 2, BEATS = 4 };
+
+/* Where code is inserted, what is, and for what: records of accesses or of synchronisation, or heartbeats. */
 static const struct {
 	int instruction;
 	const char *function;
-	bool access;
+	unsigned uses;
 } places[] = {
-	{3, "tt_patch_access", true}, /* of global memory */
-	{4, "tt_patch_access", true}, /* of shared memory */
-	{5, "tt_patch_access", true}, /* of local memory */
-	{17, "tt_patch_access", true}, /* of shared memory of other blocks */
-	{19, "tt_patch_matrix", true}, /* ldmatrix and stmatrix */
-	{6, "tt_patch_barrier", false}, /* of a block */
-	{21, "tt_patch_cluster", false},/* arrival at a barrier of a cluster */
-	{22, "tt_patch_cluster", false},/* wait for it */
+	{1, "tt_patch_enter", BEATS},                  /* a block begins */
+	{2, "tt_patch_exit", BEATS},                   /* a thread ends */
+	{3, "tt_patch_access", ACCESSES | BEATS},      /* of global memory */
+	{4, "tt_patch_shared", ACCESSES | BEATS},      /* of shared memory */
+	{5, "tt_patch_record", ACCESSES},              /* of local memory */
+	{17, "tt_patch_record", ACCESSES},             /* of shared memory of other blocks */
+	{19, "tt_patch_matrix", ACCESSES},             /* ldmatrix and stmatrix */
+	{6, "tt_patch_barrier", SYNCHRONISES | BEATS}, /* of a block */
+	{21, "tt_patch_cluster", SYNCHRONISES | BEATS}, /* arrival at a barrier of a cluster */
+	{22, "tt_patch_cluster", SYNCHRONISES | BEATS}, /* wait for it */
+	{39, "tt_patch_mbarrier", BEATS},              /* an attempt of an operation on an mbarrier */
 };
 
 typedef void callback(void *user, int domain, uint32_t id, const void *data);
@@ -98,13 +105,7 @@ static _Thread_local struct {
 	CUdeviceptr device;
 } next;
 
-static bool asks(enum tt_trace_kind kind)
-{
-	return options.instrument >> (kind - TT_TRACE_OPCODE) & 1;
-}
-
-/* category: its word in TT_INSTRUMENT_CATEGORY, from 0. */
-static bool in_category(unsigned category)
+static bool in_category(enum category category)
 {
 	return !options.instrument_category || options.instrument_category >> category & 1;
 }
@@ -112,6 +113,18 @@ static bool in_category(unsigned category)
 uint32_t sanitizer_kinds(void)
 {
 	return 1u << TT_TRACE_OPCODE | 1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES;
+}
+
+/* The kinds of records that it is to write. */
+static uint32_t recorded_kinds(void)
+{
+	uint32_t kinds = plan_asked() & sanitizer_kinds();
+
+	if (!in_category(CATEGORY_MEMORY))
+		kinds &= ~(1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
+	if (!in_category(CATEGORY_SYNC))
+		kinds &= ~(1u << TT_TRACE_OPCODE);
+	return kinds;
 }
 
 /* ---- modules ---- */
@@ -145,13 +158,16 @@ static int add_patches(CUcontext context)
 
 static int patch(CUmodule module)
 {
+	uint32_t recorded = recorded_kinds();
+	unsigned uses = heartbeats_wanted() ? BEATS : 0;
 	int result = 0;
 
-	bool accesses = (asks(TT_TRACE_ADDRESSES) || asks(TT_TRACE_VALUES)) && in_category(0);
-	bool barriers = asks(TT_TRACE_OPCODE) && in_category(1);
-
+	if (recorded & (1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES))
+		uses |= ACCESSES;
+	if (recorded & 1u << TT_TRACE_OPCODE)
+		uses |= SYNCHRONISES;
 	for (size_t i = 0; !result && i < sizeof(places) / sizeof(*places); i++)
-		if (places[i].access ? accesses : barriers)
+		if (places[i].uses & uses)
 			result = sanitizer.patch(places[i].instruction, module, places[i].function);
 	return result ? result : sanitizer.patch_module(module);
 }
@@ -196,6 +212,7 @@ static void node_begins(const struct node_data *n)
 
 void sanitizer_next(struct tt_trace_param *param, CUdeviceptr device)
 {
+	param->kinds = recorded_kinds();
 	next.param = param;
 	next.device = device;
 }

@@ -9,6 +9,8 @@
 
 #define PATIENCE (1ull << 31) /* clock cycles without room */
 #define WRITES 2u             /* SANITIZER_MEMORY_DEVICE_FLAG_WRITE */
+#define PREFETCHES 8u         /* SANITIZER_MEMORY_DEVICE_FLAG_PREFETCH */
+#define WAITS 2u              /* SANITIZER_BARRIER_FLAG_IS_SYNCHRONIZING */
 
 struct warp {
 	uint32_t mask, lane, leader;
@@ -109,16 +111,143 @@ static __device__ uint32_t number(const tt_trace_param *p, uint64_t pc)
 	return (uint32_t)((pc - p->code) / 16);
 }
 
+/* ---- heartbeats ---- */
+
+static __device__ volatile tt_heartbeat *own_heartbeat(const tt_trace_param *p)
+{
+	uint64_t block = blockIdx.x + (uint64_t)gridDim.x * (blockIdx.y + (uint64_t)gridDim.y * blockIdx.z);
+	uint32_t thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+	uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+
+	return (volatile tt_heartbeat *)p->heartbeat + (block * warps + thread / 32);
+}
+
+static __device__ uint64_t mixed(uint64_t a, uint64_t b)
+{
+	return (a ^ b) * 0x9e3779b97f4a7c15ull ^ b >> 29;
+}
+
+/*
+ * The parity of each of 8 bits among the lanes. Two passes that differ are taken for equal with 1/256; a loop whose passes
+ * differ is still known, because each of them counts.
+ */
+static __device__ uint32_t joined(uint32_t mask, uint64_t mine)
+{
+	uint32_t bits = (uint32_t)(mine >> 56), out = 0;
+
+	for (int i = 0; i < 8; i++)
+		out |= (__popc(__ballot_sync(mask, bits >> i & 1)) & 1u) << i;
+	return out;
+}
+
+/* content: what is in memory at `object`, so that a loop that changes it is no repetition. */
+static __device__ void beat(const tt_trace_param *p, uint32_t instruction, uint32_t state, uint64_t object, uint32_t content)
+{
+	uint32_t mask = __activemask(), lane;
+	asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+	uint32_t all = joined(mask, mixed(mixed(mask, instruction), mixed(object, content)));
+
+	if (lane != (uint32_t)__ffs(mask) - 1)
+		return;
+	volatile tt_heartbeat *h = own_heartbeat(p);
+	uint64_t count = h->count, seen = h->seen;
+	if (count && instruction <= h->instruction) {
+		bool same = h->first == instruction && h->last == h->instruction && h->before == seen;
+		h->first = instruction;
+		h->last = h->instruction;
+		h->before = seen;
+		seen = 0;
+		if (same)
+			h->repeated = h->repeated + 1;
+		else
+			h->changed = h->changed + 1;
+	}
+	h->seen = (seen << 7 | seen >> 57) ^ all;
+	h->instruction = instruction;
+	h->access = instruction;
+	h->object = object;
+	h->state = state;
+	h->count = count + 1;
+}
+
+extern "C" __device__ __noinline__ int tt_patch_enter(void *user, uint64_t pc)
+{
+	const tt_trace_param *p = (const tt_trace_param *)user;
+
+	if (p && p->heartbeat)
+		own_heartbeat(p)->state = TT_WARP_RUNS;
+	return 0;
+}
+
+extern "C" __device__ __noinline__ int tt_patch_exit(void *user, uint64_t pc)
+{
+	const tt_trace_param *p = (const tt_trace_param *)user;
+	uint32_t mask = __activemask(), lane;
+	asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+
+	if (!p || !p->heartbeat || lane != (uint32_t)__ffs(mask) - 1)
+		return 0;
+	uint32_t thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+	uint32_t left = blockDim.x * blockDim.y * blockDim.z - thread / 32 * 32;
+	uint32_t threads = left < 32 ? (1u << left) - 1 : ~0u;
+	volatile tt_heartbeat *h = own_heartbeat(p);
+	h->exited = h->exited | mask;
+	if ((h->exited & threads) == threads)
+		h->state = TT_WARP_EXITED;
+	return 0;
+}
+
+/* ---- instructions ---- */
+
+static __device__ void record_access(const tt_trace_param *p, uint64_t pc, void *address, uint32_t size, uint32_t flags,
+				     const void *data)
+{
+	bool asked = p->kinds & (1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
+
+	if (!asked || !is_traced(p, number(p, pc)))
+		return;
+	bool values = p->kinds & 1u << TT_TRACE_VALUES && flags & WRITES && data;
+	record(p, values ? TT_TRACE_VALUES : TT_TRACE_ADDRESSES, number(p, pc), (uint64_t)address, values ? (size + 3) / 4 : 0,
+	       (const uint32_t *)data, size);
+}
+
 extern "C" __device__ __noinline__ int tt_patch_access(void *user, uint64_t pc, void *address, uint32_t size, uint32_t flags,
 						       const void *data)
 {
 	const tt_trace_param *p = (const tt_trace_param *)user;
 
-	if (!p || !is_traced(p, number(p, pc)))
+	if (!p)
 		return 0;
-	bool values = p->kinds & 1u << TT_TRACE_VALUES && flags & WRITES && data;
-	record(p, values ? TT_TRACE_VALUES : TT_TRACE_ADDRESSES, number(p, pc), (uint64_t)address, values ? (size + 3) / 4 : 0,
-	       (const uint32_t *)data, size);
+	if (p->heartbeat)
+		beat(p, number(p, pc), TT_WARP_RUNS, (uint64_t)address,
+		     flags & PREFETCHES ? 0 : *(volatile uint32_t *)((uint64_t)address & ~3ull));
+	record_access(p, pc, address, size, flags, data);
+	return 0;
+}
+
+/* Addresses of shared and local memory are offsets. */
+extern "C" __device__ __noinline__ int tt_patch_shared(void *user, uint64_t pc, void *address, uint32_t size, uint32_t flags,
+						       const void *data)
+{
+	const tt_trace_param *p = (const tt_trace_param *)user;
+	uint32_t content;
+
+	if (!p)
+		return 0;
+	if (p->heartbeat) {
+		asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(content) : "r"((uint32_t)(uint64_t)address & ~3u));
+		beat(p, number(p, pc), TT_WARP_RUNS, (uint64_t)address, content);
+	}
+	record_access(p, pc, address, size, flags, data);
+	return 0;
+}
+
+/* Without a heartbeat. */
+extern "C" __device__ __noinline__ int tt_patch_record(void *user, uint64_t pc, void *address, uint32_t size, uint32_t flags,
+						       const void *data)
+{
+	if (user)
+		record_access((const tt_trace_param *)user, pc, address, size, flags, data);
 	return 0;
 }
 
@@ -126,7 +255,11 @@ extern "C" __device__ __noinline__ int tt_patch_barrier(void *user, uint64_t pc,
 {
 	const tt_trace_param *p = (const tt_trace_param *)user;
 
-	if (p && is_traced(p, number(p, pc)))
+	if (!p)
+		return 0;
+	if (p->heartbeat)
+		beat(p, number(p, pc), flags & WAITS ? TT_WARP_AT_BARRIER : TT_WARP_RUNS, barrier | (uint64_t)threads << 32, 0);
+	if (p->kinds & 1u << TT_TRACE_OPCODE && is_traced(p, number(p, pc)))
 		record(p, TT_TRACE_OPCODE, number(p, pc), 0, 0, nullptr, 0);
 	return 0;
 }
@@ -138,10 +271,21 @@ extern "C" __device__ __noinline__ int tt_patch_matrix(void *user, uint64_t pc, 
 	uint32_t lane;
 
 	asm("mov.u32 %0, %%laneid;" : "=r"(lane));
-	return lane < 8 * count ? tt_patch_access(user, pc, (void *)(uintptr_t)address, size, flags & ~WRITES, data) : 0;
+	return lane < 8 * count ? tt_patch_record(user, pc, (void *)(uintptr_t)address, size, flags & ~WRITES, data) : 0;
 }
 
 extern "C" __device__ __noinline__ int tt_patch_cluster(void *user, uint64_t pc)
 {
 	return tt_patch_barrier(user, pc, 0, 0, 0);
+}
+
+/* Each attempt of an operation on an mbarrier. */
+extern "C" __device__ __noinline__ int tt_patch_mbarrier(void *user, uint64_t pc, void *barrier, uint32_t kind, uint32_t data,
+							 uint32_t result, uint32_t flags, uint32_t blocks)
+{
+	const tt_trace_param *p = (const tt_trace_param *)user;
+
+	if (p && p->heartbeat)
+		beat(p, number(p, pc), TT_WARP_RUNS, (uint64_t)barrier, result);
+	return 0;
 }

@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "instrument/flights.h"
 #include "store/file.h"
 #include "lifecycle/crash_report_json.h"
 #include "lifecycle/inflight.h"
@@ -27,6 +29,8 @@
 #define CALLS 4   /* calls of each stream, if any of them may be the cause */
 #define FRAMES 8        /* frames of a stack; half of that for native ones, which have no names yet */
 #define NAME 160  /* most bytes of the name of a kernel, file or function */
+#define LOOK_MS 1000
+#define WARPS_NS (UINT64_C(1500) * 1000000)
 
 static struct {
 	char text[16384]; /* lines that were not written yet */
@@ -332,12 +336,22 @@ void crash_report_result(struct context *c, CUresult r, const char *call, uint64
 		     "that it reaches");
 	write_last_epoch();
 	say_page();
-	crash_report_keep(in, &report.threads, name, call, seq);
+	crash_report_keep(in, &report.threads, NULL, name, call, seq);
 	inflight_done();
 	session_listeners.changed();
 }
 
-void crash_report_ending(const char *what, const char *reason)
+/* Another thread may look at the same time, to find hangs. */
+static const struct inflight *look_patiently(void)
+{
+	const struct inflight *in;
+
+	for (int ms = 0; !(in = inflight_look(NULL, true)) && ms < LOOK_MS; ms++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	return in;
+}
+
+void crash_report_ending(const char *what, const char *reason, bool limit)
 {
 	const struct inflight *in;
 	const char *name = "?";
@@ -345,7 +359,7 @@ void crash_report_ending(const char *what, const char *reason)
 
 	for (struct context *c = context_first(); c; c = c->next)
 		lost |= atomic_load(&c->lost);
-	if (lost || session_state != SESSION_ON || !(in = inflight_look(NULL, true)))
+	if (lost || session_state != SESSION_ON || !(in = look_patiently()))
 		return;
 	report.threads.count = 0;
 	threads_in_calls(note_thread, NULL);
@@ -359,7 +373,13 @@ void crash_report_ending(const char *what, const char *reason)
 	if (in->count)
 		write_threads();
 	say_page();
-	crash_report_keep(in, &report.threads, reason, NULL, 0);
+	char *warps = in->count ? flights_warps(WARPS_NS) : NULL;
+	if (in->count && !warps && limit) {
+		line(1, "no states of warps: `ttanalyze instrument --kind heartbeat` with the same limits records them");
+		say_page();
+	}
+	crash_report_keep(in, &report.threads, warps, reason, NULL, 0);
+	free(warps);
 	atomic_store(&last.awaited, true);
 	inflight_done();
 }

@@ -90,8 +90,8 @@ static void json_stream(struct json *j, const struct inflight_stream *s)
 	json_close(j, '}');
 }
 
-void crash_report_keep(const struct inflight *in, const struct calling_threads *threads, const char *reason, const char *call,
-		       uint64_t seq)
+void crash_report_keep(const struct inflight *in, const struct calling_threads *threads, const char *warps, const char *reason,
+		       const char *call, uint64_t seq)
 {
 	unsigned at = atomic_load(&kept.count);
 	struct json j;
@@ -119,6 +119,10 @@ void crash_report_keep(const struct inflight *in, const struct calling_threads *
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');
+	if (warps) {
+		json_key(&j, "launches");
+		json_raw(&j, warps);
+	}
 	json_close(&j, '}');
 	if (json_text(&j) && (kept.reports[at] = strdup(json_text(&j))))
 		atomic_store(&kept.count, at + 1);

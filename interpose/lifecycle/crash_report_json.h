@@ -19,9 +19,12 @@ struct calling_threads {
 	unsigned count;
 };
 
-/* call: NULL if it was not the result of a call. Keeps only the first few reports. */
-void crash_report_keep(const struct inflight *in, const struct calling_threads *threads, const char *reason, const char *call,
-		       uint64_t seq);
+/*
+ * warps: what those of unfinished launches do, as JSON, or NULL. call: NULL if it was not the result of a call. Keeps only the
+ * first few reports.
+ */
+void crash_report_keep(const struct inflight *in, const struct calling_threads *threads, const char *warps, const char *reason,
+		       const char *call, uint64_t seq);
 /* The kept reports, as a list. */
 void crash_reports_json(struct json *j);
 

@@ -19,6 +19,7 @@
 #include "capture/capture.h"
 #include "driver/driver.h"
 #include "lifecycle/crash_report.h"
+#include "lifecycle/hang_watch.h"
 #include "lifecycle/inflight.h"
 #include "options/options.h"
 #include "lifecycle/recorder.h"
@@ -33,22 +34,22 @@ static void finish(void)
 		recorder_finish("complete", NULL);
 }
 
-/* number: 0 if the time limit has passed. */
+/* number: 0 if a limit has passed. */
 static void finish_by_signal(int number)
 {
 	const char *name = number ? sigabbrev_np(number) : NULL;
-	char reason[40], what[60];
+	char reason[240], what[260];
 
 	if (number)
 		snprintf(reason, sizeof(reason), "signal %d", number);
-	else
+	else if (!hang_found(reason, sizeof(reason)))
 		snprintf(reason, sizeof(reason), "its time limit of %.10g s", (double)options.timeout_ms / 1e3);
 	if (name)
 		snprintf(what, sizeof(what), "%s (SIG%s)", reason, name);
 	else
 		snprintf(what, sizeof(what), "%s", reason);
 	session_hurry();
-	crash_report_ending(what, reason);
+	crash_report_ending(what, reason, !number);
 	recorder_finish(number ? "signal" : "timeout", reason);
 	crash_report_ended();
 }
@@ -65,6 +66,7 @@ void ending_watch(void)
 	inflight_open(); /* without it, reports use only recorded calls */
 	if (!signals_watch(finish_by_signal, crash_report_ended, options.timeout_ms))
 		session_warn("cannot start the signal thread: a signal that ends the process leaves the run unfinished");
+	hang_watch_open();
 	atexit(finish);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);

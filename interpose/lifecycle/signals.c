@@ -31,6 +31,7 @@ static struct {
 	struct sigaction theirs[NSIG]; /* valid while the recorder's is installed; the handler is SIG_DFL */
 	void (*finish)(int), (*give_up)(void);
 	struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
+	_Atomic bool expired;       /* another limit has */
 	_Atomic bool too_late;      /* the time limit has passed and ends the process */
 	sem_t wake_finisher, wake_watchdog;
 	_Atomic int caught;
@@ -127,7 +128,7 @@ static void *watchdog(void *unused)
 		woken = signals.time_limit.tv_sec ? sem_clockwait(&signals.wake_watchdog, CLOCK_MONOTONIC, &signals.time_limit)
 						  : sem_wait(&signals.wake_watchdog);
 	while (woken && errno != ETIMEDOUT);
-	if (woken) {
+	if (woken || signals.expired) {
 		signals.too_late = true;
 		if (atomic_compare_exchange_strong(&signals.caught, &nothing, SIGTERM))
 			sem_post(&signals.wake_finisher);
@@ -162,6 +163,12 @@ static void take(int number)
 		return;
 	signals.theirs[number] = now;
 	real_sigaction(number, &ours, NULL);
+}
+
+void signals_expire(void)
+{
+	if (!atomic_exchange(&signals.expired, true))
+		sem_post(&signals.wake_watchdog);
 }
 
 /* The limit counts from the start of the program. */

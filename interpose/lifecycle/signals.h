@@ -18,6 +18,8 @@
  * ends. False: no threads.
  */
 bool signals_watch(void (*finish)(int number), void (*give_up)(void), uint64_t limit_ms);
+/* The process has exceeded another limit: the same happens as at the time limit, once. */
+void signals_expire(void);
 /* In a forked child: restores default dispositions. */
 void signals_forget(void);
 

@@ -18,6 +18,7 @@
  *	TIME_NS   such as 50us, at most `limit`; a number alone, `limit` and the field are nanoseconds
  *	TIME_MS   the same in milliseconds
  *	TIME_S    the same in seconds; the field has milliseconds
+ *	LIMITS    TIME or REGEX=TIME, separated by semicolons, as times.h says
  *	REGEX     a POSIX extended regular expression
  *	NUMBERS   whole numbers and ranges such as 0,3-5
  *	NAMES     texts separated by commas
@@ -145,10 +146,11 @@ OPTION(DELAY_LOAD, delay_load, PATH, "", "", "FILE",
 OPTION(KERNEL_FILTERS, kernel_filters, NAMES, "", "", "NAMES",
        "Trace, delay or make replayable only kernels whose mangled or demangled name has one of these texts, such as gemm,_Z3add. "
        "Commas separate texts (default: all).")
-OPTION(INSTRUMENT, instrument, WORDS, "opcode|registers|addresses|values|tma|count", "", "KINDS",
+OPTION(INSTRUMENT, instrument, WORDS, "opcode|registers|addresses|values|tma|count|heartbeat", "", "KINDS",
        "Trace what instructions of kernels do, for each warp: which were executed (opcode), their operands (registers), "
-       "addresses of memory accesses (addresses), with what is read or written (values), bulk tensor copies (tma), or only "
-       "how often each was executed (count). Commas separate kinds. Implies --epoch none.")
+       "addresses of memory accesses (addresses), with what is read or written (values), bulk tensor copies (tma), how "
+       "often each was executed (count), or only what each warp does now, for reports of hangs (heartbeat; --timeout, "
+       "--kernel-timeout and --no-progress imply it). Commas separate kinds. Implies --epoch none.")
 OPTION(INSTRUMENT_KERNEL, instrument_kernel, REGEX, "", "", "REGEX",
        "Trace only kernels whose mangled name matches (default: all).")
 OPTION(INSTRUMENT_LAUNCH, instrument_launch, COUNT, "4294967295", "0", "N",
@@ -174,6 +176,14 @@ OPTION(STALL_MS, stall_ms, TIME_MS, "4294967295", "10000", "TIME", "Give up an e
 OPTION(TIMEOUT, timeout_ms, TIME_S, "1000000000", "0", "TIME",
        "End a program that runs longer, such as 90s or 5m, with the processes that it started, by SIGTERM, and say what it waited for "
        "(default 0: no limit).")
+OPTION(KERNEL_TIMEOUT, kernel_timeout, LIMITS, "", "", "LIMITS",
+       "End a program, as --timeout does, when a launch of a kernel runs longer, such as 30s; or only of kernels whose mangled "
+       "name matches, such as ^gemm=500ms. Semicolons separate limits, of which the first that fits a kernel counts. "
+       "Implies --timeline events.")
+OPTION(NO_PROGRESS, no_progress_ms, TIME_S, "1000000000", "0", "TIME",
+       "End a program, as --timeout does, when for this time no work of the GPU ended although there is some, and, where "
+       "`instrument` traces its kernels, each of their warps waits or repeats a loop without any change (default 0: no limit). "
+       "Implies --timeline events.")
 OPTION(RANKS, ranks, NUMBERS, "", "", "LIST",
        "Record only these ranks of a job, such as 0,3-5. The rank is that of torchrun, accelerate, DeepSpeed, mpirun or srun "
        "(default: all processes).")
@@ -192,6 +202,8 @@ IMPLIES(CONTENTS, "all", SNAPSHOT_EVERY, "1")
 IMPLIES(KERNEL_EVENTS, "dedup", CPU_CALLSTACK, "auto")
 IMPLIES(KERNEL_EVENTS, "full", CPU_CALLSTACK, "auto")
 IMPLIES(GRAPH_STAMPS, "", TIMELINE, "events")
+IMPLIES(KERNEL_TIMEOUT, "", TIMELINE, "events")
+IMPLIES(NO_PROGRESS, "", TIMELINE, "events")
 
 NEEDS(KERNEL, "", REPLAYABLE, "1", "")
 NEEDS(MAX_PER_KERNEL, "", REPLAYABLE, "1", "")
@@ -214,6 +226,8 @@ NEEDS(REPLAYABLE, "1", DEPS, "!off", "epochs would be torn")
 NEEDS(GRAPH_STAMPS, "", EVENTS, "1", "stamps belong to recorded calls")
 NEEDS(GRAPH_STAMPS, "", TIMELINE, "!off", "stamps are part of the timeline")
 NEEDS(TIMELINE, "!off", EVENTS, "1", "times belong to recorded calls")
+NEEDS(KERNEL_TIMEOUT, "", TIMELINE, "!off", "the timeline says what has ended")
+NEEDS(NO_PROGRESS, "", TIMELINE, "!off", "the timeline says what has ended")
 NEEDS(INSTRUMENT, "", EVENTS, "1", "traces belong to recorded launches")
 NEEDS(INSTRUMENT, "", KERNEL_EVENTS, "!off", "traces belong to recorded launches")
 NEEDS(KERNEL_EVENTS, "!off", EVENTS, "1", "launches are recorded as events")

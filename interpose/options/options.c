@@ -15,6 +15,7 @@
 
 #include "options/control_text.h"
 #include "options/option_limits.h"
+#include "options/times.h"
 #include "store/disk.h"
 #include "util/json_writer.h"
 
@@ -40,6 +41,7 @@ enum kind {
 	TIME_NS, /* the unit of a number alone, and of the limit */
 	TIME_MS,
 	TIME_S,
+	LIMITS,
 	REGEX,
 	TRIGGERS,
 	CONTENTS,
@@ -86,9 +88,6 @@ static const struct {
 #include "options/option_table.h"
 };
 
-#define NS UINT64_C(1)
-#define MS UINT64_C(1000000)
-#define SECOND UINT64_C(1000000000)
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 static char *given[OPTIONS]; /* copies, because a program may change its environment */
@@ -202,47 +201,14 @@ static bool parse_size(const char *text, uint64_t *out)
 	return true;
 }
 
-static const struct {
-	const char *name;
-	uint64_t ns;
-} times[] = {{"ns", NS}, {"us", 1000}, {"ms", MS}, {"s", SECOND}, {"m", 60 * SECOND}, {"h", 3600 * SECOND}};
-
-/* A number with optional decimals and a unit; without a unit it counts in `unit` nanoseconds. */
-static bool parse_time(const char *text, uint64_t unit, uint64_t *ns)
-{
-	char whole[16];
-	size_t digits = strspn(text, "0123456789"),
-	       decimals = text[digits] == '.' ? strspn(text + digits + 1, "0123456789") : 0;
-	const char *end = text + digits + (decimals ? decimals + 1 : 0);
-	uint64_t n;
-
-	for (size_t i = 0; i < LENGTH(times); i++)
-		if (!strcmp(end, times[i].name)) {
-			unit = times[i].ns;
-			end = "";
-		}
-	snprintf(whole, sizeof(whole), "%.*s", (int)(digits < 15 ? digits : 15), text);
-	if (*end || digits >= 15 || !parse_number(whole, UINT64_MAX / 2 / unit, &n))
-		return false;
-	*ns = n * unit;
-	for (size_t i = 1; i <= decimals; i++)
-		*ns += (uint64_t)(text[digits + i] - '0') * (unit /= 10);
-	return true;
-}
-
 /* A time of at most `limit`, both in units of `unit`. */
 static bool take_time(const struct option *o, const char *text, uint64_t unit, uint64_t *out, char *why, size_t size)
 {
-	const char *name = unit == NS ? "ns" : unit == MS ? "ms" : "s";
 	uint64_t limit = 0;
-	size_t largest = 0;
-
 	bool good = parse_number(o->limit, UINT32_MAX, &limit);
-	for (size_t i = 0; i < LENGTH(times); i++)
-		largest = limit * unit % times[i].ns ? largest : i;
-	snprintf(why, size, "expected a time of at most %" PRIu64 "%s, such as 500us, 20ms, 1.5s or 2m (without a unit: %s)",
-		 limit * unit / times[largest].ns, times[largest].name, name);
-	return good && parse_time(text, unit, out) && *out / unit <= limit;
+
+	time_expect(limit, unit, why, size);
+	return good && time_parse(text, strlen(text), unit, out) && *out / unit <= limit;
 }
 
 static bool parse_fill(const char *text)
@@ -365,6 +331,8 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		good = take_time(o, text, SECOND, &n, why, size);
 		*(uint64_t *)o->field = n / MS;
 		return good;
+	case LIMITS:
+		return time_limits_read(o->field, text, why, size);
 	case REGEX:
 		return expressions_add(o->field, "", text, strlen(text), why, size);
 	case TRIGGERS:
@@ -482,6 +450,8 @@ static void forget(void)
 		given[i] = NULL;
 		if (table[i].kind == REGEX)
 			expressions_free(table[i].field);
+		if (table[i].kind == LIMITS)
+			time_limits_free(table[i].field);
 	}
 	triggers_free(&options.epoch);
 	expressions_free(&options.contents.nvtx);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "options/delay_config.h"
+#include "options/times.h"
 #include "options/triggers.h"
 
 /* Which later work waits for a capture: none, all, or launches only if they name memory that it reads. */
@@ -72,6 +73,7 @@ static inline bool in_range(struct number_range r, uint64_t number)
 #define FIELD_TIME_NS(field) uint32_t field
 #define FIELD_TIME_MS(field) uint32_t field
 #define FIELD_TIME_S(field) uint64_t field
+#define FIELD_LIMITS(field) struct time_limits field
 #define FIELD_REGEX(field) struct expressions field
 #define FIELD_TRIGGERS(field) struct triggers field
 #define FIELD_CONTENTS(field) struct stored_contents field

@@ -14,9 +14,10 @@ from ttanalyze.cli import record_options
 from ttanalyze.errors import Error
 
 verbs = typer.Typer()
+LIMITS = ("timeout", "kernel_timeout", "no_progress")
 ALSO = (
-    *("epoch", "params", "deterministic", "cpu_callstack", "max_disk", "timeout"),
-    "kernel_filters",
+    *("epoch", "params", "deterministic", "cpu_callstack", "max_disk"),
+    *(*LIMITS, "kernel_filters"),
 )
 KIND = options.TABLE["instrument"]
 
@@ -27,6 +28,7 @@ KIND = options.TABLE["instrument"]
     "  ttanalyze instrument --kind count -o run -- ./vecadd\n"
     "  ttanalyze instrument --kind addresses --kernel softmax --launch 3 -- python train.py\n"
     "  ttanalyze instrument --kind opcode,values --category memory --blocks 0:3 -- ./vecadd\n"
+    "  ttanalyze instrument --kind heartbeat --no-progress 30s -- ./hangs\n"
     "  ttanalyze instrument --sim --kind registers --instructions 20:40 -- ./vecadd\n"
     "  ttanalyze query run --table trace --head 20",
 )
@@ -48,8 +50,8 @@ def instrument(
 
     A record says which warp executed which instruction, with which lanes, and what --kind asks
     for. Records go to a ring in device memory, which is emptied while kernels run. On a GPU only
-    the kinds addresses, values (of stores) and opcode (of barriers) are traced. The exit status is
-    that of `record`. Look at the trace with `query RUN --table trace`.
+    the kinds addresses, values (of stores), opcode (of barriers) and heartbeat are traced. The exit
+    status is that of `record`. Look at the trace with `query RUN --table trace`.
     """
     from ttanalyze.verbs.record.run import record, say
 
@@ -64,7 +66,9 @@ def instrument(
     )
     if json:
         print(done.to_json(), file=sys.stderr)
-    elif not quiet:
+    else:
+        record_options.say_hangs(done)
+    if not json and not quiet:
         say(done.line(command[0]))
         with contextlib.suppress(
             Error

@@ -79,8 +79,8 @@ TableOption = Annotated[
         metavar="TABLE",
         help="events (default), activities, epochs, regions, labels, allocs, functions, "
         "modules, graphs, nodes, stacks or digests; traced, and of the traced instructions: trace, "
-        "trace-counts, instructions, warps or histogram. Of a trace in a file: events, kernels, "
-        "instructions, warps or histogram.",
+        "trace-counts, instructions, warps, histogram or hangs. Of a trace in a file: events, "
+        "kernels, instructions, warps or histogram.",
     ),
 ]
 

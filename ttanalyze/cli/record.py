@@ -67,7 +67,9 @@ def record(
         _write_delays(done.out, delay_dump)
     if json:
         print(done.to_json(), file=sys.stderr)
-    elif not quiet:
+    else:
+        record_options.say_hangs(done)
+    if not json and not quiet:
         say(done.line(command[0]))
     if require_complete and done.incomplete:
         say(f"{done.out}: not complete: {done.incomplete}")

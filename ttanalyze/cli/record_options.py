@@ -6,12 +6,15 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ttanalyze import options
 from ttanalyze.cli.help import choices
+
+if TYPE_CHECKING:
+    from ttanalyze.verbs.record.run import Recorded
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help)
@@ -110,3 +113,14 @@ def traced_text(run: Path) -> str:
         names = sorted({layout.REFUSED_TRACES[why] for why in refused if why})
         out += f"; {len(refused) - traced:,} refused ({', '.join(names)})"
     return f"{out}: ttanalyze query {run} --table traced"
+
+
+def say_hangs(done: Recorded) -> None:
+    """Prints what the warps of launches did that had not ended, if that is known."""
+    from ttanalyze.format import open_run
+    from ttanalyze.traces.hangs import hangs
+    from ttanalyze.verbs.record.run import say
+
+    for hang in hangs(open_run(done.out)) if done.hang else []:
+        for line in hang.lines():
+            say(line)

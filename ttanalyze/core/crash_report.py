@@ -81,7 +81,7 @@ def last_epoch(process: Process) -> dict[str, Any] | None:
 
 
 def crash_report_text(report: dict[str, Any], pid: int | None) -> str:
-    """Returns a report in lines. The first says what happened."""
+    """Returns a report in lines. The first says what happened. Its `hang` has lines about warps."""
     streams = report["in_flight"]
     what = text.printable(report["reason"])
     if report.get("call"):
@@ -99,6 +99,7 @@ def crash_report_text(report: dict[str, Any], pid: int | None) -> str:
             who = "the main thread" if thread["thread"] == pid else f"thread {thread['thread']}"
             lines.append(f"{who} was in {text.printable(thread['call'])}")
             lines += _frames(thread)
+    lines += report.get("hang", {}).get("lines", [])
     return "\n".join(lines)
 
 

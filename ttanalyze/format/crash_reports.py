@@ -8,6 +8,7 @@ from typing import Any
 from ttanalyze.errors import FormatError
 from ttanalyze.format.files import expect, expect_list
 
+GROUP_NUMBERS = ("instruction", "first", "last", "access", "object")
 NUMBERS = ("seq", "submitted_ns", "thread", "stack", "bytes")
 
 
@@ -23,9 +24,26 @@ def check(path: Path, where: str, process: dict[str, Any]) -> None:
         for k, thread in enumerate(report.get("threads", [])):
             _require(path, f"{here}threads[{k}].", thread, "thread", "call")
             expect(path, f"{here}threads[{k}].", thread, thread=int, call=str, stack=int)
+        expect_list(path, here, report, "launches", dict)
+        for k, launch in enumerate(report.get("launches", [])):
+            _check_launch(path, f"{here}launches[{k}].", launch)
         expect_list(path, here, report, "in_flight", dict)
         for k, stream in enumerate(report.get("in_flight", [])):
             _check_stream(path, f"{here}in_flight[{k}].", stream)
+
+
+def _check_launch(path: Path, where: str, launch: dict[str, Any]) -> None:
+    _require(path, where, launch, "seq", "launch", "warps", "warps_per_block", "groups")
+    expect(path, where, launch, seq=int, launch=int, warps=int, warps_per_block=int)
+    expect_list(path, where, launch, "groups", dict)
+    for i, group in enumerate(launch["groups"]):
+        here = f"{where}groups[{i}]."
+        _require(path, here, group, "state", "count", "warps")
+        expect(path, here, group, state=str, count=int)
+        expect_list(path, here, group, "warps", int)
+        expect(path, here, group, **dict.fromkeys(GROUP_NUMBERS, int))
+        if "last" in group:
+            _require(path, here, group, "first")
 
 
 def _check_stream(path: Path, where: str, stream: dict[str, Any]) -> None:

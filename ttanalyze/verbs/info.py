@@ -20,6 +20,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
+from ttanalyze.traces.hangs import hang_of
 
 SHOWN_PROCESSES = 8
 SHOWN_RANKS = 64
@@ -51,12 +52,12 @@ def info(run: Run) -> dict[str, Any]:
         "created_ns": run.info.get("created_ns"),
         "bytes_on_disk": _disk_usage(run.path),
         "exit": run.info.get("exit"),
-        "processes": [_process(p) for p in run.processes],
+        "processes": [_process(run, p) for p in run.processes],
         "warnings": run.warnings,
     }
 
 
-def _process(process: Process) -> dict[str, Any]:
+def _process(run: Run, process: Process) -> dict[str, Any]:
     flags = process.epochs["flags"]
     regions = process.regions
     kinds = [layout.REGION_KINDS[kind] for kind in regions.birth["kind"].tolist()]
@@ -103,9 +104,15 @@ def _process(process: Process) -> dict[str, Any]:
         "zones": _zones(process),
         "guards": _guards(process),
         "unknown_calls": recorded.get("unknown_calls", []),
-        "incidents": crash_reports(process),
+        "incidents": [_incident(run, process, one) for one in crash_reports(process)],
         "last_epoch": last_epoch(process),
     }
+
+
+def _incident(run: Run, process: Process, report: dict[str, Any]) -> dict[str, Any]:
+    """Returns a crash report with what the warps of its launches did in words."""
+    told = report.pop("launches", None)
+    return {**report, "hang": hang_of(run, process, told).as_dict()} if told else report
 
 
 def _events(process: Process) -> int:

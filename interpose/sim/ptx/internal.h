@@ -484,6 +484,7 @@ struct ptx_group {
 	uint8_t state, barrier;
 	uint32_t members;
 	uint64_t stamp; /* value of the warp's clock when it ran last */
+	uint32_t beat; /* pc of its last heartbeat */
 };
 
 struct ptx_warp {

@@ -14,9 +14,11 @@
 
 #include "format.h"
 #include "sim_trace.h"
+#include "util/xxh3.h"
 
 #define PATIENCE_NS 2000000000ull /* without room in the ring; then nothing more is recorded */
 #define PAUSE 65536               /* instructions after which the host may look at the ring */
+#define PASSES 64                 /* through loops, of which one is compared */
 #define ADDRESSES (1u << TT_TRACE_ADDRESSES)
 #define VALUES (1u << TT_TRACE_VALUES)
 #define MOST_BYTES (UINT16_MAX * (size_t)8)
@@ -289,17 +291,74 @@ static struct tt_heartbeat *heartbeat_of(const struct ptx_warp *w)
 	return run->trace->heartbeat + w->cta->block * run->warps + w->index;
 }
 
-static void beat(const struct ptx_warp *w, uint32_t line)
+static uint64_t mixed(uint64_t sum, const void *data, size_t size)
+{
+	return (sum << 7 | sum >> 57) ^ xxh3_64(data, size);
+}
+
+/* Of all that decides what the warp does next, apart from memory: the registers of its frame, and where its threads are. */
+static uint64_t state_of(const struct ptx_warp *w)
+{
+	const struct ptx_frame *f = w->frame;
+	const struct ptx_function *now = f->function;
+	uint64_t sum = mixed(f->depth, w->rows32 + f->row32, (size_t)now->rows32 * PTX_WARP * 4);
+
+	sum = mixed(sum, w->rows64 + f->row64, (size_t)now->rows64 * PTX_WARP * 8);
+	sum = mixed(sum, w->predicates + f->predicate, (size_t)now->predicates * 4);
+	for (unsigned i = 0; i < w->group_count; i++) {
+		uint32_t place[2] = {w->groups[i].mask, w->groups[i].state};
+		sum = mixed(sum, place, sizeof(place));
+	}
+	return sum;
+}
+
+/* The warp comes back to a line. Looks at some passes only, because it takes longer than a short loop. */
+static void end_pass(const struct ptx_warp *w, struct tt_heartbeat *h, uint32_t line, uint32_t from)
+{
+	__atomic_store_n(&h->first, line, __ATOMIC_RELAXED);
+	__atomic_store_n(&h->last, from, __ATOMIC_RELAXED);
+	if (h->seen++ % PASSES)
+		return;
+	uint64_t now = state_of(w) ^ ((uint64_t)line << 32 | from);
+	uint64_t *passes = h->before == now ? &h->repeated : &h->changed;
+	h->before = now;
+	__atomic_store_n(passes, *passes + 1, __ATOMIC_RELAXED);
+}
+
+static void beat(const struct ptx_warp *w, struct ptx_group *g, uint32_t line)
 {
 	struct tt_heartbeat *h = heartbeat_of(w);
 
+	if (g->beat >= g->pc)
+		end_pass(w, h, line, w->cta->run->code[g->beat].line);
+	g->beat = g->pc;
 	__atomic_store_n(&h->instruction, line, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->state, TT_WARP_RUNS, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELAXED);
 }
 
+static void beat_access(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
+{
+	struct tt_heartbeat *h = heartbeat_of(w);
+	uint64_t at[PTX_WARP];
+
+	ptx_addresses(w, op, at);
+	__atomic_store_n(&h->object, at[__builtin_ctz(mask)], __ATOMIC_RELAXED);
+	__atomic_store_n(&h->access, op->line, __ATOMIC_RELAXED);
+}
+
+/* The first threads of a warp that wait, or NULL. */
+static const struct ptx_group *waiting_group(const struct ptx_warp *w)
+{
+	for (unsigned i = 0; i < w->group_count; i++)
+		if (w->groups[i].mask && w->groups[i].state != PTX_RUNS)
+			return &w->groups[i];
+	return NULL;
+}
+
 void ptx_trace_state(const struct ptx_warp *w)
 {
+	const struct ptx_group *waits = w->live && !w->runnable ? waiting_group(w) : NULL;
 	struct tt_heartbeat *h;
 	uint32_t state = TT_WARP_RUNS;
 
@@ -308,19 +367,22 @@ void ptx_trace_state(const struct ptx_warp *w)
 	h = heartbeat_of(w);
 	if (!w->live)
 		state = TT_WARP_EXITED;
-	else if (!w->runnable)
-		state = TT_WARP_AT_BARRIER;
+	else if (waits)
+		state = waits->state == PTX_AT_BARRIER ? TT_WARP_AT_BARRIER : TT_WARP_AT_SYNC;
 	else if (!h->count)
 		state = TT_WARP_NOT_STARTED;
-	for (unsigned i = 0; i < w->group_count && state == TT_WARP_AT_BARRIER; i++)
-		if (w->groups[i].mask) {
-			__atomic_store_n(&h->instruction, w->cta->run->code[w->groups[i].pc].line, __ATOMIC_RELAXED);
-			break;
-		}
+	if (waits) {
+		uint32_t line = w->cta->run->code[waits->pc].line;
+		uint64_t threads = w->cta->barriers[waits->barrier].expected;
+		__atomic_store_n(&h->instruction, line, __ATOMIC_RELAXED);
+		__atomic_store_n(&h->access, line, __ATOMIC_RELAXED);
+		__atomic_store_n(&h->object, state == TT_WARP_AT_BARRIER ? waits->barrier | threads << 32 : waits->members,
+				 __ATOMIC_RELAXED);
+	}
 	__atomic_store_n(&h->state, state, __ATOMIC_RELAXED);
 }
 
-static void begin_statement(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
+static void begin_statement(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op, uint32_t mask)
 {
 	struct ptx_trace *t = w->cta->run->trace;
 	unsigned kinds = kinds_at(w, op->line);
@@ -328,7 +390,7 @@ static void begin_statement(struct ptx_warp *w, const struct ptx_op *op, uint32_
 	if (op->code == PTX_OP_CALL_ROW) /* threads with other targets come back to it */
 		mask = ptx_same_target(w, op, mask);
 	if (t->heartbeat)
-		beat(w, op->line);
+		beat(w, g, op->line);
 	if (asks(kinds, TT_TRACE_COUNT) && t->counts) {
 		__atomic_fetch_add(&t->counts[op->line][0], 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&t->counts[op->line][1], (unsigned)__builtin_popcount(mask), __ATOMIC_RELAXED);
@@ -388,9 +450,12 @@ uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 		uint32_t before = g->mask, mask = before & ptx_predicate_bits(w, op->guard);
 		struct access a = {0};
 		if (mask && op->operands)
-			begin_statement(w, op, mask);
-		if (mask && op->flags & PTX_ACCESS)
+			begin_statement(w, g, op, mask);
+		if (mask && op->flags & PTX_ACCESS) {
 			a.kinds = access_kinds(w, op);
+			if (run->trace->heartbeat)
+				beat_access(w, op, mask);
+		}
 		if (a.kinds)
 			begin_access(w, op, mask, &a);
 		if (mask && op->code == PTX_OP_COPY && op->wide && asks(kinds_at(w, op->line), TT_TRACE_TMA))
@@ -425,7 +490,8 @@ static bool stops_at(const struct ptx_trace *t, const struct ptx_op *op)
 {
 	unsigned kinds = op->line < t->want->line_count ? t->want->lines[op->line] : 0;
 
-	return (op->operands && (t->heartbeat || kinds & OF_STATEMENT)) || (op->flags & PTX_ACCESS && kinds & OF_ACCESS);
+	return (op->operands && (t->heartbeat || kinds & OF_STATEMENT)) ||
+	       (op->flags & PTX_ACCESS && (t->heartbeat || kinds & OF_ACCESS));
 }
 
 ptx_status ptx_trace_begin(struct ptx_run *run)

@@ -12,6 +12,7 @@ import pandas as pd
 from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
+from ttanalyze.traces.hangs import hangs
 from ttanalyze.traces.instructions import Instructions, instructions_of
 from ttanalyze.traces.native import AnyTrace, RunTrace
 from ttanalyze.util.progress import Progress, tell
@@ -23,16 +24,21 @@ COUNTS = (
     *("process", "launch", "seq", "kernel", "instruction", "sass", "opcode", "category"),
     *("source", "warps", "threads"),
 )
+HANG_TEXTS = ("kernel", "hang", "doing", "at", "sass", "source", "caller")
 COUNT_TEXTS = ("kernel", "sass", "opcode", "category", "source")
-TRACE_TABLES = ("trace", "trace-counts", "instructions", "warps", "histogram")
+HANGS = (
+    *("process", "seq", "kernel", "hang", "doing", "warps", "block", "warp", "at"),
+    *("instruction", "sass", "source", "caller"),
+)
+TRACE_TABLES = ("trace", "trace-counts", "instructions", "warps", "histogram", "hangs")
 
 
 class TracedRun(TraceFile):
     """The instruction traces of a run.
 
     The table `trace` has a row per record, with the columns of an instruction trace in a file;
-    `trace-counts` has how often instructions were executed; `instructions`, `warps` and `histogram`
-    are those of TraceFile.
+    `trace-counts` has how often instructions were executed; `hangs` what warps did in launches that
+    had not ended; `instructions`, `warps` and `histogram` are those of TraceFile.
 
     Args:
         run: The run.
@@ -49,6 +55,7 @@ class TracedRun(TraceFile):
         self.tables = {
             "trace": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of),
             "trace-counts": Table(COUNTS, (), COUNTS, self._counts),
+            "hangs": Table(HANGS, (), HANGS, self._hangs),
             **{name: own[name] for name in ("instructions", "warps", "histogram")},
         }
 
@@ -102,6 +109,30 @@ class TracedRun(TraceFile):
         made = {name: [row[i] for row in rows] for i, name in enumerate(COUNTS)}
         frame = {
             name: texts(made[name]) if name in COUNT_TEXTS else integers(made[name])
+            for name in columns
+        }
+        yield FramePiece(pd.DataFrame(frame, index=np.arange(len(rows))))
+
+    def _hangs(
+        self, _: Any, columns: Sequence[str], ordered: bool, progress: Progress
+    ) -> Iterator[FramePiece]:
+        rows = [
+            (
+                *(launch.process, launch.seq, launch.kernel, hang.kind, group.doing, group.count),
+                *(group.warps[0] if group.warps else (None, None)),
+                group.at,
+                *((one.number, one.text, one.source) if one else (None, None, None)),
+                launch.callers[0] if launch.callers else None,
+            )
+            for hang in hangs(self._run)
+            for launch in hang.launches
+            if self._launch in (None, launch.seq)
+            for group in launch.groups
+            for one in (*group.instructions,) or (None,)
+        ]
+        made = {name: [row[i] for row in rows] for i, name in enumerate(HANGS)}
+        frame = {
+            name: texts(made[name]) if name in HANG_TEXTS else integers(made[name])
             for name in columns
         }
         yield FramePiece(pd.DataFrame(frame, index=np.arange(len(rows))))

@@ -47,6 +47,7 @@ FORWARDED = {
 }
 ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 LOCK_SECONDS = 5
+LIMITS = ("TT_TIMEOUT", "TT_KERNEL_TIMEOUT", "TT_NO_PROGRESS")
 TIMED_OUT = 124  # exit status, as of timeout(1)
 
 
@@ -67,6 +68,8 @@ class Recorded:
         warnings: The number of warnings that `info` lists.
         incomplete: What is missing in the recording, None if nothing is.
         seconds: The duration in seconds.
+        hang: The kind of the hang that ended the program, as in ttanalyze.traces.hangs. None if
+            there was none, or nothing is known of warps.
         rank: The rank of the job that was recorded, whose processes these are. None if `record`
             itself is no rank.
     """
@@ -82,6 +85,7 @@ class Recorded:
     warnings: int
     incomplete: str | None
     seconds: float
+    hang: str | None = None
     rank: int | None = None
 
     def to_json(self) -> str:
@@ -183,7 +187,8 @@ def record(
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
-    if late or (limit and totals.timed_out(out)):
+    limited = any(environment.get(name) for name in LIMITS)
+    if late or (limited and totals.timed_out(out)):
         code = TIMED_OUT
     ending = {"status": code, "signal": died, "seconds": round(seconds, 6)}
     info = note(out, {"exit": job.worst(out, ending) if job else ending}, warn)
@@ -198,7 +203,8 @@ def record(
     warnings = sum(totals.warnings(out, *process) for process in processes)
     incomplete = totals.incomplete(processes, sums[0])
     rank = None if job is None else job.rank
-    return Recorded(out, code, died, interrupted, *sums, warnings, incomplete, seconds, rank)
+    hang = _hang(ours) if code else None
+    return Recorded(out, code, died, interrupted, *sums, warnings, incomplete, seconds, hang, rank)
 
 
 # ---- before ----
@@ -431,6 +437,19 @@ def _locked(path: Path) -> Iterator[int]:
                     raise
                 time.sleep(0.002)
         yield folder
+
+
+def _hang(out: Path) -> str | None:
+    """Returns the kind of the first hang of a run whose warps are known."""
+    info = totals.contents(out)
+    if not any(report.get("launches") for one in info for report in one.get("incidents", [])):
+        return None
+    from ttanalyze.format import open_run
+    from ttanalyze.traces.hangs import hangs
+
+    with contextlib.suppress(Error):
+        return next((hang.kind for hang in hangs(open_run(out))), None)
+    return None
 
 
 def say(line: str) -> None:

@@ -22,12 +22,16 @@ WARNED_OF = {
 }
 
 
-def timed_out(out: Path) -> bool:
-    """Returns whether the recorder ended a process at its time limit."""
+def contents(out: Path) -> list[dict[str, Any]]:
+    """Returns the processes in run.json."""
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
-        processes = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
-        return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in processes)
-    return False
+        return processes(orjson.loads((out / "run.json").read_bytes()))
+    return []
+
+
+def timed_out(out: Path) -> bool:
+    """Returns whether the recorder ended a process at a limit."""
+    return any(process.get("status") == statuses.TIMEOUT for process in contents(out))
 
 
 def processes(info: dict[str, Any]) -> list[dict[str, Any]]:

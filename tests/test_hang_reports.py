@@ -1,0 +1,220 @@
+"""Hangs that are found and named: what each warp does, where, and what the host waits for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.hanging import report
+from ttanalyze import options
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.traces.hangs import Hang, hangs
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment() | {"TT_SIM_FAULT": "deadlock:1"}
+LIMIT = ("--no-progress", "0.4s")
+
+
+@pytest.fixture(scope="module")
+def program(built: Path) -> str:
+    return str(support.build_examples(built / "examples") / "hangs")
+
+
+def instrument(run: Path, *words: str, verb: str = "instrument") -> support.Outcome:
+    given: list[str | Path] = [verb, "--sim", "-o", run, *words]
+    return support.ttanalyze(*given, environment=SIM)
+
+
+def source(line: str) -> str:
+    """FILE:LINE of the line of the example's kernels that has this text."""
+    lines = (support.EXAMPLES / "hangs.cu").read_text().splitlines()
+    (number,) = [i for i, one in enumerate(lines, 1) if line in one]
+    return f"hangs.cu:{number}"
+
+
+def found(run: Path, outcome: support.Outcome) -> Hang:
+    assert outcome.status == 124, outcome.stderr
+    assert report(outcome)[0] == "ended by the limit of 0.4 s without progress, with work in flight"
+    (process,) = tt.open(run).processes
+    assert process.status == "timeout"
+    (hang,) = hangs(tt.open(run))
+    assert set(hang.lines()) <= {
+        line.removeprefix("ttanalyze: ") for line in outcome.stderr.splitlines()
+    }
+    return hang
+
+
+SPIN = ("--spin", "spin", "count_locked", "spin", "atom.global.cas.b32")
+MBARRIER = ("--mbarrier", "mbarrier", "pass_on", "mbarrier", "mbarrier.arrive")
+
+
+def test_spin_on_an_atomic_is_named(program: str, tmp_path: Path) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--cpu-callstack", "backtrace", "--", program, "--spin")
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    (launch,) = hang.launches
+    (group,) = launch.groups
+    assert (hang.kind, launch.name, group.doing) == ("spin", "count_locked<<<2, 64>>>", "spin")
+    assert (group.count, group.warps) == (4, [(0, 0), (0, 1), (1, 0), (1, 1)])
+    assert [one.opcode for one in group.instructions] == ["atom", "setp", "bra"]
+    assert group.instructions[0].source == source("atom.global.cas")
+    assert group.at is not None and group.at.startswith("region 0 + 0 (0x")
+    assert launch.callers[0].startswith("run (hangs.c:")
+    told = json.loads(support.ttanalyze("info", tmp_path / "run", "--json").stdout)
+    (incident,) = told["processes"][0]["incidents"]
+    assert incident["hang"]["kind"] == "spin"
+    assert [thread["call"] for thread in incident["threads"]] == ["cuCtxSynchronize"]
+    assert hang.lines()[0] in support.ttanalyze("info", tmp_path / "run").stdout
+    asked = ("query", tmp_path / "run", "--table", "hangs", "--format", "json")
+    rows = json.loads(support.ttanalyze(*asked).stdout)
+    assert [row["source"] for row in rows] == [one.source for one in group.instructions]
+    assert {(row["hang"], row["doing"], row["warps"]) for row in rows} == {("spin", "spin", 4)}
+
+
+@pytest.mark.long
+def test_barrier_that_not_all_threads_reach_is_named(program: str, tmp_path: Path) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--", program, "--barrier")
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    waits, exited = hang.launches[0].groups
+    assert (hang.kind, waits.doing, exited.doing) == ("barrier", "barrier", "exited")
+    assert (waits.warps, exited.warps) == ([(0, 0)], [(0, 1)])
+    assert (waits.at, waits.instructions[0].source) == (
+        "barrier 1 of 64 threads",
+        source("bar.sync"),
+    )
+
+
+def test_missing_arrival_at_an_mbarrier_is_named(program: str, tmp_path: Path) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--", program, "--mbarrier")
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    (group,) = hang.launches[0].groups
+    assert (hang.kind, group.doing, group.count) == ("mbarrier", "mbarrier", 2)
+    assert group.at == "the mbarrier at byte 0 of shared memory"
+    assert group.instructions[0].mnemonic.startswith("mbarrier.test_wait")
+
+
+def test_producer_and_consumer_that_wait_for_each_other_are_named(
+    program: str, tmp_path: Path
+) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--", program, "--exchange")
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    producer, consumer = hang.launches[0].groups
+    assert (hang.kind, producer.doing, consumer.doing) == ("mutual wait", "poll", "poll")
+    assert (producer.warps, consumer.warps) == ([(0, 0)], [(1, 0)])
+    assert producer.instructions[0].source == source("while (*free_slots == 0)")
+    assert consumer.instructions[0].source == source("while (*full_slots == 0)")
+    assert consumer.object == (producer.object or 0) + 4
+
+
+def test_long_loops_are_not_ended(program: str, tmp_path: Path) -> None:
+    """The last kernel takes several times the limit."""
+    words = ("--kind", "heartbeat", "--no-progress", "0.15s", "--json", "--", program)
+    done = instrument(tmp_path / "run", *words, "--turns", "2500000")
+    assert done.status == 0 and done.stdout.startswith("hangs: 4 counted")
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert told["hang"] is None and told["seconds"] > 0.4
+    assert hangs(tt.open(tmp_path / "run")) == []
+
+
+@pytest.mark.long
+def test_kernel_that_still_computes_is_no_hang(program: str, tmp_path: Path) -> None:
+    words = ("--kind", "heartbeat", "--kernel-timeout", "^compute=0.3s", "--json", "--", program)
+    done = instrument(tmp_path / "run", *words, "--turns", "2000000000")
+    assert done.status == 124
+    assert report(done)[0] == (
+        "ended by the limit of 0.3 s for launches of compute (call 17), with work in flight"
+    )
+    assert json.loads(done.stderr.splitlines()[-1])["hang"] == "unfinished"
+    (hang,) = hangs(tt.open(tmp_path / "run"))
+    (group,) = hang.launches[0].groups
+    assert group.doing == "computes" and group.instructions
+
+
+def test_limits_work_without_traces(program: str, tmp_path: Path) -> None:
+    limits = ("--kernel-timeout", "^count=1m;^meet=0.3s", "--", program, "--barrier")
+    done = instrument(tmp_path / "run", *limits, verb="record")
+    assert done.status == 124
+    lines = report(done)
+    assert lines[0].startswith("ended by the limit of 0.3 s for launches of meet (call ")
+    assert lines[1].startswith("  default stream: meet<<<1, 64>>> (call ")
+    assert "  the main thread is in cuCtxSynchronize" in lines
+    assert any("`ttanalyze instrument --kind heartbeat`" in line for line in lines)
+    assert hangs(tt.open(tmp_path / "run")) == []
+
+
+@pytest.mark.long
+def test_no_progress_without_traces(program: str, tmp_path: Path) -> None:
+    words = ("--no-progress", "0.4s", "--", program, "--spin")
+    done = instrument(tmp_path / "run", *words, verb="record")
+    assert done.status == 124
+    assert report(done)[0].startswith("ended by the limit of 0.4 s without progress")
+
+
+def test_traced_program_ends_soon_after_its_limit(program: str, tmp_path: Path) -> None:
+    words = ("--kind", "values", "--timeout", "0.5", "--json", "--", program, "--barrier")
+    done = instrument(tmp_path / "run", *words)
+    assert done.status == 124
+    assert json.loads(done.stderr.splitlines()[-1])["seconds"] < 3.3  # it took 3 more once
+    assert len(tt.open(tmp_path / "run").processes[0].traced) == 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("fast", "expected TIME or REGEX=TIME, such as 30s or"),
+        ("=5s", "expected TIME or REGEX=TIME"),
+        ("gemm=5s;", "expected TIME or REGEX=TIME"),
+        ("0", "expected TIME or REGEX=TIME"),
+        ("(=5s", "(: "),
+    ],
+)
+def test_wrong_limits_are_named(limit: str, why: str) -> None:
+    with pytest.raises(Error) as error:
+        options.check("--kernel-timeout", "kernel_timeout", limit)
+    assert str(error.value).startswith(f"--kernel-timeout {limit}: {why}")
+
+
+def test_limits_need_the_timeline() -> None:
+    with pytest.raises(Error, match="--no-progress needs another --timeline than off"):
+        options.variables({"no_progress": "5", "timeline": "off"}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"warps": "4"}, r"launches\[0\].warps: expected a whole"),
+        ({"groups": [3]}, r"launches\[0\].groups: expected a list, each item an object"),
+        ({"groups": [{"state": "loops", "count": 1}]}, r"groups\[0\].warps: it is missing"),
+        (
+            {"groups": [{"state": "loops", "count": 1, "warps": [], "last": 3}]},
+            r"groups\[0\].first: it is missing",
+        ),
+    ],
+)
+def test_damaged_hangs_are_errors(
+    small: Any, run_path: Path, change: dict[str, Any], what: str
+) -> None:
+    launch = {"seq": 1, "launch": 0, "warps": 4, "warps_per_block": 1, "groups": []} | change
+    path = run_path / "p0" / "process.json"
+    incident = {"reason": "x", "launches": [launch]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"incidents": [incident]}))
+    with pytest.raises(FormatError, match=what):
+        tt.open(run_path)
+
+
+@pytest.mark.long
+def test_run_of_a_killed_process_is_readable(program: str, tmp_path: Path) -> None:
+    """It has no report, because nobody asked for one."""
+    run = tmp_path / "run"
+    environment = support.recording(SIM, run, instrument="heartbeat")
+    with subprocess.Popen([program, "--spin"], env=environment) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.kill()
+    assert hangs(tt.open(run)) == []
+    assert len(tt.open(run).processes[0].traced) == 1
