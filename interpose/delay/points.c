@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "store/file.h"
 #include "util/json_writer.h"
@@ -124,8 +125,8 @@ static bool wanted(const char *mnemonic, bool built_in)
 		return built_in;
 	for (size_t n; *at; at += n + (at[n] == ',')) {
 		n = strcspn(at, ",");
-		size_t name = strcspn(at, ",."); /* "UTMALDG" matches UTMALDG.2D */
-		if (name && (*at == '*' || (strlen(mnemonic) == name && !strncmp(mnemonic, at, name))))
+		size_t name = strcspn(at, ",."); /* "UTMALDG" matches UTMALDG.2D, and ST the opcode st of PTX */
+		if (name && (*at == '*' || (strlen(mnemonic) == name && !strncasecmp(mnemonic, at, name))))
 			return true;
 	}
 	return false;

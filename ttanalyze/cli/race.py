@@ -107,7 +107,7 @@ def race(
     reduce: bool = Option(True, help="Find the fewest delays that cause the difference."),
     confidence: int = Option(1, metavar="N", help="Try each set of delays N times when reducing."),
     tests: int = Option(200, metavar="N", help="Reduce with at most N recordings."),
-    sim: bool = Option(False, "--sim", help="Use the simulator; it has no delays inside kernels."),
+    sim: bool = Option(False, "--sim", help="Use the simulator; --delay is 0 by default."),
     keep: bool = Option(False, "--keep", help="Also keep runs that do not differ."),
     force: bool = Option(
         False, "--force", "-f", help="Start again instead of resuming the search in the folder."

@@ -58,6 +58,15 @@ static void module_free(CUmodule module)
 	free(module);
 }
 
+static const struct tt_sim_delays *delays; /* of kernels; NULL: none */
+
+__attribute__((visibility("default"))) void ttSimDelays(const struct tt_sim_delays *choose)
+{
+	pthread_mutex_lock(&sim_mutex);
+	delays = choose;
+	pthread_mutex_unlock(&sim_mutex);
+}
+
 CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, size_t log_size)
 {
 	CUmodule module = sim_alloc(sizeof *module);
@@ -69,6 +78,10 @@ CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, 
 		CUresult result = module->starved ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 		module_free(module);
 		return result;
+	}
+	if (delays && !ptx_delay(module->code, delays)) {
+		module_free(module);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (sim_settings.keeps && !module_charge(module)) {
 		module_free(module);

@@ -278,7 +278,7 @@ static void parse_instruction(struct body *b)
 		parse_label(b, t.opcode, t.line);
 		return;
 	}
-	if (!ptx_is_instruction(t.opcode))
+	if (!ptx_instruction(t.opcode))
 		ptx_reject(s, t.line, "PTX has no instruction %s", t.opcode);
 	while (!ptx_at(s, ';')) {
 		t.operands = ptx_arena_grow(s, t.operands, t.count, &capacity, sizeof(*t.operands));

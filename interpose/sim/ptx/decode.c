@@ -227,6 +227,7 @@ static void decode_function(struct ptx_decoder *d, struct ptx_function *f)
 	d->guard = PTX_TRUE;
 	d->line = f->line;
 	d->first_of = ptx_arena_take(d->source, (f->statement_count + 1) * sizeof(*d->first_of));
+	f->first_of = d->first_of;
 	f->first = (uint32_t)d->module->code_count;
 	load_register_parameters(d);
 	for (size_t i = 0; i < f->statement_count; i++) {

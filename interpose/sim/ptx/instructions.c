@@ -35,7 +35,9 @@ static int compare(const void *word, const void *entry)
 	return order ? order : -(name[length] != 0);
 }
 
-bool ptx_is_instruction(const char *opcode)
+const char *ptx_instruction(const char *opcode)
 {
-	return bsearch(opcode, names, sizeof(names) / sizeof(*names), sizeof(*names), compare) != NULL;
+	const char *const *found = bsearch(opcode, names, sizeof(names) / sizeof(*names), sizeof(*names), compare);
+
+	return found ? *found : NULL;
 }

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 
 #include "sim/ptx/ptx.h"
+#include "sim_delay.h"
 
 #define PTX_WARP 32
 
@@ -209,6 +210,7 @@ struct ptx_function {
 	size_t frame_bytes; /* of the thread's stack: local variables, parameters, those of its calls */
 
 	uint32_t index, first, rows32, rows64, predicates;
+	const uint32_t *first_of; /* the first operation of each statement */
 	size_t unsupported; /* 1 + index of the first such operation; of a kernel: reachable from it */
 	const struct ptx_function **callees;
 	size_t callee_count;
@@ -231,6 +233,9 @@ struct ptx_module {
 	uint8_t *constants;
 	size_t constant_bytes;
 	uint32_t *operands; /* for each statement the number of its registers, then their rows */
+	bool any_delays;
+	uint8_t *delayed; /* by operation; NULL: none */
+	struct tt_sim_delay *delays;
 };
 
 struct ptx_name {
@@ -482,6 +487,7 @@ struct ptx_group {
 	uint32_t mask, pc;
 	struct ptx_frame *frame;
 	uint8_t state, barrier;
+	bool delayed; /* it was held up at pc */
 	uint32_t members;
 	uint64_t stamp; /* value of the warp's clock when it ran last */
 	uint32_t beat; /* pc of its last heartbeat */
@@ -497,6 +503,7 @@ struct ptx_warp {
 	unsigned group_count;
 	struct ptx_group groups[PTX_WARP + 1];
 	uint64_t clock;
+	uint64_t until; /* it is held up until then, by the clock of the run */
 	struct ptx_frame *frame; /* the frame that file and predicate belong to */
 	uint8_t *file[4];	 /* by enum ptx_file */
 	uint32_t *predicate;
@@ -543,6 +550,7 @@ struct ptx_run {
 	char *error;
 	size_t error_size;
 	uint64_t random, budget;
+	uint64_t now; /* instructions, and time that passed while all warps were held up */
 	unsigned threads, warps; /* of a CTA */
 	size_t static_shared, shared_bytes, parameter_bytes;
 	struct ptx_page pages[2][PTX_PAGES]; /* readable, writable */
@@ -596,6 +604,11 @@ void ptx_threads_left(struct ptx_warp *w, uint32_t mask);
 bool ptx_mbarrier(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 /* What a thread does to the object at host; n: threads or bytes. */
 bool ptx_mbarrier_apply(struct ptx_warp *w, const struct ptx_op *op, unsigned kind, int lane, uint8_t *host, uint32_t n);
+
+/* delay.c. g comes to a delayed operation, or has waited there. True: its warp waits now. */
+bool ptx_hold(struct ptx_warp *w, struct ptx_group *g);
+/* Until the end of the first delay. False: no warp is held up. */
+bool ptx_pass_time(struct ptx_run *run);
 
 /* builtin.c: functions of the driver */
 void ptx_set_condition(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);

@@ -226,6 +226,11 @@ static bool widen(struct ptx_run *run)
 	return false;
 }
 
+static bool may_widen(const struct ptx_run *run)
+{
+	return run->started < run->end && run->slot_count < run->slot_limit;
+}
+
 /* --- turns --- */
 
 /* A finished block makes room for the next one. */
@@ -245,7 +250,7 @@ static bool run_in_order(struct ptx_run *run)
 	for (size_t s = 0; s < run->slot_count && run->status == PTX_OK; s++) {
 		struct ptx_cta *cta = run->slots[s];
 		for (unsigned i = 0; cta->resident && i < run->warps && run->status == PTX_OK; i++)
-			if (cta->warps[i].runnable) {
+			if (cta->warps[i].runnable && cta->warps[i].until <= run->now) {
 				ptx_warp_run(&cta->warps[i], SLICE);
 				ran = true;
 			}
@@ -255,7 +260,7 @@ static bool run_in_order(struct ptx_run *run)
 	bool all_long = true;
 	for (size_t s = 0; s < run->slot_count; s++)
 		all_long &= run->slots[s]->clock >= (run->slot_count == 1 ? LONG : LONGER);
-	if (all_long && run->started < run->end && run->slot_count < run->slot_limit && run->status == PTX_OK)
+	if (all_long && may_widen(run) && run->status == PTX_OK)
 		widen(run);
 	return ran;
 }
@@ -268,7 +273,7 @@ static bool run_by_chance(struct ptx_run *run)
 		size_t i = (first + n) % warps;
 		struct ptx_cta *cta = run->slots[i / run->warps];
 		struct ptx_warp *w = &cta->warps[i % run->warps];
-		if (!cta->resident || !w->runnable)
+		if (!cta->resident || !w->runnable || w->until > run->now)
 			continue;
 		ptx_warp_run(w, 1 + random_number(run) % SEEDED_SLICE);
 		finish_block(run, cta);
@@ -315,6 +320,8 @@ static void run_grid(struct ptx_run *run)
 	while (run->status == PTX_OK && anything_resident(run)) {
 		bool ran = run->config->schedule_seed ? run_by_chance(run) : run_in_order(run);
 		if (ran || run->status != PTX_OK || !anything_resident(run))
+			continue;
+		if (run->kernel->module->any_delays && (may_widen(run) ? widen(run) : ptx_pass_time(run)))
 			continue;
 		while (run->config->deadlocks)
 			run->config->pause(true);

@@ -235,6 +235,8 @@ void ptx_unload(ptx_module *m)
 	if (!m)
 		return;
 	ptx_arena_release(&m->arena);
+	free(m->delayed);
+	free(m->delays);
 	free(m);
 }
 

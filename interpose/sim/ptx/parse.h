@@ -40,7 +40,7 @@ bool ptx_space_word(struct ptx_source *s, enum ptx_space *space);
 void ptx_add_variable(struct ptx_parser *p, struct ptx_variable *v);
 struct ptx_table *ptx_parse_prototype(struct ptx_source *s);
 struct ptx_table *ptx_parse_targets(struct ptx_source *s);
-bool ptx_is_instruction(const char *opcode); /* tests the part of the name before its first dot */
+const char *ptx_instruction(const char *opcode); /* the part of the name before its first dot; NULL: unknown */
 void ptx_parse_body(struct ptx_parser *p, struct ptx_function *f);
 
 #endif

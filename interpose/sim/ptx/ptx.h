@@ -14,6 +14,7 @@
 typedef struct ptx_module ptx_module;
 typedef struct ptx_function ptx_function;
 struct tt_sim_trace;
+struct tt_sim_delays;
 
 typedef struct {
 	const char *name;
@@ -40,6 +41,8 @@ typedef struct {
 /* NULL on failure, with a one-line reason ("line 12: unknown opcode foo.bar") in error. */
 ptx_module *ptx_load(const char *text, const ptx_loader *loader, char *error, size_t error_size);
 void ptx_unload(ptx_module *m);
+/* Before the first launch. False: no memory. */
+bool ptx_delay(ptx_module *m, const struct tt_sim_delays *choose);
 const ptx_function *ptx_find_function(const ptx_module *m, const char *name);
 size_t ptx_function_count(const ptx_module *m);
 const ptx_function *ptx_function_at(const ptx_module *m, size_t index);

@@ -26,6 +26,7 @@ bool ptx_warp_begin(struct ptx_warp *w, uint32_t threads)
 	w->live = threads;
 	w->carry = 0;
 	w->clock = 0;
+	w->until = 0;
 	w->runnable = true;
 	w->group_count = 0;
 	if (!ptx_frames_begin(w))
@@ -459,6 +460,8 @@ uint32_t ptx_execute_until(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 void ptx_warp_run(struct ptx_warp *w, uint32_t slice)
 {
 	struct ptx_run *run = w->cta->run;
+	const ptx_module *m = run->kernel->module;
+	const uint8_t *delayed = m->any_delays && !w->cta->traced ? m->delayed : NULL;
 
 	w->pause = false;
 	while (slice && run->status == PTX_OK && !w->pause) {
@@ -471,10 +474,15 @@ void ptx_warp_run(struct ptx_warp *w, uint32_t slice)
 			return;
 		}
 		ptx_enter_frame(w, g->frame);
+		if (delayed && delayed[g->pc] && ptx_hold(w, g))
+			return;
 		turn = turn < slice ? turn : slice;
-		uint32_t n = w->cta->traced ? ptx_trace_execute(w, g, limit, turn) : ptx_execute(w, g, limit, turn);
+		uint32_t n = w->cta->traced ? ptx_trace_execute(w, g, limit, turn)
+			     : delayed      ? ptx_execute_until(w, g, limit, turn, delayed)
+					    : ptx_execute(w, g, limit, turn);
 		w->clock += n;
 		w->cta->clock += n;
+		run->now += n;
 		g->stamp = w->clock;
 		slice -= n;
 		if (n > run->budget) {

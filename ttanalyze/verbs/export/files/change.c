@@ -127,7 +127,7 @@ static void *compile(const struct compiler *c, const char *file, char *source, s
 	int (*run)(void *, int, const char **);
 	void *library = NULL, *program;
 	char option[64], include[4200];
-	const char *options[] = {option, include};
+	const char *options[] = {option, include, "-I/usr/local/cuda/include", "-I/usr/local/cuda/include/cccl"};
 	int i, bad;
 
 	for (i = 0; c->libraries[i] && !library; i++)
@@ -145,7 +145,7 @@ static void *compile(const struct compiler *c, const char *file, char *source, s
 		snprintf(option, sizeof option, "--gpu-architecture=compute_%d", architecture);
 		snprintf(include, sizeof include, "-I%.*s", (int)(strrchr(file, '/') - file), file);
 	}
-	if (bad || run(program, c == &nvvm ? 1 : 2, options))
+	if (bad || run(program, c == &nvvm ? 1 : 4, options))
 		fail(file, bad ? "the compiler does not read it" : text_of(c, library, program, "ProgramLog"));
 	return text_of(c, library, program, c->result);
 }
