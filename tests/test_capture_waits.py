@@ -10,6 +10,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.region_ready import check_region_ready
 from tests.rundir import Writer
 from tests.support import Cli
 from tests.traces import Item, traced
@@ -279,3 +280,17 @@ def test_waits_of_a_recorded_program(
             if i.args["seq"] == item.args["seq"] and i.category != "capture-wait"
         ]
         assert work.begin >= item.end
+
+
+# ---- captures that wait for what the program says ----
+
+
+@pytest.mark.parametrize("deps", ["off", "device"])
+def test_captures_wait_for_the_events_of_regions(deps: str, built: Path, run_path: Path) -> None:
+    command = [str(support.build_program("recorder_region_ready", built))]
+    environment = support.simulator_environment()
+    recorded = support.recording(environment, run_path, epoch="api", deps=deps, timeline="events")
+    outcome = support.run(command, recorded)
+    assert (outcome.stdout, outcome.status) == (support.run(command, environment).stdout, 0)
+    assert "not ready" not in outcome.stderr and "no allocation" not in outcome.stderr
+    assert len(check_region_ready(run_path)) == 4

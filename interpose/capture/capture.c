@@ -93,6 +93,24 @@ void capture_prepare(struct thread *t, struct context *c)
 	end_own(t, was);
 }
 
+bool capture_submit(struct thread *t, struct context *c, bool (*submit)(CUstream stream, void *to), void *to)
+{
+	bool done = false;
+
+	if (atomic_load(&captures_active) || t->busy)
+		return false;
+	struct interrupted was = begin_own(t);
+	if (session_state == SESSION_ON && context_push(c->handle)) {
+		if (!c->capture)
+			c->capture = capture_create(c, c->short_of_memory);
+		struct capture *p = c->capture;
+		done = p && !p->broken && submit(p->stream, to);
+		context_pop();
+	}
+	end_own(t, was);
+	return done;
+}
+
 /* Whether the context needs an epoch and can be captured. */
 static bool is_due(struct context *c, uint32_t trigger)
 {

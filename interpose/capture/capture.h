@@ -129,6 +129,11 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 /* The epoch after the launch; TT_NO_EPOCH if none could be cut. */
 uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq);
 void capture_let_others(struct thread *t);
+/*
+ * Submits something to the stream of the context's captures, before its next epoch. False: not possible now, or submit
+ * gave false.
+ */
+bool capture_submit(struct thread *t, struct context *c, bool (*submit)(CUstream stream, void *to), void *to);
 /* Makes the next work of a stream wait for the last capture. False: that is complete. */
 bool capture_catch_up(struct stream *s);
 /* Makes the next work of a stream wait for a running capture of another context. False: there is none. */

@@ -148,3 +148,47 @@ EXPORT int tt_epoch(void *stream, const char *label)
 	op_epoch(&op, TT_TRIGGER_API, name);
 	return 0;
 }
+
+struct dependency {
+	struct op *op;
+	CUevent event;
+	unsigned long long address;
+	uint32_t region;
+};
+
+static bool wait_for(CUstream stream, void *to)
+{
+	struct dependency *d = to;
+	struct stream own = {.handle = stream, .context = d->op->context};
+	bool timed = atomic_load(&timeline_source) == TIMELINE_EVENTS;
+	struct timing *timing = timed ? timing_begin(&own, d->op->seq) : NULL;
+	CUresult r = real.cuStreamWaitEvent(stream, d->event, 0);
+
+	RECORD(d->op, r, TT_EVENT_REGION_READY, e->dst = d->address; e->src = (uint64_t)(uintptr_t)d->event; e->id = d->region);
+	if (timing)
+		timing_end(timing, &own, d->op->event, r == CUDA_SUCCESS);
+	return r == CUDA_SUCCESS;
+}
+
+/*
+ * The allocation that holds an address is complete when the event is: the next epochs wait for it on the device. The
+ * event may be recorded again or destroyed at once. 0; -1: no allocation, not recording, during a stream capture, or
+ * the driver refuses the event.
+ */
+EXPORT int tt_region_ready(unsigned long long address, void *event)
+{
+	OP(op, TT_NO_ID);
+
+	if (!op_begin(&op))
+		return -1;
+	struct region *r = region_find(address);
+	if (!r)
+		return -1;
+	struct dependency d = {&op, event, address, r->id};
+	struct context *c = r->context;
+	region_release(r);
+	if (!c)
+		return -1;
+	op.context = c;
+	return capture_submit(op.t, c, wait_for, &d) ? 0 : -1;
+}

@@ -74,7 +74,7 @@ enum tt_kind_property {
 	TT_KIND_WORK = 1,       /* a stream executes it: on the device, or as a host function */
 	TT_KIND_WRITES = 2,     /* work that may change device memory */
 	TT_KIND_STREAM = 4,     /* it is submitted to a stream: work, and calls that order streams */
-	TT_KIND_TIMED = 8,      /* work that has a tt_activity record */
+	TT_KIND_TIMED = 8,      /* has a tt_activity record */
 	TT_KIND_WAIT = 16,      /* the host waited */
 	TT_KIND_LAUNCH = 32,    /* it runs kernels */
 	TT_KIND_MOVE = 64,      /* it writes bytes to dst */
@@ -132,7 +132,8 @@ enum tt_kind_property {
 	X(QUERY, 30, 0) /* the program asked whether a stream or an event is complete, and it was */ \
 	/* The page-locked bytes at dst, which the copy with seq src reads, differ from those at its call: XXH3-64 of \
 	   those = grid[0..1], of these = block[0..1], low half first. */ \
-	X(SOURCE_CHANGE, 31, 0)
+	X(SOURCE_CHANGE, 31, 0) \
+	X(REGION_READY, 32, TT_KIND_TIMED) /* tt_region_ready: the next epoch waits for the CUevent src; id = region, dst = an address in it */
 
 #define TT_EVENT_NUMBER(name, number, properties) TT_EVENT_##name = number,
 #define TT_EVENT_PROPERTIES(name, number, properties) TT_PROPERTIES_##name = properties,

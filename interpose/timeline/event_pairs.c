@@ -8,6 +8,7 @@
 #include "timeline/event_pairs.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "capture/capture.h"
@@ -31,7 +32,7 @@ struct timing {
 	_Atomic int state;
 	CUevent begin, end;
 	uint64_t seq, stream, bytes;
-	uint32_t kind;
+	uint32_t kind, name;
 };
 
 struct pool {
@@ -149,6 +150,14 @@ struct timing *timing_begin(struct stream *s, uint64_t seq)
 	return NULL;
 }
 
+static uint32_t region_name(uint32_t region)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "region %u", region);
+	return store_string(session_store(), text);
+}
+
 void timing_end(struct timing *t, const struct stream *s, const struct tt_event *e, bool submitted)
 {
 	bool good = submitted && e && real.cuEventRecord(t->end, s->handle) == CUDA_SUCCESS;
@@ -156,6 +165,7 @@ void timing_end(struct timing *t, const struct stream *s, const struct tt_event 
 	if (good) {
 		t->stream = s->id;
 		t->kind = e->kind;
+		t->name = e->kind == TT_EVENT_REGION_READY ? region_name(e->id) : TT_NO_ID;
 		t->bytes = event_kind_is(e->kind, TT_KIND_MOVE) ? e->bytes : 0;
 	} else if (submitted) {
 		timeline_missed(1);
@@ -183,10 +193,10 @@ static CUresult write_times(const struct pool *p, const struct timing *t)
 		.stream = t->stream,
 		.bytes = t->bytes,
 		.kind = t->kind,
-		.flags = TT_ACTIVITYF_COARSE,
+		.flags = TT_ACTIVITYF_COARSE | (t->kind == TT_EVENT_REGION_READY ? TT_ACTIVITYF_OWN : 0u),
 		.context = p->context->index,
 		.device = (uint32_t)p->context->device,
-		.name = TT_NO_ID,
+		.name = t->name,
 	};
 	CUresult r = after_base(p, t->end, &a.end_ns);
 

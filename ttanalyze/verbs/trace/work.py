@@ -31,6 +31,7 @@ NO_WAITS = FoundWaits(*(np.empty(0, "i8") for _ in range(3)))
 LAYERS = 128  # of a lane; what more there is at a time is cut short
 UNKNOWN, TIMED, INEXACT = 1, 2, 3  # how well the time of a call's work is known; 0: not needed
 LAUNCH, GRAPH, COPY = KIND["launch"], KIND["graph-launch"], KIND["copy"]
+READY = KIND["region-ready"]
 OF_CALLS, OF_NONE, OF_RECORDER = range(3)  # whose work it is, which says in which lanes
 
 KEY = np.dtype(
@@ -255,6 +256,8 @@ class Work:
         if kind == LAUNCH:
             full = self._names[int(key["name"])]
             name, args = demangle.short(full), {"kernel": full}
+        if kind == READY:
+            name = f"waits for {self._names[int(key['name'])]}"
         args |= {"context": int(key["context"])} if key["context"] != NO_ID else {}
         args |= {"stream": int(key["stream"])} if key["stream"] else {}
         args |= {"coarse": True} if int(key["flags"]) & COARSE else {}
