@@ -18,6 +18,7 @@ from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
 from ttanalyze.verbs.check import findings
+from ttanalyze.verbs.check.sarif import sarif_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 
 Check = Callable[..., Outcome]
@@ -212,6 +213,28 @@ def test_sarif_has_required_properties(
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"].startswith("file:///")
     assert place["region"]["startLine"] > 0
+
+
+@pytest.mark.parametrize("line", ["/src/train.cu:40", None])
+def test_sarif_has_the_place_of_the_instruction(line: str | None) -> None:
+    told = {"number": 7, "machine": True, "text": "STG.E [R2], R0", "line": line, "count": 1}
+    told |= {"block": [0, 0, 0], "thread": [3, 0, 0]}
+    where, stack = "train.py:12 in step", ["/src/train.py:12 in step"]
+    call = findings.Call(0, 5, "launch", "cuLaunchKernel", "_Z3addv", 0, where, stack)
+    found = findings.Finding("guard", "x", "confirmed", "s", call, details={"instruction": told})
+    outcome = findings.Outcome("guard", "found", findings=[found])
+    log = sarif_text(findings.CheckReport([], "", [outcome], 1, False, 0))
+    (run,) = json.loads(log)["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["guard"]
+    (result,) = run["results"]
+    places = [
+        one.get("physicalLocation", {}).get("region", {}).get("startLine")
+        for one in result["locations"] + result["relatedLocations"]
+    ]
+    assert places == ([40, 12] if line else [12, None])
+    at = (result["locations"] + result["relatedLocations"])[0 if line else 1]
+    assert at["message"]["text"].startswith("STG.E [R2], R0 (pc 0x70)")
+    assert at["logicalLocations"] == [{"fullyQualifiedName": "_Z3addv", "kind": "function"}]
 
 
 @pytest.mark.parametrize(

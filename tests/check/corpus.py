@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="checks or names of faults, by commas")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sanitizer", action="store_true", help="time compute-sanitizer as well")
-    parser.add_argument("--out", type=Path, help="a JSON file for all answers")
+    parser.add_argument("--out", type=Path, help="a JSON file; other answers in it stay")
     given = parser.parse_args()
     wanted = [*cases(), *(cases("torch_faults") if given.gpu else [])]
     only = set(filter(None, given.only.split(",")))
@@ -233,9 +233,25 @@ def main() -> None:
     print("\n".join(["", *summary(done)]))
     if given.out:
         found = {"device": device(given.gpu), "date": time.strftime("%Y-%m-%d"), "jobs": given.jobs}
-        head = json.dumps(found)[1:-1]
-        lines = ",\n".join(json.dumps(_rounded(answer)) for answer in done)
-        given.out.write_text(f'{{{head}, "answers": [\n{lines}\n]}}\n')
+        add(given.out, {**found, "answers": [_rounded(answer) for answer in done]})
+
+
+def add(path: Path, run: dict[str, Any]) -> None:
+    """Adds answers to a file, in place of earlier ones of the same cases."""
+    runs = json.loads(path.read_text()) if path.exists() else []
+    known = {_key(answer) for answer in run["answers"]}
+    for one in runs:
+        one["answers"] = [answer for answer in one["answers"] if _key(answer) not in known]
+    texts = []
+    for one in [one for one in runs if one["answers"]] + [run]:
+        head = json.dumps({name: one[name] for name in ("device", "date", "jobs")})[1:-1]
+        lines = ",\n".join(json.dumps(answer) for answer in one["answers"])
+        texts.append(f'{{{head}, "answers": [\n{lines}\n]}}')
+    path.write_text("[" + ",\n".join(texts) + "]\n")
+
+
+def _key(answer: dict[str, Any]) -> tuple[str, str, bool]:
+    return answer["case"]["source"], answer["case"]["name"], answer["fixed"]
 
 
 def _rounded(answer: Answer) -> dict[str, Any]:

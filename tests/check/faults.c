@@ -864,6 +864,25 @@ static void graph_nan(void)
 	in_graph(nan_in_graph_work, p, q);
 }
 
+/* One kernel of the graph copies what nobody wrote, the next one divides by it. */
+static CUdeviceptr unwritten;
+
+static void unwritten_in_graph_work(CUdeviceptr p, CUdeviceptr q)
+{
+	GO("scale", first, n, &p, &half, &n);
+	GO("move", first, n, &q, &unwritten, &none, &n);
+	GO("divide", first, n, &p, &p, &q, &n); /* culprit of graph_unwritten */
+}
+
+static void graph_unwritten(void)
+{
+	CUdeviceptr p = values(n), q = values(n);
+
+	unwritten = fixed ? values(n) : raw(SIZE);
+	CHECK(cuMemsetD32(p + 80, 0, 1));
+	in_graph(unwritten_in_graph_work, p, q);
+}
+
 static void half_overflow(void)
 {
 	CUdeviceptr p = zeros(2 * n);
@@ -1011,7 +1030,8 @@ static const struct {
 	FAULT(host_buffer_reused, order), FAULT(staging_reused, order),
 	FAULT(zero_by_zero, values), FAULT(nan_from_chain, values), FAULT(nan_beside_chain, values),
 	 FAULT(infinite, values), FAULT(root_of_negative, values),
-	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(half_overflow, values),
+	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(graph_unwritten, values),
+	FAULT(half_overflow, values),
 	FAULT(zero_by_unwritten, values), FAULT(nan_from_uninitialized, uninitialized),
 	FAULT(nan_past_end, values), FAULT(infinity_past_end, values), FAULT(nan_inside, values),
 	FAULT(nan_after_free, values),

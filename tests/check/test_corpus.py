@@ -15,6 +15,8 @@ KINDS = {
     "infinite": "computed",
     "loaded_nan": "loaded",
     "zero_by_unwritten": "uninitialized",
+    "graph_nan": "computed",
+    "graph_unwritten": "uninitialized",
     "nan_inside": "computed",
     "nan_from_chain": "uninitialized",
     "nan_beside_chain": "computed",
@@ -35,7 +37,11 @@ INSTRUCTIONS = {
     "two_writes": "st.global.f32 [%rd8], %f1 by [0, 0, 0] [0, 0, 0]",
     "clock_in_kernel": "st.global.f32 [%rd6], %f3 by [0, 0, 0] [0, 0, 0]",
     "graph_end_4": "",
+    "read_neighbour": "ld.global.f32 %f1, [%rd6+4] by [3, 0, 0] [231, 0, 0]",
+    "read_in_a_queue": "ld.global.f32 %f1, [%rd6+4] by [3, 0, 0] [231, 0, 0]",
+    "read_row_too_many": "ld.global.f32 %f1, [%rd5] by [0, 0, 0] [0, 0, 0]",
     "graph_nan": "",
+    "graph_unwritten": "",
 }
 SHORT = {
     "nan_past_end",
@@ -50,6 +56,7 @@ SHORT = {
     "read_in_a_queue",
     "graph_race",
     "graph_nan",
+    "graph_unwritten",
 }
 CASES = [
     pytest.param(case, marks=() if case.name in SHORT else pytest.mark.long, id=case.name)

@@ -52,7 +52,11 @@ def coverage(process: Process) -> tuple[int, int, int, int]:
 
 
 def reached(
-    process: Process, seq: int, uses: Uses = lambda function: None, every: bool = False
+    process: Process,
+    seq: int,
+    uses: Uses = lambda function: None,
+    every: bool = False,
+    node: int | None = None,
 ) -> list[Reached]:
     """Returns the allocations with guards that a launch, of a kernel or a graph, has pointers to.
 
@@ -64,10 +68,11 @@ def reached(
         seq: The sequence number of the launch.
         uses: What kernels do with their parameters.
         every: Whether to return also captured allocations without guards.
+        node: A node of the graph, None for all.
     """
     found: dict[int, Reached] = {}
     flags = layout.GUARDED | (layout.CAPTURED if every else 0)
-    for function, data in _parameters(process, seq):
+    for function, data in _parameters(process, seq, node):
         modes = uses(function)
         for at, address in enumerate(np.frombuffer(data[: len(data) // WORD * WORD], "<u8")):
             mode = MAY_WRITE if modes is None else modes.get(at * WORD)
@@ -80,14 +85,15 @@ def reached(
     return sorted(found.values(), key=lambda one: (not one.freed, one.left))
 
 
-def _parameters(process: Process, seq: int) -> Iterator[tuple[int, bytes]]:
-    """The kernels of a launch, and their parameters."""
+def _parameters(process: Process, seq: int, chosen: int | None) -> Iterator[tuple[int, bytes]]:
+    """The kernels of a launch, or of a node of its graph, and their parameters."""
     event = process.events_between(seq - 1, seq)[0]
     if event["kind"] == KIND["launch"]:
         yield int(event["id"]), process.params(event)
     elif event["kind"] in event_kinds.LAUNCH and process.graphs.known(int(event["id"]), seq):
-        for node in process.graphs.nodes(int(event["id"]), seq):
-            if node["kind"] == graphs.KERNEL and node["data_size"]:
+        for number, node in enumerate(process.graphs.nodes(int(event["id"]), seq)):
+            wanted = chosen in (None, number)
+            if wanted and node["kind"] == graphs.KERNEL and node["data_size"]:
                 yield int(node["function"]), process.graphs.data(node)
 
 

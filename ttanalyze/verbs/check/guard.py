@@ -8,7 +8,7 @@ the launch's pointers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.traces.accesses import STORES
 from ttanalyze.verbs.check import bounds
 from ttanalyze.verbs.check.bounds import EACH_TENSOR
 from ttanalyze.verbs.check.difference import call_text
@@ -36,6 +37,7 @@ from ttanalyze.verbs.check.findings import (
     Finding,
     Outcome,
 )
+from ttanalyze.verbs.check.instructions import Culprit, Traced, with_instructions
 from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.zoom import launch_seqs
@@ -53,7 +55,7 @@ PAST_END, AFTER_FREE = "past the end", "access after free"
 
 def recordings(settings: Settings) -> Plan:
     """One recording, a second one if the program needs CUDA's alignment; more explain a fault."""
-    return Plan(("guard",), 1 if settings.quick else 4)
+    return Plan(("guard",), 1 if settings.quick else 4 + NAMED)
 
 
 @dataclass(frozen=True)
@@ -183,18 +185,23 @@ def _fails(process: Process) -> bool:
 def _look(session: Session, faults: list[_Fault], copies: list[_Copy], align: str) -> list[Finding]:
     """Finds out which launch it was, whether it writes, and what happens without guards."""
     plain = {process.index: process for process in open_run(session.plain().run).processes}
-    findings, written = [], True
+    findings, written = list[Finding](), True
+    zoned = None
     if faults:
-        zoned = session.record("zones", EACH_TENSOR, **bounds.ZONES)
-        written = session.fault(zoned) is not None or any(
-            zones.changed_zones(process, 1) for process in open_run(zoned.run).processes
+        recording = session.record("zones", EACH_TENSOR, **bounds.ZONES)
+        zoned = open_run(recording.run)
+        written = session.fault(recording) is not None or any(
+            zones.changed_zones(process, 1) for process in zoned.processes
         )
     for fault in faults:
         without = plain.get(fault.process.index)
         anyway = without is not None and _fails(without)
         found = fault if fault.sure else _alone(session, fault, align)
         certainty = CONFIRMED if found.sure and without is not None and not anyway else POSSIBLE
-        findings.append(_of_launch(found, written, anyway, certainty))
+        finding = _of_launch(found, written, anyway, certainty)
+        if zoned is not None and not findings and not anyway:
+            finding = _with_instruction(session, finding, found, zoned)
+        findings.append(finding)
     for copy in copies:
         result = _result_without(copy, plain.get(copy.process.index))
         if not result:
@@ -215,6 +222,48 @@ def _alone(session: Session, fault: _Fault, align: str) -> _Fault:
         return fault
     found = _fault(run, process, blocking=True)
     return (found and _same_launch(found, fault)) or fault
+
+
+def _with_instruction(session: Session, found: Finding, fault: _Fault, zoned: Run) -> Finding:
+    """The finding with the instruction that leaves the allocation. With zones the program survives
+    that, so it can be traced.
+    """
+    process = next((one for one in zoned.processes if one.index == fault.process.index), None)
+    if process is None or fault.seq is None:
+        return found
+    number = int(np.searchsorted(_launches(fault.process)[0], fault.seq))
+    seqs = _launches(process)[0]
+    if number >= len(seqs):
+        return found
+    likely = found.details["allocations"]
+    alike = [one for one in likely if one["freed"] == likely[0]["freed"]]
+    for tried, one in enumerate(alike[:NAMED], 1):
+        at = _outside(fault.process, one, process)
+        if at is None:
+            continue
+        where = Traced(f"guard-trace-{tried}", process, at, bounds.ZONES, EACH_TENSOR)
+        culprit = Culprit(int(seqs[number]), ("load", *STORES))
+        named = with_instructions(session, found, where, {"instruction": culprit})
+        if "instruction" in named.details:
+            return replace(named, certainty=CONFIRMED)
+    return found
+
+
+def _outside(guarded: Process, of: dict[str, Any], zoned: Process) -> range | None:
+    """The addresses of the zone behind an allocation, or in its place if it was freed. of: a
+    guard.Reached. Allocations are known by their number in both recordings.
+    """
+    rows = [np.flatnonzero(one.regions.birth["kind"] == zones.ARENA) for one in (guarded, zoned)]
+    number = np.flatnonzero(guarded.regions.id[rows[0]] == of["region"])
+    if not len(number) or number[0] >= len(rows[1]):
+        return None
+    regions, row = zoned.regions, int(rows[1][number[0]])
+    base, size = int(regions.birth["base"][row]), int(regions.size[row])
+    if of["freed"]:
+        return range(base, base + size)
+    behind = (regions.birth["kind"] == zones.ZONE) & (regions.birth["base"] == base + size)
+    found = np.flatnonzero(behind)
+    return range(base + size, base + size + int(regions.size[found[0]])) if len(found) else None
 
 
 def _of_launch(fault: _Fault, written: bool, anyway: bool, certainty: str) -> Finding:

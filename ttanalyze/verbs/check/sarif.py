@@ -11,8 +11,9 @@ import orjson
 
 from ttanalyze import __version__
 from ttanalyze.core import stacks
-from ttanalyze.verbs.check.check import CHECKS
-from ttanalyze.verbs.check.findings import CONFIRMED, FAILED, CheckReport, Finding
+from ttanalyze.verbs.check.check import ALL
+from ttanalyze.verbs.check.findings import CONFIRMED, FAILED, Call, CheckReport, Finding
+from ttanalyze.verbs.check.instructions import instruction_text
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -22,7 +23,7 @@ def sarif_text(report: CheckReport) -> str:
     ran = {outcome.check for outcome in report.outcomes}
     rules = [
         {"id": one.NAME, "shortDescription": {"text": one.DESCRIPTION}}
-        for one in CHECKS
+        for one in ALL
         if one.NAME in ran
     ]
     notes = [
@@ -54,11 +55,44 @@ def _result(found: Finding) -> dict[str, Any]:
         "message": {"text": found.summary},
         "properties": {"kind": found.kind, "certainty": found.certainty, "command": found.command},
     }
-    line = found.call.line if found.call and found.call.line else None
-    place = _place(found.call.stack, line) if found.call and line else None
-    if place is not None:
-        result["locations"] = [{"physicalLocation": place}]
+    places = _places(found)
+    if places:
+        result["locations"] = places[:1]
+    if places[1:]:
+        related = [{"id": number, **place} for number, place in enumerate(places[1:], 1)]
+        result["relatedLocations"] = related
     return result
+
+
+def _places(found: Finding) -> list[dict[str, Any]]:
+    """The source line of the instruction, the call, and both of the other call. A call comes before
+    an instruction without a line.
+    """
+    other = found.details.get("other")
+    sides = [(found.call, "instruction"), (Call(**other) if other else None, "other_instruction")]
+    places = []
+    for call, name in sides:
+        told = found.details.get(name)
+        here = [] if told is None else [_of_instruction(call, told)]
+        place = _place(call.stack, call.line) if call is not None and call.line else None
+        if call is not None and place is not None:
+            here.append({"physicalLocation": place, "message": {"text": call.call or call.kind}})
+        places += sorted(here, key=lambda one: "physicalLocation" not in one)
+    return places
+
+
+def _of_instruction(call: Call | None, told: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {"message": {"text": instruction_text(told)}}
+    if call is not None and call.kernel:
+        name = {"fullyQualifiedName": call.kernel, "kind": "function"}
+        out["logicalLocations"] = [name]
+    if told["line"]:
+        file, _, line = told["line"].rpartition(":")
+        out["physicalLocation"] = {
+            "artifactLocation": {"uri": _uri(file)},
+            "region": {"startLine": int(line)},
+        }
+    return out
 
 
 def _place(stack: list[str], line: str) -> dict[str, Any] | None:

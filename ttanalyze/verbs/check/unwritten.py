@@ -18,9 +18,10 @@ from ttanalyze.verbs.blame import Condition, Sighting
 from ttanalyze.verbs.blame.suspects import suspects
 from ttanalyze.verbs.check import fills
 from ttanalyze.verbs.check.fills import Same, Sorts
-from ttanalyze.verbs.check.findings import Memory
-from ttanalyze.verbs.check.naming import memory_of, reached
+from ttanalyze.verbs.check.findings import Call, Memory
+from ttanalyze.verbs.check.naming import memory_of
 from ttanalyze.verbs.check.session import Session
+from ttanalyze.verbs.check.work import Work, work_on
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Origin:
 
     Attributes:
         memory: The memory that nobody had written.
-        calls: The calls that passed it on, by sequence number.
+        calls: The calls that passed it on, in their order.
     """
 
     memory: list[Memory]
-    calls: list[int]
+    calls: list[Call]
 
 
 FILLED = "filled", {"fill": "pattern:1"}
@@ -43,7 +44,7 @@ ZONED = "zoned", {"zones": "256"}
 def sources(
     session: Session,
     looked: tuple[str, dict[str, Any]],
-    process: Process,
+    work: Work,
     condition: Condition,
     sighting: Sighting,
 ) -> Origin | None:
@@ -52,9 +53,9 @@ def sources(
     Args:
         session: The session.
         looked: The name and the options of the recording, which has zeros in new memory.
-        process: The process in that recording.
+        work: The launch, or the kernel of a graph, that made the value in that recording.
         condition: What the value fulfils.
-        sighting: The value. A single launch may have made it.
+        sighting: The value.
 
     Returns:
         The memory that the launch read and that nobody had written, or that earlier calls had
@@ -62,11 +63,8 @@ def sources(
         the launch was the same. Else None.
     """
     try:
-        same = _without(session, looked, process, condition, sighting, *FILLED)
-        if same is None:
-            return None
-        where = sighting.since, sighting.epoch, sighting.hits[0].region
-        return _origin(same, _seq(sighting), *where)
+        same = _without(session, looked, work.process, condition, sighting, *FILLED)
+        return None if same is None else _origin(same, work, sighting.hits[0].region)
     except Error as e:
         session.say(f"whether {condition.text} comes from uninitialised memory is not known: {e}")
         return None
@@ -75,7 +73,7 @@ def sources(
 def outside(
     session: Session,
     looked: tuple[str, dict[str, Any]],
-    process: Process,
+    work: Work,
     condition: Condition,
     sighting: Sighting,
 ) -> list[guard.Reached] | None:
@@ -84,30 +82,25 @@ def outside(
     Args:
         session: The session.
         looked: The name and the options of the recording, which has no zones.
-        process: The process in that recording.
+        work: The launch, or the kernel of a graph, that made the value in that recording.
         condition: What the value fulfils.
-        sighting: The value. A single launch may have made it.
+        sighting: The value.
 
     Returns:
         None if the value is also in the other recording, or memory of the launch differed. Else the
         allocations that it may have left: freed ones, or those with the nearest end first.
     """
     try:
-        same = _without(session, looked, process, condition, sighting, *ZONED)
-        if same is None or not _alike(same, sighting):
+        same = _without(session, looked, work.process, condition, sighting, *ZONED)
+        if same is None or not _alike(same, work):
             return None
     except Error as e:
         session.say(f"whether {condition.text} comes from out of bounds is not known: {e}")
         return None
-    seq = _seq(sighting)
-    uses = kernel_uses(open_run(session.used[looked[0]].run), process, [])
-    found = guard.reached(process, seq, uses, every=True)
+    uses = kernel_uses(open_run(session.used[looked[0]].run), work.process, [])
+    found = guard.reached(work.process, work.seq, uses, every=True, node=work.node)
     read = [one for one in found if one.mode != WRITES] or found
     return [one for one in read if one.freed == read[0].freed]
-
-
-def _seq(sighting: Sighting) -> int:
-    return sighting.hits[0].suspects.listed[0].seq
 
 
 def _without(
@@ -137,35 +130,34 @@ def _gone(same: Same, condition: Condition, sighting: Sighting) -> bool:
     return not condition.test(contents.read(same.processes[1], rows[sighting.epoch], *where)).any()
 
 
-def _origin(
-    same: Same, seq: int, before: int | None, epoch: int, result: int, own: bool = True
-) -> Origin | None:
-    """The memory of a call with bytes that nobody wrote, if no other bytes differ but those that
+def _origin(same: Same, work: Work, result: int, own: bool = True) -> Origin | None:
+    """The memory of a launch with bytes that nobody wrote, if no other bytes differ but those that
     earlier calls made of such memory. Memory that is new since the epoch before is looked at after
-    the call. The region with the result counts only if no other memory does, and if `own`.
+    the launch. The region with the result counts only if no other memory does, and if `own`.
     """
-    process, found = same.processes[0], dict[int, Memory]()
+    found: dict[int, Memory] = {}
     earlier: list[Origin] = []
-    for region in reached(process, seq):
-        sorts = None if before is None else fills.sorts(same, before, region)
+    for region in work.regions():
+        at = work.found_in(region)
+        sorts = None if at is None else fills.sorts(same, at, region)
         if sorts is None and region == result:
             continue
-        sorts = sorts or fills.sorts(same, epoch, region)
+        sorts = sorts or fills.sorts(same, work.epoch, region)
         if sorts is None:
             return None
         if sorts.copied.count or sorts.computed.count:
-            origin = None if before is None else _made(same, region, before, sorts)
+            origin = None if at is None else _made(same, region, at, sorts)
             if origin is None:
                 return None
             earlier.append(origin)
         elif sorts.unwritten.count:
             first, count = sorts.unwritten.first, sorts.unwritten.count
-            found[region] = memory_of(process, region, first, count, seq)
+            found[region] = memory_of(work.process, region, first, count, work.seq)
     direct = [one for region, one in found.items() if region != result]
     if not direct and earlier:
         sources = {one.region: one for origin in earlier for one in origin.memory}
-        calls = {call for origin in earlier for call in origin.calls}
-        return Origin(list(sources.values()), sorted(calls))
+        calls = {(one.process, one.seq): one for origin in earlier for one in origin.calls}
+        return Origin(list(sources.values()), [calls[key] for key in sorted(calls)])
     memory = direct or (list(found.values()) if own else [])
     return Origin(memory, []) if memory else None
 
@@ -188,25 +180,31 @@ def _made(same: Same, region: int, last: int, now: Sorts) -> Origin | None:
         return None
     if before is None and epoch != epochs[0]:
         before = int(epochs[np.searchsorted(epochs, epoch) - 1])
+    if before is not None:  # an epoch in a graph reads some regions
+        context = int(process.epochs["context"][epoch])
+        before = process.coverage.until(before, context, region)
     firsts = [one.first for one in (sorts.copied, sorts.computed) if one.first is not None]
     part = min(firsts), min(firsts) + 1
     makers = suspects(process, region, part, before, epoch)
     if makers.count != 1:
         return None
-    seq = makers.listed[0].seq
+    maker = work_on(process, makers.listed[0].seq, region, before, epoch)
     # Random numbers in new memory differ, too: what the call overwrites says nothing.
-    origin = _origin(same, seq, before, epoch, region, own=False)
-    return None if origin is None else Origin(origin.memory, [*origin.calls, seq])
+    origin = None if maker is None else _origin(same, maker, region, own=False)
+    if maker is None or origin is None:
+        return None
+    return Origin(origin.memory, [*origin.calls, maker.call()])
 
 
-def _alike(same: Same, sighting: Sighting) -> bool:
+def _alike(same: Same, work: Work) -> bool:
     """Whether all memory that a launch found was the same in both runs. Memory that is new since
     the epoch before holds the same zeros.
     """
-    for region in reached(same.processes[0], _seq(sighting)):
+    for region in work.regions():
         if region not in same.regions:
             return False
-        sorts = None if sighting.since is None else fills.sorts(same, sighting.since, region)
+        at = work.found_in(region)
+        sorts = None if at is None else fills.sorts(same, at, region)
         if sorts is not None and (sorts.unwritten.count or sorts.copied.count):
             return False
         if sorts is not None and sorts.computed.count:

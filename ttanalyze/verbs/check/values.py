@@ -32,6 +32,7 @@ from ttanalyze.verbs.check.findings import (
 from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.check.work import Work, work_on
 from ttanalyze.verbs.check.zoom import launch_seqs
 
 NAME = "values"
@@ -169,8 +170,21 @@ def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Se
     return None if found is None else dataclasses.replace(found, looked=(name, options))
 
 
-def _call(process: Process, seq: int, epoch: int) -> Call:
-    """The call; of a graph launch the node after which the epoch was cut, if that is known."""
+def _work(process: Process, sighting: Sighting) -> Work | None:
+    """The call, or the node of a graph, that may have stored the value; None if several may."""
+    hit = sighting.hits[0]
+    if hit.suspects.count != 1:
+        return None
+    where = hit.region, sighting.since, sighting.epoch
+    return work_on(process, hit.suspects.listed[0].seq, *where)
+
+
+def _likeliest(process: Process, sighting: Sighting) -> Call | None:
+    """One of several calls that may have stored the value, or one of several nodes of a graph."""
+    suspects = sighting.hits[0].suspects.listed
+    if not suspects:
+        return None
+    epoch, seq = sighting.epoch, suspects[0].seq
     node = node_after_which(process, epoch) if process.epochs["seq"][epoch] == seq else None
     if node is None:
         return call_of(process, seq)
@@ -179,18 +193,15 @@ def _call(process: Process, seq: int, epoch: int) -> Call:
 
 
 def _sources(
-    session: Session, one: _Seen, call: Call | None, sighting: Sighting
+    session: Session, one: _Seen, work: Work | None, sighting: Sighting
 ) -> tuple[str, str, unwritten.Origin]:
     """The kind, if a single launch made the value of memory that nobody wrote or of bytes outside
     of allocations, what it read, and the memory; else "".
     """
     nothing = "", "", unwritten.Origin([], [])
-    alone = sighting.hits[0].suspects.count == 1 and bool(sighting.hits[0].first)
-    if one.looked is None or not alone or call is None:
+    if one.looked is None or work is None or not sighting.hits[0].first or not work.launches:
         return nothing
-    if call.kind != "launch" or call.seq != sighting.hits[0].suspects.listed[0].seq:
-        return nothing
-    where = one.looked, one.process, Condition.parse(one.word, one.type), sighting
+    where = one.looked, work, Condition.parse(one.word, one.type), sighting
     found = unwritten.sources(session, *where) if one.word == "nan" else None
     if found is not None:
         return "uninitialized", "uninitialised bytes of", found
@@ -198,25 +209,24 @@ def _sources(
     if left is None:
         return nothing
     what = "the freed memory of" if left and left[0].freed else "bytes outside of"
-    near = [memory_of(one.process, allocation.region, seq=call.seq) for allocation in left]
+    near = [memory_of(one.process, allocation.region, seq=work.seq) for allocation in left]
     return "out of bounds", what, unwritten.Origin(near, [])
 
 
 def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     process = one.process
     hit = sighting.hits[0]
-    suspects = hit.suspects.listed
-    call = _call(process, suspects[0].seq, sighting.epoch) if suspects else None
-    sure = hit.suspects.count == 1
+    work = _work(process, sighting)
+    call = work.call() if work is not None else _likeliest(process, sighting)
     item = hit.first[0] if hit.first else 0
     first = item * one.type.itemsize
     seq = int(process.coverage.some[sighting.epoch])
     memory = memory_of(process, hit.region, first, (hit.items or 1) * one.type.itemsize, seq)
-    kind, what = _cause(call, WORDS[one.word], sure)
+    kind, what = _cause(call, WORDS[one.word], work is not None)
     who = f"{call_text(call)} {what}" if call else f"{WORDS[one.word]} appears"
     items = text.count(hit.items or 1, "item")
-    special, read, origin = _sources(session, one, call, sighting)
-    sources, passed = origin.memory, [call_of(process, seq) for seq in origin.calls]
+    special, read, origin = _sources(session, one, work, sighting)
+    sources, passed = origin.memory, origin.calls
     if special:
         kind = special
         who += f" from {read} {' or '.join(map(memory_text, sources[:3])) or 'its allocations'}"
@@ -230,7 +240,7 @@ def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     details["passed_on"] = [dataclasses.asdict(call) for call in passed]
     # An infinity may be meant, such as that of a mask.
     named = one.type.name not in INFERRED or hit.tensor is not None
-    certainty = CONFIRMED if sure and named and one.word == "nan" else POSSIBLE
+    certainty = CONFIRMED if work is not None and named and one.word == "nan" else POSSIBLE
     step = f"epoch {sighting.epoch}"
     return Finding(NAME, kind, certainty, summary, call, memory, step, command, details)
 
