@@ -14,14 +14,14 @@ DATA, PAGE = ROOT / "docs" / "faults.json", ROOT / "docs" / "faults.md"
 HEAD = (
     "# Planted faults\n\n"
     "What `ttanalyze check` says of {count} programs with one fault each, and of the same programs "
-    "without it, on {device} on {date}. The programs are in `tests/check`: C on the driver API, "
+    "without it, on {places}. The programs are in `tests/check`: C on the driver API, "
     "PyTorch and Triton.\n\n"
     "Each program ran under the check that is to find its fault. `right line`: the first finding "
     "names the call of the fault, by the line of the source. `false alarms`: programs without a "
     "fault in which something was found. The last columns have the time of the whole check, with "
     "all its runs of the program, and of NVIDIA's compute-sanitizer (memcheck, initcheck or "
     "racecheck), as multiples of the bare program: the median of all. The programs are small, and "
-    "{jobs} ran side by side, so start-up is most of their time.\n\n"
+    "up to {jobs} ran side by side, so start-up is most of their time.\n\n"
 )
 
 
@@ -53,8 +53,12 @@ def _missed(answers: list[dict[str, Any]]) -> list[str]:
 
 def pages() -> dict[Path, str]:
     """Returns the page and its text."""
-    data = json.loads(DATA.read_text())
-    answers = data["answers"]
-    count = sum(not a["fixed"] for a in answers)
-    head = HEAD.format(count=count, device=data["device"], date=data["date"], jobs=data["jobs"])
+    runs = json.loads(DATA.read_text())
+    answers = [answer for run in runs for answer in run["answers"]]
+    counts = [sum(not a["fixed"] for a in run["answers"]) for run in runs]
+    places = [f"{run['device']} on {run['date']}" for run in runs]
+    others = zip(counts[1:], places[1:], strict=True)
+    places[1:] = [f"{count} of them on {place}" for count, place in others]
+    jobs = max(run["jobs"] for run in runs)
+    head = HEAD.format(count=sum(counts), places=", ".join(places), jobs=jobs)
     return {PAGE: head + "\n".join([*_summary(answers), *_missed(answers)]) + "\n"}
