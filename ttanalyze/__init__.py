@@ -89,6 +89,7 @@ MODULES = {
     "info": "verbs.info",
     "instructions": "traces.instructions",
     "kernels": "code",
+    "launches": "verbs.launches",
     "memcheck": "verbs.memcheck",
     "memory": "verbs.memory",
     "merge": "verbs.merge",

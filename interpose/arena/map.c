@@ -10,12 +10,12 @@
 
 /* ---- ranges ---- */
 
-/* Reserves the whole stride, or less if the driver or the process lacks addresses, but at least `least`. */
-static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
+/* Reserves `most`, or less if the driver or the process lacks addresses, but at least `least`. */
+static uint64_t reserve_at(CUdeviceptr base, uint64_t most, uint64_t least)
 {
 	CUdeviceptr got;
 
-	for (uint64_t size = ARENA_STRIDE; size >= least && size > ARENA_GRANULE; size /= 2) {
+	for (uint64_t size = most; size >= least && size > ARENA_GRANULE; size /= 2) {
 		if (real.cuMemAddressReserve(&got, size, 0, base, 0) != CUDA_SUCCESS)
 			continue;
 		if (got == base)
@@ -58,7 +58,9 @@ static void reserve(CUdevice device)
 		return;
 	}
 	real.cuDeviceTotalMem_v2(&total, device);
-	uint64_t size = reserve_at(base, 2 * total);
+	uint64_t asked = options.address_space / granule * granule;
+	uint64_t most = asked && asked < ARENA_STRIDE ? asked : ARENA_STRIDE;
+	uint64_t size = reserve_at(base, most, asked ? most : 2 * total);
 	if (!size) {
 		session_warn("the addresses from 0x%llx on are in use: addresses on device %d may differ between runs",
 			     (unsigned long long)base, device);

@@ -37,6 +37,17 @@ static bool has_one(const char *name)
 	return false;
 }
 
+/* Whether a list of names, separated by commas, has this one. */
+static bool is_named(const char *names, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = names; (at = strstr(at, name)); at += length)
+		if ((at == names || at[-1] == ',') && (!at[length] || at[length] == ','))
+			return true;
+	return false;
+}
+
 static bool is_filtered(const char *mangled)
 {
 	char *readable;
@@ -55,5 +66,6 @@ static bool is_filtered(const char *mangled)
 
 bool kernel_is_wanted(const struct expressions *e, const char *mangled)
 {
-	return (!e->count || expressions_match(e, mangled)) && (!*options.kernel_filters || is_filtered(mangled));
+	return (!e->count || expressions_match(e, mangled)) && (!*options.kernel_filters || is_filtered(mangled)) &&
+	       (!*options.kernel_names || is_named(options.kernel_names, mangled));
 }

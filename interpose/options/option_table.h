@@ -74,6 +74,9 @@ OPTION(MAX_DISK, max_disk, DISK, "8M", "auto", "auto|off|SIZE",
        "whichever is more. A size, such as 20G, limits the run directory. off: when the disk is full.")
 OPTION(DETERMINISTIC, deterministic, SWITCH, "", "0", "",
        "Give allocations the same addresses in each run. The same work then gives the same manifest.")
+OPTION(ADDRESS_SPACE, address_space, SIZE, "64M", "", "SIZE",
+       "With --deterministic: how many addresses to reserve for each device, such as 64G (default and most: 1 TiB). Allocations "
+       "that do not fit have addresses of the driver.")
 OPTION(FILL, fill, FILL, "", "off", "off|zero|ones|pattern:N",
        "Fill new allocations before the program gets them: with zeros (zero), with 0xFF bytes (ones), or with bytes that depend on "
        "their address and on seed N (pattern:N). A program that reads uninitialised memory then shows it (default off: memory is "
@@ -146,6 +149,9 @@ OPTION(DELAY_LOAD, delay_load, PATH, "", "", "FILE",
 OPTION(KERNEL_FILTERS, kernel_filters, NAMES, "", "", "NAMES",
        "Trace, delay or make replayable only kernels whose mangled or demangled name has one of these texts, such as gemm,_Z3add. "
        "Commas separate texts (default: all).")
+OPTION(KERNEL_NAMES, kernel_names, NAMES, "", "", "NAMES",
+       "Trace, delay or make replayable only kernels with exactly these mangled names, such as _Z3addPf,_Z4gemmPfS_. Commas "
+       "separate names (default: all).")
 OPTION(INSTRUMENT, instrument, WORDS, "opcode|registers|addresses|values|tma|count|heartbeat", "", "KINDS",
        "Trace what instructions of kernels do, for each warp: which were executed (opcode), their operands (registers), "
        "addresses of memory accesses (addresses), with what is read or written (values), bulk tensor copies (tma), how "

@@ -22,7 +22,7 @@ GROUPS = {  # in the order of the help; each verb is a file of this folder
         "blame",
     ),
     "Compare runs": ("diff", "replicas", "verify", "compare"),
-    "Replay launches": ("replay", "prove", "tune", "export"),
+    "Replay launches": ("launches", "replay", "prove", "tune", "export"),
     "Examine kernels": ("sass", "memcheck"),
     "Write and check files": ("events", "trace", "manifest", "validate", "merge"),
 }

@@ -17,7 +17,7 @@ verbs = typer.Typer()
 LIMITS = ("timeout", "kernel_timeout", "no_progress")
 ALSO = (
     *("epoch", "params", "deterministic", "cpu_callstack", "max_disk"),
-    *(*LIMITS, "kernel_filters"),
+    *(*LIMITS, "kernel_filters", "kernel_names"),
 )
 KIND = options.TABLE["instrument"]
 

@@ -55,7 +55,7 @@ class RaceCommand(Verb):
 )
 @recorder_options(
     *("launch_delay_mode", "delay_min", "delay_mode", "delay_cluster_block", "delay_patterns"),
-    *("delay_kernel", "kernel_filters", "epoch"),
+    *("delay_kernel", "kernel_filters", "kernel_names", "epoch"),
 )
 def race(
     context: Context,
