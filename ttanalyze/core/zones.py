@@ -6,19 +6,19 @@ bytes than the epoch before, something was written out of bounds.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from ttanalyze.core.fill import fill_bytes
 from ttanalyze.errors import Error
 from ttanalyze.format import contents, layout
-from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.digest import digests_of_pattern
+from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.format.regions import Regions
 
 ZONE = layout.enum("region_kind")["TT_REGION_ZONE"]
 ARENA = layout.enum("region_kind")["TT_REGION_ARENA"]
@@ -104,17 +104,28 @@ def changes(process: Process) -> Iterator[tuple[int, int, bool]]:
         return
     digests = process.digests(0, len(process.epochs))
     epochs = process.epoch_of("digests", 0, len(process.epochs))
+    ours = np.isin(digests["region"], regions.id[rows])
+    digests, epochs = digests[ours], epochs[ours]
     order = np.lexsort((epochs, digests["region"]))
     digests, epochs = digests[order], epochs[order]
-    for row in rows.tolist():
-        region = int(regions.id[row])
-        begin, end = np.searchsorted(digests["region"], [region, region + 1])
-        expected = _digest(int(regions.birth["base"][row]), int(regions.size[row]))
-        known = np.append(np.uint64(expected), digests["digest"][begin:end])
-        changed = known[1:] != known[:-1]
-        changed[:1] &= not _is_tail(regions.birth[row])
-        for at in np.flatnonzero(changed).tolist():
-            yield row, int(epochs[begin + at]), int(known[at]) == expected
+    of = regions.rows(digests["region"])
+    begins = np.flatnonzero(np.append(True, of[1:] != of[:-1]))[: len(of)]
+    expected = np.repeat(_expected(regions, of[begins]), np.diff(np.append(begins, len(of))))
+    before = np.roll(digests["digest"], 1)
+    before[begins] = expected[begins]
+    changed = digests["digest"] != before
+    changed[begins] &= regions.birth["flags"][of[begins]] & layout.UNSTABLE == 0
+    for at in np.flatnonzero(changed).tolist():
+        yield int(of[at]), int(epochs[at]), bool(before[at] == expected[at])
+
+
+def _expected(regions: Regions, rows: Array) -> Array:
+    """The digests of zones that nobody wrote to. Freed memory is allocated again in the same place,
+    so zones have the same digest.
+    """
+    places = np.stack([regions.birth["base"][rows], regions.size[rows].astype("u8")], axis=1)
+    different, which = np.unique(places, axis=0, return_inverse=True)
+    return digests_of_pattern(SEED, different[:, 0], different[:, 1])[which.reshape(-1)]
 
 
 def _is_tail(birth: Any) -> bool:
@@ -127,14 +138,6 @@ def tails(process: Process) -> int:
     """
     zones = process.regions.birth[process.regions.birth["kind"] == ZONE]
     return int(np.count_nonzero(zones["flags"] & layout.UNSTABLE))
-
-
-@functools.lru_cache(4096)  # freed memory is allocated again in the same place
-def _digest(base: int, size: int) -> int:
-    expected = pattern(base, size)
-    digest = xxhash.xxh3_64_intdigest
-    blocks = [digest(expected[at : at + BLOCK_SIZE].tobytes()) for at in range(0, size, BLOCK_SIZE)]
-    return digest(np.array(blocks, "<u8").tobytes())
 
 
 def _changed(

@@ -47,6 +47,15 @@ def digests_of_spans(data: Any, begins: Array, ends: Array) -> Array:
     return out
 
 
+def digests_of_pattern(seed: int, bases: Array, sizes: Array) -> Array:
+    """Returns the digests of regions that hold the pattern of a seed (fill_pattern.h)."""
+    given = [np.ascontiguousarray(array, "u8") for array in (bases, sizes)]
+    out = np.empty(len(given[0]), "u8")
+    arrays = [layout.pointer(array) for array in (*given, out)]
+    libraries.toolkit().tt_pattern_digests(seed, len(out), *arrays)
+    return out
+
+
 def _digests(items: Array, out: Array, covered: int) -> Array:
     items = np.ascontiguousarray(items)
     at, to = layout.pointer(items, "void"), layout.pointer(out)
