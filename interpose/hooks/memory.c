@@ -17,9 +17,23 @@ static void zones_born(struct context *c, uint64_t base, uint64_t size, const st
 	region_born(c, TT_REGION_ZONE, base + size, end - base - size, TT_NO_ID, origin);
 }
 
+#define NOT_MEMORY 0x80000000u /* added to the kind: reads may have effects */
+
+/* Captures read memory of the host at the program's address. */
+static bool device_reads(uint32_t kind, uint64_t base)
+{
+	CUdeviceptr same;
+
+	return options.host_memory && (kind == TT_REGION_HOST || kind == TT_REGION_HOST_REGISTERED) &&
+	       real.cuMemHostGetDevicePointer_v2(&same, (void *)(uintptr_t)base, 0) == CUDA_SUCCESS && same == base;
+}
+
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
+	bool memory = !(kind & NOT_MEMORY);
 	uint32_t id = TT_NO_ID;
+
+	kind &= ~NOT_MEMORY;
 
 	if (!op->on)
 		return;
@@ -30,6 +44,8 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
 		if (kind == TT_REGION_ARENA)
 			zones_born(op->context, base, size, &origin);
+		if (memory && device_reads(kind, base))
+			regions_set_readable(base, size, true);
 	}
 	RECORD(op, r, TT_EVENT_ALLOC, e->dst = base, e->bytes = size, e->id = id);
 	op_end(op, r);
@@ -126,6 +142,8 @@ void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)
 		return r; \
 	}
 
+#define REGISTERED(flags) (TT_REGION_HOST_REGISTERED | ((flags) & CU_MEMHOSTREGISTER_IOMEMORY ? NOT_MEMORY : 0))
+
 #define FREES(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type p) \
 	{ \
@@ -148,8 +166,8 @@ uint64_t memory_range_size(CUdeviceptr p)
 ALLOCATES(cuMemAllocManaged, TT_REGION_MANAGED, *p, n, (CUdeviceptr *p, size_t n, unsigned flags), (p, n, flags), memory_managed_fills(&op, flags))
 ALLOCATES(cuMemAllocHost_v2, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n), (p, n), false)
 ALLOCATES(cuMemHostAlloc, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n, unsigned flags), (p, n, flags), false)
-ALLOCATES(cuMemHostRegister, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
-ALLOCATES(cuMemHostRegister_v2, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
+ALLOCATES(cuMemHostRegister, REGISTERED(flags), (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
+ALLOCATES(cuMemHostRegister_v2, REGISTERED(flags), (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
 ALLOCATES(cuArrayCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d), (a, d), false)
 ALLOCATES(cuArray3DCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d), false)
 ALLOCATES(cuMipmappedArrayCreate, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n), (a, d, n), false)

@@ -235,9 +235,9 @@ enum tt_region_kind {
 	TT_REGION_IPC = 6,      /* another process's allocation, opened in this process */
 	TT_REGION_ARENA = 7,    /* from the recorder's fixed address range */
 	TT_REGION_ZONE = 8,     /* a pattern around allocations of that range, or in place of a freed one; unstable: the tail of another */
-	TT_REGION_HOST = 16,    /* this kind and those above are recorded but not captured */
+	TT_REGION_HOST = 16,    /* this and the next kind are captured only with TT_HOST_MEMORY */
 	TT_REGION_HOST_REGISTERED = 17,
-	TT_REGION_ARRAY = 18
+	TT_REGION_ARRAY = 18    /* not captured */
 };
 
 /* tt_region.flags */

@@ -55,6 +55,8 @@ OPTION(EPOCH, epoch, TRIGGERS, "", "sync", "WHEN",
        "before the first. Commas separate triggers. An expression takes the rest of its list; a semicolon, or another --epoch, begins a new one.")
 OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
        "Capture all allocations (default), or only those that copies and launches name.")
+OPTION(HOST_MEMORY, host_memory, SWITCH, "", "0", "",
+       "Capture page-locked memory of the host, too, which devices can address. The host waits for each epoch.")
 OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",
        "Store a full snapshot every K epochs (default 64; 0: only the first).")
 OPTION(CONTENTS, contents, CONTENTS, "", "changed", "WHICH",
@@ -219,6 +221,7 @@ NEEDS(REPLAYABLE, "1", PARAMS, "1", "a launch is run again with its parameters")
 NEEDS(REPLAYABLE, "1", DETERMINISTIC, "1", "a replay needs the same addresses")
 NEEDS(REPLAYABLE, "1", REGIONS, "all", "a launch may read any allocation")
 NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
+NEEDS(REPLAYABLE, "1", HOST_MEMORY, "0", "replays have no memory of the host")
 NEEDS(ZONES, "", DETERMINISTIC, "1", "the recorder allocates the memory between zones")
 NEEDS(ZONES, "", REGIONS, "all", "a zone is changed by work that does not name it")
 NEEDS(ZONES, "", REPLAYABLE, "0", "replays allocate memory without zones")

@@ -24,9 +24,11 @@ struct life {
 static const char *region_kind(uint32_t kind)
 {
 	static const char *const names[] = {
-		[TT_REGION_DEVICE] = "device", [TT_REGION_MANAGED] = "managed", [TT_REGION_ASYNC] = "async",
-		[TT_REGION_VMM] = "vmm",       [TT_REGION_GLOBAL] = "global",   [TT_REGION_IPC] = "ipc",
+		[TT_REGION_DEVICE] = "device", [TT_REGION_MANAGED] = "managed",
+		[TT_REGION_ASYNC] = "async",   [TT_REGION_VMM] = "vmm",
+		[TT_REGION_GLOBAL] = "global", [TT_REGION_IPC] = "ipc",
 		[TT_REGION_ARENA] = "arena",   [TT_REGION_ZONE] = "zone",
+		[TT_REGION_HOST] = "host",     [TT_REGION_HOST_REGISTERED] = "host-registered",
 	};
 
 	return kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "unknown";

@@ -195,9 +195,9 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	r->base = base;
 	r->size = size;
 	r->context = c;
-	r->captured = kind < TT_REGION_HOST;
-	r->readable = kind != TT_REGION_VMM;
-	if (kind == TT_REGION_MANAGED)
+	r->captured = kind < TT_REGION_HOST || (options.host_memory && kind < TT_REGION_ARRAY);
+	r->readable = kind < TT_REGION_HOST && kind != TT_REGION_VMM;
+	if (r->captured && region_host_writes(r))
 		atomic_store(&regions_managed, true);
 	r->fresh = true;
 	r->touched = true;
@@ -448,7 +448,7 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 		struct region *r = entries()[i].region;
 		if (r->context != c || !r->captured || !r->readable)
 			continue;
-		*managed |= r->kind == TT_REGION_MANAGED;
+		*managed |= region_host_writes(r);
 		region_hold(r);
 		list[n++] = r;
 	}

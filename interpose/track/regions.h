@@ -46,6 +46,12 @@ static inline uint64_t region_blocks(const struct region *r)
 	return (r->size + TT_BLOCK_SIZE - 1) / TT_BLOCK_SIZE;
 }
 
+/* Whether the host can write it at any time. */
+static inline bool region_host_writes(const struct region *r)
+{
+	return r->kind == TT_REGION_MANAGED || r->kind == TT_REGION_HOST || r->kind == TT_REGION_HOST_REGISTERED;
+}
+
 /* Members of a birth or death record that do not come from the region. */
 struct region_origin {
 	uint64_t stream, seq, time_ns;
