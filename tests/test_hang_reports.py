@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def test_barrier_that_not_all_threads_reach_is_named(program: str, tmp_path: Pat
     )
 
 
+@pytest.mark.long
 def test_missing_arrival_at_an_mbarrier_is_named(program: str, tmp_path: Path) -> None:
     words = ("--kind", "heartbeat", *LIMIT, "--", program, "--mbarrier")
     hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
@@ -143,7 +145,8 @@ def test_limits_work_without_traces(program: str, tmp_path: Path) -> None:
     assert lines[0].startswith("ended by the limit of 0.3 s for launches of meet (call ")
     assert lines[1].startswith("  default stream: meet<<<1, 64>>> (call ")
     assert "  the main thread is in cuCtxSynchronize" in lines
-    assert any("`ttanalyze instrument --kind heartbeat`" in line for line in lines)
+    more = "run `ttanalyze instrument --kind heartbeat --kernel '^meet$'` with the same limits"
+    assert any(more in line for line in lines)
     assert hangs(tt.open(tmp_path / "run")) == []
 
 
@@ -180,8 +183,8 @@ def test_wrong_limits_are_named(limit: str, why: str) -> None:
 
 
 def test_limits_need_the_timeline() -> None:
-    with pytest.raises(Error, match="--no-progress needs another --timeline than off"):
-        options.variables({"no_progress": "5", "timeline": "off"}, {})
+    with pytest.raises(Error, match="--no-progress needs --timeline events"):
+        options.variables({"no_progress": "5", "timeline": "cupti"}, {})
 
 
 @pytest.mark.parametrize(
@@ -218,3 +221,34 @@ def test_run_of_a_killed_process_is_readable(program: str, tmp_path: Path) -> No
         process.kill()
     assert hangs(tt.open(run)) == []
     assert len(tt.open(run).processes[0].traced) == 1
+
+
+MANY = """
+import ctypes, sys
+
+cuda = ctypes.CDLL("libcuda.so.1")
+context, module, kernel, out = (ctypes.c_void_p() for _ in range(4))
+cuda.cuInit(0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+cuda.cuModuleLoadData(ctypes.byref(module), open(sys.argv[1], "rb").read() + bytes(1))
+cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"compute")
+cuda.cuMemAlloc_v2(ctypes.byref(out), 256)
+turns = ctypes.c_uint(1000000)
+params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(turns))
+for _ in range(60):
+    cuda.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, None, params, None)
+print(cuda.cuCtxSynchronize())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("limit", ["--kernel-timeout", "--no-progress"])
+def test_many_launches_without_a_wait_are_not_ended(limit: str, tmp_path: Path) -> None:
+    """Together they take longer than the limit, each of them does not."""
+    (tmp_path / "many.py").write_text(MANY)
+    program = (sys.executable, str(tmp_path / "many.py"), str(support.EXAMPLES / "hangs.ptx"))
+    words = (limit, "1s", "--json", "--", *program)
+    done = instrument(tmp_path / "run", *words, verb="record")
+    assert (done.status, done.stdout) == (0, "0\n"), done.stderr
+    assert json.loads(done.stderr.splitlines()[-1])["seconds"] > 1.5

@@ -341,6 +341,21 @@ void crash_report_result(struct context *c, CUresult r, const char *call, uint64
 	session_listeners.changed();
 }
 
+/* The command that says more, if a launch is the first work of a stream that waits for no other. */
+static void offer_heartbeats(const struct inflight *in)
+{
+	const struct inflight_stream *s = in->streams[0];
+	const struct tt_event *e = s->listed && !s->behind ? s->calls[0] : NULL;
+	const char *kernel = e && e->kind == TT_EVENT_LAUNCH ? function_name(e->id) : NULL;
+
+	if (kernel && !options.instrument)
+		line(1,
+		     "what its warps do: run `ttanalyze instrument --kind heartbeat --kernel '^%.200s$'` with the same limits "
+		     "and "
+		     "program",
+		     kernel);
+}
+
 /* Another thread may look at the same time, to find hangs. */
 static const struct inflight *look_patiently(void)
 {
@@ -375,7 +390,7 @@ void crash_report_ending(const char *what, const char *reason, bool limit)
 	say_page();
 	char *warps = in->count ? flights_warps(WARPS_NS) : NULL;
 	if (in->count && !warps && limit) {
-		line(1, "no states of warps: `ttanalyze instrument --kind heartbeat` with the same limits records them");
+		offer_heartbeats(in);
 		say_page();
 	}
 	crash_report_keep(in, &report.threads, warps, reason, NULL, 0);

@@ -17,6 +17,7 @@
 #include "lifecycle/signals.h"
 #include "options/options.h"
 #include "session/session.h"
+#include "timeline/timeline.h"
 #include "track/functions.h"
 #include "track/thread.h"
 #include "util/clock.h"
@@ -35,6 +36,7 @@ static struct {
 	struct first firsts[INFLIGHT_STREAMS]; /* by their places in the last look */
 	unsigned count;
 	uint64_t moved_ns;
+	bool unsure;
 	char why[200];
 	_Atomic bool found;
 } watch;
@@ -76,7 +78,8 @@ static void look_at(const struct inflight *in, uint64_t now)
 		if (!s->listed)
 			continue;
 		const struct tt_event *e = s->calls[0];
-		const char *name = e->kind == TT_EVENT_LAUNCH ? function_name(e->id) : NULL;
+		watch.unsure |= s->id == STREAM_ID_PER_THREAD; /* ends of its work are not known */
+		const char *name = e->kind == TT_EVENT_LAUNCH && s->id != STREAM_ID_PER_THREAD ? function_name(e->id) : NULL;
 		uint64_t limit = name ? time_limit_of(&options.kernel_timeout, name) : 0, began = since(s, now);
 		if (s->behind) /* it waits for others, and counts from when it does not */
 			began = now;
@@ -92,14 +95,15 @@ static void look_at(const struct inflight *in, uint64_t now)
 
 static void look(void)
 {
-	const struct inflight *in = inflight_look(NULL, true);
+	const struct inflight *in = atomic_load(&timeline_source) == TIMELINE_EVENTS ? inflight_look(NULL, true) : NULL;
 	uint64_t limit = options.no_progress_ms * MS;
 
 	if (!in)
 		return;
 	uint64_t now = clock_ns();
+	watch.unsure = false;
 	look_at(in, now);
-	if (!in->count || !watch.moved_ns)
+	if (!in->count || !watch.moved_ns || (watch.unsure && flights_still() == UINT64_MAX))
 		watch.moved_ns = now;
 	uint64_t patience = in->answered ? 0 : PATIENCE;
 	if (limit && now - watch.moved_ns >= limit + patience && flights_still() >= limit && !watch.found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 import ttanalyze as tt
 from tests import hanging, support
 from tests.hanging import check_whole, report
+from ttanalyze.traces.hangs import hangs
+from ttanalyze.verbs.record.run import sanitizer_library
 
 pytestmark = [
     pytest.mark.gpu,
@@ -99,3 +102,78 @@ def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> No
     lines = report(outcome)
     assert sum("the context is lost, with this work in flight" in line for line in lines) == 1
     assert any(line.startswith("  stream 16: 2 calls, the first poke<<<1, 1>>>") for line in lines)
+
+
+# ---- what warps do ----
+
+LIMIT = ("--no-progress", "1s", "--timeout", "30s")
+traced = pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
+
+
+@pytest.fixture(scope="module")
+def program(built: Path) -> str:
+    return str(support.build_examples(built / "examples") / "hangs")
+
+
+def instrument(run: Path, *words: str, verb: str = "instrument") -> support.Outcome:
+    given: list[str | Path] = [verb, "-o", run, *words]
+    return support.ttanalyze(*given, environment=BARE)
+
+
+@pytest.mark.exclusive
+@traced
+@pytest.mark.parametrize(
+    ("how", "kind", "kernel", "opcode", "line"),
+    [
+        ("--spin", "spin", "count_locked", "ATOMG", "atom.global.cas"),
+        ("--barrier", "barrier", "meet", "BAR", "bar.sync"),
+        ("--mbarrier", "mbarrier", "pass_on", "SYNCS", "mbarrier.test_wait"),
+        ("--exchange", "mutual wait", "exchange", "LD", "while (*free_slots == 0)"),
+    ],
+)
+def test_hang_is_named(
+    how: str, kind: str, kernel: str, opcode: str, line: str, program: str, run: Path
+) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--cpu-callstack", "backtrace", "--", program, how)
+    outcome = instrument(run, *words)
+    assert outcome.status == 124, outcome.stderr
+    assert report(outcome)[0] == "ended by the limit of 1 s without progress, with work in flight"
+    (hang,) = hangs(tt.open(run))
+    (launch,) = hang.launches
+    assert (hang.kind, launch.kernel) == (kind, kernel), outcome.stderr
+    assert f"ttanalyze: {hang.lines()[0]}" in outcome.stderr
+    group = launch.groups[0]
+    found = [one for one in group.instructions if one.opcode.startswith(opcode)]
+    assert found, hang.lines()
+    lines = (support.EXAMPLES / "hangs.cu").read_text().splitlines()
+    (number,) = [i for i, one in enumerate(lines, 1) if line in one]
+    near = range(number - 3, number + 4)  # of a statement that has several lines
+    assert any(one.file and one.file.endswith("hangs.cu") and one.line in near for one in found)
+    assert launch.callers[0].startswith("run (hangs.c:")
+
+
+@pytest.mark.exclusive
+@traced
+def test_long_loop_is_not_ended(program: str, run: Path) -> None:
+    words = ("--kind", "heartbeat", "--no-progress", "0.3s", "--timeout", "60s", "--json")
+    done = instrument(run, *words, "--", program, "--turns", "2000000000")
+    assert done.status == 0 and done.stdout.startswith("hangs: 4 counted"), done.stderr
+    assert json.loads(done.stderr.splitlines()[-1])["hang"] is None
+
+
+@pytest.mark.exclusive
+def test_limits_without_traces(program: str, run: Path) -> None:
+    words = ("--kernel-timeout", "^meet=1s", "--timeout", "30s", "--", program, "--barrier")
+    done = instrument(run, *words, verb="record")
+    assert done.status == 124
+    assert report(done)[0].startswith("ended by the limit of 1 s for launches of meet (call ")
+    assert hangs(tt.open(run)) == []
+
+
+@pytest.mark.exclusive
+@traced
+def test_traced_program_ends_soon_after_its_limit(program: str, run: Path) -> None:
+    words = ("--kind", "values", "--timeout", "2", "--json", "--", program, "--spin")
+    done = instrument(run, *words)
+    assert done.status == 124
+    assert json.loads(done.stderr.splitlines()[-1])["seconds"] < 5
