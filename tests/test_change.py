@@ -253,3 +253,60 @@ def test_exported_program_takes_the_same_options(
     for wrong in (("--times",), ("--times", "0"), ("--grid", "1x2x3x4"), ("--blocks", "1")):
         done = reproduce(*wrong)
         assert done.status == 2 and done.stderr.startswith("usage: "), done
+
+
+# ---- tolerances ----
+
+
+@pytest.mark.parametrize(
+    ("declared", "status"),
+    [
+        (("f32", "0.01", "0"), 0),
+        (("f32", "0.0001", "0"), 1),
+        (("f32", "0", "0.01"), 0),
+        (("l1:f32", "0.5", "0"), 0),  # 100 items, by 0.004 each
+        (("l1:f32", "0.3", "0"), 1),
+        (("l2:f32", "0.05", "0"), 0),
+        (("l2:f32", "0.03", "0"), 1),
+        (("linf:f32", "0.005", "0"), 0),
+        ((), 1),
+    ],
+)
+def test_program_declares_its_tolerance(
+    declared: tuple[str, ...], status: int, built: Path, tmp_path: Path
+) -> None:
+    run, code = tmp_path / "run", tmp_path / "code.ptx"
+    program = support.build_program("recorder_tolerance", built)
+    environment = support.recording(simulator_environment(), run, replayable="1")
+    done = support.run([program, *declared], environment)
+    assert done.status == 0 and done.stdout == ("0\n" if declared else ""), done
+    seq = json.loads(support.ttanalyze("launches", run, "--json").stdout)["kernels"][0]
+    of = run, str(seq["launches"][0]["seq"])
+    assert replay(of).status == 0
+    assert replay(of, "--dump-ir", code).status == 0
+    code.write_text(code.read_text().replace("0f40000000", "0f40004189"))  # 2.004
+    done = replay(of, "--code", code, "--json")
+    assert done.status == status, done
+    found = one(done)
+    assert found["differences"][0]["tolerated"] is not bool(status)
+
+
+def test_wrong_tolerances_are_refused(built: Path, tmp_path: Path) -> None:
+    program = support.build_program("recorder_tolerance", built)
+    for number, wrong in enumerate((("float", "0", "0"), ("f32", "-1", "0"), ("f33", "0", "0"))):
+        environment = support.recording(simulator_environment(), tmp_path / str(number))
+        done = support.run([program, *wrong], environment)
+        assert done.stdout == "-1\n" and "tt_tolerance: expected a type" in done.stderr
+
+
+def test_norms_are_options_too(recorded: tuple[Path, str], tmp_path: Path) -> None:
+    code = tmp_path / "kernel.ptx"
+    assert replay(recorded, "--dump-ir", code).status == 0
+    text = code.read_text()
+    code.write_text(text.replace("mul.lo.u32 %r8, %r8, %r7;", "mad.lo.u32 %r8, %r8, %r7, 1;"))
+    given = ("--code", code, "--dtype", "u32", "--tolerance")
+    assert replay(recorded, *given, "l1:20000").status == 0
+    assert replay(recorded, *given, "l1:19999").status == 1
+    assert replay(recorded, *given, "linf:1").status == 0
+    assert "expected l1:ABS,REL" in replay(recorded, *given, "l3:1").stderr
+    assert "expected l1:ABS,REL" in replay(recorded, *given, "l2:,,1").stderr

@@ -37,7 +37,7 @@ def test_delays_change_only_what_is_not_ordered(examples: Path, tmp_path: Path) 
     race = examples / "race"
     plain = support.run([race], SIM).stdout
     right = support.run([race, "--fixed"], SIM).stdout
-    seen = set()
+    seen: set[tuple[str, str]] = set()
     for seed in ("1", "1", "2"):
         run = tmp_path / f"{len(seen)}-{seed}"
         done = record(run, [race], delay="3000", delay_seed=seed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib.util
 import json
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from ttanalyze.errors import Error, FormatError
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.verbs.replay.changes import parse_three
 from ttanalyze.verbs.tune import search
+from ttanalyze.verbs.tune.constraints import constraints
 from ttanalyze.verbs.tune.space import Configuration, Space, space
 from ttanalyze.verbs.tune.table import Row, Table
 
@@ -376,7 +378,7 @@ def searched(of: Space, trials: int | None, seed: int = 0) -> list[Configuration
         while True:
             registers = tried[-1].maxregs or 0
             good = registers >= 32
-            tried.append(steps.send(Row(tried[-1], registers if good else None, verified=good)))
+            tried.append(steps.send([Row(tried[-1], registers if good else None, verified=good)]))
     return tried
 
 
@@ -402,6 +404,59 @@ def test_missing_optuna_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(Error, match=r"pip install 'ttanalyze\[tune\]'"):
         search.search("optuna", made(), None, 0)
+
+
+def test_auto_is_optuna_where_not_all_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = made(maxregs=[16, 32]), made(maxregs=range(16, 80))
+    there = "optuna" if importlib.util.find_spec("optuna") else "grid"
+    assert search.chosen("auto", small, None) == "grid"
+    assert search.chosen("auto", large, None) == there
+    assert search.chosen("auto", large, 64) == "grid"
+    assert search.chosen("random", large, None) == "random"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert search.chosen("auto", large, None) == "grid"
+
+
+# ---- conditions ----
+
+
+def test_conditions_limit_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = made(maxregs=[16, 32, 64], block=[(64, 1, 1), (128, 1, 1), (256, 1, 1)])
+    allowed = constraints(["threads * maxregs <= 4096", "block_x != 64 or maxregs == 64"])
+    assert allowed is not None
+    found = list(search.search("grid", of, None, 0, allowed))
+    assert {(c.block[0], c.maxregs) for c in found} == {(256, 16), (128, 16), (128, 32), (64, 64)}
+    study = Study()
+    monkeypatch.setitem(sys.modules, "optuna", optuna(study))
+    steps = search.search("optuna", of, None, 0, allowed)
+    tried = [next(steps)]
+    with contextlib.suppress(StopIteration):
+        while True:
+            tried.append(steps.send([Row(tried[-1], 1.0, verified=True)]))
+    assert set(tried) == set(found)
+    with pytest.raises(Error, match="no column threadz; a configuration has"):
+        constraints(["threadz < 3"])
+
+
+# ---- several devices ----
+
+
+def test_devices_share_the_work(recorded: Path, tmp_path: Path) -> None:
+    """Each configuration is tried once, by two processes at the same time."""
+    out = tmp_path / "out.csv"
+    options = ("--kernel", "^scale$", "--blocks", "32,64,96,128", "--launch-bounds", "128/2,256")
+    more = ("--specialize", "none,args", "--where", "threads > 32", "--search", "grid")
+    line = ("tune", recorded, *WORDS, out, *options, *more, "--device", "0,1", "--json")
+    environment = support.simulator_environment(TT_SIM_DEVICES="2")
+    done = support.ttanalyze(*line, environment=environment)
+    assert done.status == 0, done
+    found = rows(out)
+    keys = [(r["block"], r["launch_bounds"], r["specialize"]) for r in found[1:]]
+    assert len(set(keys)) == len(keys) == 12
+    assert {r["verified"] for r in found} == {"yes"}
+    assert json.loads(done.stdout)["tried"] == 13
+    again = support.ttanalyze(*line, environment=environment)
+    assert json.loads(again.stdout)["tried"] == 0 and len(rows(out)) == 13
 
 
 # ---- refusals ----

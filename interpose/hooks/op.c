@@ -1,6 +1,10 @@
 /*
  * The parts of a wrapper that are not on the launch path.
  */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "capture/graph_epochs.h"
 #include "lifecycle/crash_report.h"
 #include "hooks/op.h"
@@ -133,6 +137,34 @@ EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, 
 		return -1;
 	op_started(&op);
 	return regions_label(address, bytes, name, type, op.seq) ? 0 : -1;
+}
+
+/* The bytes of an item of a type such as "f32", "bf16" or "f8e4m3"; 0: unknown. */
+static unsigned long long item_size(const char *type)
+{
+	size_t letters = strcspn(type, "0123456789");
+	unsigned long bits = strtoul(type + letters, NULL, 10);
+
+	return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits / 8 : 0;
+}
+
+/*
+ * Declares how far `count` items may differ from the recording in a replay: by `abs`, or by `rel` of the larger
+ * value. type: such as "f32", or "l1:f32", "l2:f32", "linf:f32" for a norm of all differences. Replaces names of this
+ * memory. Makes no driver call. 0; -1: no allocation, not recording, or an invalid value, which a message names.
+ */
+EXPORT int tt_tolerance(unsigned long long address, unsigned long long count, const char *type, double abs, double rel)
+{
+	const char *item = type ? strrchr(type, ':') : NULL;
+	char text[120];
+
+	item = item ? item + 1 : type;
+	if (!item || !item_size(item) || strlen(type) > 24 || !(abs >= 0) || !(rel >= 0) || count > UINT64_MAX / 16) {
+		session_warn("tt_tolerance: expected a type such as f32 or l2:f32, and two numbers of 0 or more");
+		return -1;
+	}
+	snprintf(text, sizeof(text), "%s within %.*s%.17g,%.17g", item, (int)(item - type), type, abs, rel);
+	return tt_label_range(address, count * item_size(item), "tolerance", text);
 }
 
 /* Cuts an epoch on request, or at each launch of the graph that the stream is captured into: 0; -1: not recording. */

@@ -60,7 +60,8 @@ ToleranceOption = Annotated[
         "--tolerance",
         metavar="ABS,REL,ULP",
         help="Largest difference that counts as equal, by any of the three; needs --dtype. For one "
-        "region: REGION=ABS,REL,ULP; repeatable.",
+        "region: REGION=ABS,REL,ULP; repeatable. l1:ABS,REL, l2: and linf: limit a norm of all "
+        "differences instead.",
     ),
 ]
 

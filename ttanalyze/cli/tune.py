@@ -25,6 +25,9 @@ Examples:
   Try another implementation, and allow a difference in the last bits:
     ttanalyze tune run1 --launch 1234 --code new.cu --blocks 128,256 --dtype f32 \\
         --tolerance ,,8 -o new.csv --chart new.html
+  Use four GPUs, with a condition on the configurations:
+    ttanalyze tune run1 --kernel gemm --blocks 16x16,32x32 --maxregs 64,128 --device 0-3 \\
+        --where "threads * maxregs <= 65536" -o gemm.csv
   Try a part of a large search space, mostly near fast configurations:
     ttanalyze tune run1 --kernel gemm --blocks 16x16,32x8 --shared 0,16K,48K \\
         --search optuna --trials 100 -o gemm.csv
@@ -76,6 +79,15 @@ CodeOption = Annotated[
         ".fatbin, .cu (needs NVRTC), .ll or .bc (LLVM IR; needs NVVM); repeatable.",
     ),
 ]
+WhereOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="CONDITION",
+        help="Try only configurations for which this holds, such as 'threads <= 256 and "
+        "shared > 0'; repeatable. Columns: grid_x, block_x ..., blocks, threads, shared, maxregs, "
+        "opt_level, cache, code, max_threads, min_blocks, specialize.",
+    ),
+]
 TrialsOption = Annotated[
     int | None,
     Option(metavar="N", help="Largest number of configurations (optuna: default 30).", min=1),
@@ -99,7 +111,12 @@ TimesOption = Annotated[
 
 
 SearchOption = Annotated[
-    str, Option(metavar="HOW", help="grid (default: all configurations), random or optuna.")
+    str,
+    Option(
+        metavar="HOW",
+        help="grid (all configurations), random, optuna (near fast ones), or auto (default: optuna "
+        "if it is installed and there are more configurations than --trials; else grid).",
+    ),
 ]
 
 
@@ -185,7 +202,8 @@ def tune(
     launch_bounds: BoundsOption = None,
     specialize: SpecializeOption = None,
     code: CodeOption = None,
-    search: SearchOption = "grid",
+    search: SearchOption = "auto",
+    where: WhereOption = None,
     trials: TrialsOption = None,
     times: TimesOption = 20,
     seed: int = Option(0, metavar="N", help="Random seed of random and optuna."),
@@ -198,7 +216,7 @@ def tune(
     chart: ChartOption = None,
     process: common.ProcessOption = 0,
     rank: common.RankOption = None,
-    device: common.DeviceOption = 0,
+    device: str = Option("0", metavar="LIST", help="GPUs to use at the same time: 0,1 or 0-3."),
     sim: bool = Option(False, "--sim", help="Use the simulator. Its times are not those of a GPU."),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
@@ -219,11 +237,22 @@ def tune(
     if tolerance and dtype is None:
         raise Error("--tolerance needs --dtype")
     _check_files(out, chart)
+    devices = options.parse_numbers(device, "--device")
 
     axes = _axes(blocks, grids, shared, maxregs, opt_level, cache, launch_bounds, specialize)
     found = module.find(open_run(run).process(process, rank), launch, kernel)
     wish = module.Wish(
-        search, trials, times, seed, flush_l2, dtype, tolerance or (), longest, device, sim
+        search,
+        trials,
+        times,
+        seed,
+        flush_l2,
+        dtype,
+        tolerance or (),
+        longest,
+        devices,
+        sim,
+        where or (),
     )
     with common.interruptible(), common.progress_bar("tuning", quiet) as progress:
         tuned = module.tune(found, out, wish, code or (), progress, **axes)

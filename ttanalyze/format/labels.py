@@ -21,13 +21,16 @@ PARTS = np.dtype(
 )
 KEPT = 256  # states of regions that are remembered
 
+WITHIN = " within "  # before the tolerance, in the type of a part
+
 
 @dataclass(frozen=True)
 class Part:
     """A named part of a region: bytes [offset, offset + bytes).
 
     start: the offset of the part in the named object, which may lie in several regions. type: the
-    type of its items, None if unknown.
+    type of its items, None if unknown. tolerance: how far items may differ in a replay, as
+    `replay --tolerance` takes it, None if the program declared nothing.
     """
 
     region: int
@@ -36,6 +39,7 @@ class Part:
     name: str
     start: int
     type: str | None
+    tolerance: str | None = None
 
     def within(self, offset: int) -> int:
         """Returns the offset in the named object of a byte of the region."""
@@ -119,13 +123,15 @@ class Labels:
         """Returns a row of parts() with its texts."""
         name = self._strings.get(int(row["label"]))
         assert name is not None, "a part without a name"
+        kind, _, tolerance = (self._strings.get(int(row["type"])) or "").partition(WITHIN)
         return Part(
             region,
             int(row["offset"]),
             int(row["bytes"]),
             name,
             int(row["start"]),
-            self._strings.get(int(row["type"])),
+            kind or None,
+            tolerance or None,
         )
 
     def parts(self, region: int, *, epoch: int | None = None, seq: int | None = None) -> Array:

@@ -107,12 +107,13 @@ def _of_process(process: Process, kernel: str | None, checksums: Checksums) -> l
         one = kept.get(int(event["seq"]))
         if kept and one is None:
             continue
-        function, *sizes = key
+        function, grid, block, shared = key
         if function not in out:
             out[function] = _kernel(process, function, checksums)
-        epochs = _epoch(process, one, "before"), _epoch(process, one, "after")
+        before, after = _epoch(process, one, "before"), _epoch(process, one, "after")
         params = process.params(event).hex() if event["params"] else ""
-        made = RecordedLaunch(int(event["seq"]), *sizes, *epochs, params, counts[key])
+        seq, many = int(event["seq"]), counts[key]
+        made = RecordedLaunch(seq, grid, block, shared, before, after, params, many)
         out[function].launches.append(made)
     return list(out.values())
 

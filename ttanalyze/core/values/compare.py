@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 
 FIRST = 8  # indices of differing items that are listed
+NORMS = ("l1", "l2", "linf")
 LEAST = 5e-324  # float64 above 0
 
 
@@ -26,15 +27,18 @@ class Tolerance:
         abs: The limit of the absolute difference.
         rel: The limit of the difference relative to the larger absolute value.
         ulp: The limit in units of the last place; for integers it is the difference.
+        norm: "l1", "l2" or "linf": the limits are of this norm of the differences of all items, not
+            of each item; None: of each item.
     """
 
     abs: Number | None = None
     rel: float | None = None
     ulp: int | None = None
+    norm: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Tolerance:
-        """Parses "ABS,REL,ULP", such as "1e-6", "1e-6,1e-3" or ",,4".
+        """Parses "ABS,REL,ULP", such as "1e-6", "1e-6,1e-3" or ",,4", or "NORM:ABS,REL".
 
         Args:
             text: The text. Parts may be empty.
@@ -44,8 +48,14 @@ class Tolerance:
 
         Example:
             >>> tt.values.Tolerance.parse("1e-6,,4")
-            Tolerance(abs=1e-06, rel=None, ulp=4)
+            Tolerance(abs=1e-06, rel=None, ulp=4, norm=None)
         """
+        norm, named, numbers_text = text.rpartition(":")
+        if named:
+            made = cls.parse(numbers_text)
+            if norm not in NORMS or made.ulp is not None:
+                raise Error(f"tolerance {text}: expected l1:ABS,REL, l2:ABS,REL or linf:ABS,REL")
+            return replace(made, norm=norm)
         parts = [part.strip() for part in text.split(",")]
         if len(parts) > 3 or not any(parts):
             raise Error(f"tolerance {text}: expected ABS,REL,ULP, such as 1e-6,1e-3 or ,,4")
@@ -161,6 +171,9 @@ class Comparison:
         self._nan, self._inf = [0, 0], [0, 0]
         self._first: list[int] = []
         self._tail, self._tail_differs = 0, False
+        self._pending: list[int] = []  # first items that only the norm can allow
+        self._pending_count = 0
+        self._norms = [0.0, 0.0]  # absolute, relative; squares for l2
 
     def add(self, ours: Array, theirs: Array) -> None:
         """Compares the next piece.
@@ -193,15 +206,19 @@ class Comparison:
 
     def result(self) -> ValueDifference:
         """Returns the result for all pieces so far."""
+        count, first = self._count, list(self._first)
+        if self._pending_count and not self._norm_holds():
+            count += self._pending_count
+            first = sorted([*first, *self._pending])[: self._most]
         return ValueDifference(
             self.type.name,
             self._elements,
             self._unequal,
-            self._count,
+            count,
             *self._max,
             (self._nan[0], self._nan[1]),
             (self._inf[0], self._inf[1]),
-            list(self._first),
+            first,
             self._tail,
             self._tail_differs,
         )
@@ -216,8 +233,8 @@ class Comparison:
         unequal = ours.view(words) != theirs.view(words)
         at = np.flatnonzero(unequal.reshape(-1, 2).any(axis=1) if size == 16 else unequal)
         if len(at):
-            both = [raw.reshape(-1, size)[at].reshape(-1) for raw in (ours, theirs)]
-            allowed = self._look_at(*both)
+            mine, other = (raw.reshape(-1, size)[at].reshape(-1) for raw in (ours, theirs))
+            allowed = self._look_at(mine, other, at)
             self._unequal += len(at)
             at = at[~allowed]
             self._count += len(at)
@@ -225,7 +242,28 @@ class Comparison:
             self._first += (at[:missing] + self._elements).tolist()
         self._elements += len(ours) // size
 
-    def _look_at(self, ours: Array, theirs: Array) -> Array:
+    def _norm_holds(self) -> bool:
+        tolerance = self.tolerance
+        assert tolerance is not None
+        norms = [math.sqrt(n) if tolerance.norm == "l2" else n for n in self._norms]
+        limits = (tolerance.abs, tolerance.rel)
+        return any(limit is not None and n <= limit for n, limit in zip(norms, limits, strict=True))
+
+    def _add_to_norms(self, distances: _Distances, at: Array) -> None:
+        """Adds items that differ, at these indices of the piece."""
+        assert self.tolerance is not None
+        for i, apart in enumerate((distances.abs, distances.rel)):
+            found = apart.astype("f8")
+            if self.tolerance.norm == "linf":
+                self._norms[i] = max(self._norms[i], float(found.max(initial=0)))
+            else:
+                power = found * found if self.tolerance.norm == "l2" else found
+                self._norms[i] += float(power.sum())
+        missing = max(0, self._most - len(self._pending))
+        self._pending += (at[:missing] + self._elements).tolist()
+        self._pending_count += len(at)
+
+    def _look_at(self, ours: Array, theirs: Array, at: Array) -> Array:
         """Takes the maxima of items that are all unequal; which of them the tolerance allows."""
         one, distances = self.type, _distances(self.type, ours, theirs)
         numbers = np.ones(len(distances.ulp), bool)
@@ -246,6 +284,10 @@ class Comparison:
             )
         if self.tolerance is None:
             return np.zeros(len(numbers), bool)
+        if self.tolerance.norm is not None:
+            chosen = numbers & ~equal
+            self._add_to_norms(distances.of(chosen), at[chosen])
+            return equal | numbers
         return equal | (numbers & distances.within(self.tolerance))
 
 
@@ -256,6 +298,9 @@ class _Distances:
     abs: Array
     rel: Array
     ulp: Array
+
+    def of(self, chosen: Array) -> _Distances:
+        return _Distances(self.abs[chosen], self.rel[chosen], self.ulp[chosen])
 
     def within(self, tolerance: Tolerance) -> Array:
         out = np.zeros(len(self.ulp), bool)

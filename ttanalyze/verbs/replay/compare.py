@@ -178,13 +178,15 @@ def look(
     if one is not None:
         out.values = _values(one, tolerance, expected, actual, blocks)
         out.tolerated = out.values.same and not out.partial
-    found = tally.result()
+    found, parts, sides = tally.result(), tally.parts(), (expected, actual, blocks)
     out.tensors, out.tensor_count = found[:LISTED_TENSORS], len(found)
-    for part in tally.parts()[:LISTED_TENSORS]:
-        of = type_of(part) or one
-        sides = expected, actual, blocks
-        values = None if of is None else _values_of_part(of, tolerance, *sides, part)
-        out.tensor_values.append(values)
+    all_values = [_values_of_part(type_of(part) or one, tolerance, *sides, part) for part in parts]
+    out.tensor_values = all_values[:LISTED_TENSORS]
+    if one is None and out.bytes is not None and not out.partial:
+        counted = sum(difference.differing for difference in found) == out.bytes.count
+        pairs = zip(parts, all_values, strict=True)
+        within = all(p.tolerance and v is not None and v.same for p, v in pairs)
+        out.tolerated = counted and within
     return out
 
 
@@ -206,14 +208,20 @@ def _values(
 
 
 def _values_of_part(
-    one: Type,
+    one: Type | None,
     tolerance: Tolerance | None,
     expected: Contents,
     actual: Contents,
     blocks: Iterable[int],
     part: Part,
 ) -> ValueDifference | None:
-    """Compares the values of a tensor. Returns None if its items cross blocks."""
+    """Compares the values of a tensor, within the tolerance that the program declared for it, else
+    within the given one. Returns None without a type, or if its items cross blocks.
+    """
+    if one is None:
+        return None
+    if part.tolerance is not None:
+        tolerance = Tolerance.parse(part.tolerance)
     if part.offset % one.itemsize or part.start % one.itemsize:
         return None
     comparison = Comparison(one, tolerance)

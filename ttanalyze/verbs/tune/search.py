@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from ttanalyze.errors import Error
 from ttanalyze.verbs.tune.space import MOST, Configuration, Space
 from ttanalyze.verbs.tune.table import Row
 
-Search = Generator[Configuration, Row, None]
-SEARCHES = ("grid", "random", "optuna")
+Search = Generator[Configuration, Sequence[Row], None]
+Allowed = Callable[[Sequence[Configuration]], Sequence[bool]]
+SEARCHES = ("auto", "grid", "random", "optuna")
 TRIALS = 30  # of a search that need not end
 
 
-def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
-    """Returns a generator of configurations that is sent the result of each.
+def search(
+    name: str, space: Space, trials: int | None, seed: int, allowed: Allowed | None = None
+) -> Search:
+    """Returns a generator of configurations. Each time it is sent the results since.
 
     grid: all in order. random: all in random order. optuna: near good ones. trials: the maximal
-    number. Raises Error for an unknown search, a space that is too large, or a missing package.
+    number. allowed: says which configurations may be tried. Raises Error for an unknown search, a
+    space that is too large, or a missing package.
     """
     check(name)
     if name == "optuna":
-        return _optuna(_package(), space, most(name, space, trials), seed)
+        return _optuna(_package(), space, most(name, space, trials), seed, allowed)
     found = list(space.all())
+    if allowed is not None:
+        found = [one for one, may in zip(found, allowed(found), strict=True) if may]
     if name == "random":
         random.Random(seed).shuffle(found)
     return _sequence(found[: most(name, space, trials)])
+
+
+def chosen(name: str, space: Space, trials: int | None) -> str:
+    """Returns the search that "auto" stands for: optuna if it is installed and not all
+    configurations are tried, else grid.
+    """
+    if name != "auto":
+        return name
+    there = importlib.util.find_spec("optuna") is not None
+    return "optuna" if there and space.size > (trials or TRIALS) else "grid"
 
 
 def most(name: str, space: Space, trials: int | None) -> int:
@@ -57,14 +74,15 @@ def _package() -> Any:
     return optuna
 
 
-def _optuna(optuna: Any, space: Space, trials: int, seed: int) -> Search:
+def _optuna(optuna: Any, space: Space, trials: int, seed: int, allowed: Allowed | None) -> Search:
     sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(direction="minimize", sampler=sampler)
     axes = {name: _axis(optuna, getattr(space, name)) for name in space.axes}
     states = optuna.trial.TrialState
     others = _any(space, seed)
-    known: set[Configuration] = set()
-    while len(known) < trials:
+    known: dict[Configuration, Any] = {}
+    tried = 0
+    while tried < trials:
         trial = study.ask(axes)
         configuration = space.make(trial.params)
         if configuration in known:  # what seems best is proposed over and over
@@ -74,12 +92,16 @@ def _optuna(optuna: Any, space: Space, trials: int, seed: int) -> Search:
                 return
             study.enqueue_trial(choice)
             continue
-        known.add(configuration)
-        row = yield configuration
-        if row.good:
-            study.tell(trial, row.median_ms)
-        else:  # which is worse than all others; of what failed nothing would be concluded
+        known[configuration] = trial
+        if allowed is not None and not allowed([configuration])[0]:
             study.tell(trial, state=states.PRUNED)
+            continue
+        tried += 1
+        for row in (yield configuration):
+            if row.good:
+                study.tell(known[row.configuration], row.median_ms)
+            else:  # which is worse than all others; of what failed nothing would be concluded
+                study.tell(known[row.configuration], state=states.PRUNED)
 
 
 def _axis(optuna: Any, values: Sequence[Any]) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,11 @@ from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.replay import Plan, compilers
 from ttanalyze.verbs.replay.choose import choose
-from ttanalyze.verbs.tune.search import check, most, search
+from ttanalyze.verbs.tune.constraints import constraints
+from ttanalyze.verbs.tune.search import Search, check, chosen, most, search
 from ttanalyze.verbs.tune.space import COMPILED, RECORDED, Configuration, Space, space
 from ttanalyze.verbs.tune.table import Row, Table
-from ttanalyze.verbs.tune.workers import TOOK_LONGER, Worker
+from ttanalyze.verbs.tune.workers import TOOK_LONGER, Workers
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Wish:
     """How to try configurations.
 
     Attributes:
-        search: "grid" (all in order), "random" or "optuna" (near good ones).
+        search: "grid" (all in order), "random", "optuna" (near good ones) or "auto" (optuna if it
+            is installed and there are more configurations than trials).
         trials: The maximal number of configurations. Default: all.
         times: The number of measured launches per configuration.
         seed: The seed of the search.
@@ -39,11 +40,12 @@ class Wish:
         dtype: Types of the items of regions, such as "f32,3=bf16".
         tolerance: Tolerances such as [",,4", "weights=1e-3"].
         timeout: The time limit of a configuration in seconds.
-        device: The number of the device.
+        devices: The numbers of the devices. Each tries configurations of its own at the same time.
         sim: Whether to use the simulator.
+        where: Conditions on configurations, such as "threads <= 256".
     """
 
-    search: str = "grid"
+    search: str = "auto"
     trials: int | None = None
     times: int = 20
     seed: int = 0
@@ -51,8 +53,9 @@ class Wish:
     dtype: str | None = None
     tolerance: Sequence[str] = ()
     timeout: float = 120.0
-    device: int = 0
+    devices: Sequence[int] = (0,)
     sim: bool = False
+    where: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -146,60 +149,91 @@ def tune(
     sources = {_name(file, data): (file, data) for file in files for data in [compilers.read(file)]}
     of_all = space(of.launch, list(sources), **axes)
     check(wish.search)
+    allowed = constraints(wish.where)
     module = modules.of_kernel(of.process, of.launch.function)
     modules.image_for(of.process, module, f"kernel {of.kernel}")
     image = modules.path_of(of.process, int(module["image"]))
-    job = {
-        "run": str(of.process.path.parent),
-        "process": of.process.index,
-        "launch": of.seq,
-        "image": str(image),
-        **{name: getattr(wish, name) for name in ("device", "sim", "times", "flush_l2")},
-        **{name: getattr(wish, name) for name in ("dtype", "tolerance")},
-    }
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
-        worker = Worker(job, wish.timeout)
-        ends.callback(worker.stop)
-        worker.start()
-        images = _Images(image, sources, Path(folder), worker.about["architecture"])
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Workers(_jobs(of, image, wish), wish.timeout) as workers,
+    ):
+        images = _Images(image, sources, Path(folder), workers.architecture)
         of_all, notes = images.limit(of_all)
-        steps = search(wish.search, of_all, wish.trials, wish.seed)
-        table = Table(path, _identity(of, image, wish), of.kernel, worker.about["device"])
-        known = {row.configuration: row for row in table.rows}
-        new = 0
-
-        def attempt(configuration: Configuration, again: bool = False) -> Row:
-            nonlocal new
-            if again or configuration not in known:
-                found = images.of(configuration)
-                row = _row(configuration, worker.attempt(str(found), configuration))
-                table.add(row)
-                known[configuration] = row
-                new += 1
-            return known[configuration]
-
-        recorded = known.get(of_all.recorded)
-        recorded = attempt(of_all.recorded, again=recorded is not None and not recorded.good)
+        name = chosen(wish.search, of_all, wish.trials)
+        steps = search(name, of_all, wish.trials, wish.seed, allowed)
+        table = Table(path, _identity(of, image, wish), of.kernel, workers.device)
+        tries = _Tries(workers, images, table)
+        recorded = tries.known.get(of_all.recorded)
+        if recorded is None or not recorded.good:
+            recorded = tries.again(of_all.recorded)
         if not recorded.good:
             hint = "" if wish.dtype else "; --dtype and --tolerance allow values to differ"
             if recorded.error.startswith(TOOK_LONGER):
                 hint = "; --timeout allows more time"
             raise Error(f"launch {of.seq} fails as it was recorded: {recorded.error}{hint}")
-        rows = _run(steps, attempt, most(wish.search, of_all, wish.trials), progress)
-    return Tuned(of, worker.about["device"], recorded, rows, new, [*notes, *_notes(of)])
+        rows = tries.run(steps, most(name, of_all, wish.trials), progress)
+    return Tuned(of, workers.device, recorded, rows, tries.new, [*notes, *_notes(of)])
 
 
-def _run(
-    steps: Any, attempt: Callable[[Configuration], Row], total: int, progress: Progress
-) -> list[Row]:
-    rows: list[Row] = []
-    with contextlib.suppress(StopIteration):
-        configuration = next(steps)
-        while True:
-            tell(progress, len(rows), total)
-            rows.append(attempt(configuration))
-            configuration = steps.send(rows[-1])
-    return rows
+def _jobs(of: Plan, image: Path, wish: Wish) -> list[dict[str, Any]]:
+    """Returns what each device is told."""
+    job = {
+        "run": str(of.process.path.parent),
+        "process": of.process.index,
+        "launch": of.seq,
+        "image": str(image),
+        **{name: getattr(wish, name) for name in ("sim", "times", "flush_l2")},
+        **{name: getattr(wish, name) for name in ("dtype", "tolerance")},
+    }
+    return [job | {"device": device} for device in wish.devices]
+
+
+class _Tries:
+    """Tries configurations that are not known. known: the results of the table and of now."""
+
+    def __init__(self, workers: Workers, images: _Images, table: Table) -> None:
+        self._workers, self._images, self._table = workers, images, table
+        self.known = {row.configuration: row for row in table.rows}
+        self.new = 0
+
+    def again(self, configuration: Configuration) -> Row:
+        """Tries one, even if it is known."""
+        self._workers.submit(str(self._images.of(configuration)), configuration)
+        (row,) = self._finished()
+        return row
+
+    def run(self, steps: Search, total: int, progress: Progress) -> list[Row]:
+        """Tries what a search proposes, on all devices at once."""
+        rows: list[Row] = []
+        told: list[Row] = []  # what the search does not know yet
+        begun = ended = False
+        while not ended or self._workers.busy:
+            while not ended and self._workers.free:
+                tell(progress, len(rows), total)
+                try:
+                    configuration = steps.send(told) if begun else next(steps)
+                except StopIteration:
+                    ended = True
+                    break
+                begun, told = True, []
+                if configuration in self.known:
+                    told.append(self.known[configuration])
+                    rows += told
+                else:
+                    self._workers.submit(str(self._images.of(configuration)), configuration)
+            if self._workers.busy:
+                found = self._finished()
+                told += found
+                rows += found
+        return rows
+
+    def _finished(self) -> list[Row]:
+        rows = [_row(*one) for one in self._workers.finished()]
+        for row in rows:
+            self._table.add(row)
+            self.known[row.configuration] = row
+        self.new += len(rows)
+        return rows
 
 
 def _row(configuration: Configuration, answer: dict[str, Any]) -> Row:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import IO, Any
 
 from ttanalyze.errors import Error
@@ -121,3 +123,66 @@ class Worker:
             if file is not None:
                 with contextlib.suppress(BrokenPipeError):
                     file.close()
+
+
+class Workers:
+    """Workers, one for each job, at the same time. timeout: seconds per configuration."""
+
+    def __init__(self, jobs: Sequence[dict[str, Any]], timeout: float) -> None:
+        self._all = [Worker(job, timeout) for job in jobs]
+        self._free = list(self._all)
+        self._pool = ThreadPoolExecutor(len(jobs))
+        self._running: dict[Future[dict[str, Any]], tuple[Worker, Configuration]] = {}
+
+    def __enter__(self) -> Workers:
+        """Raises Error if the launch cannot be repeated, or the devices differ."""
+        try:
+            for one in self._all:
+                one.start()
+            names = {one.about["device"] for one in self._all}
+            if len(names) > 1:
+                raise Error(f"the devices differ, and their times too: {', '.join(sorted(names))}")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._all:
+            one.stop()
+        self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def device(self) -> str:
+        """The name of the devices."""
+        return str(self._all[0].about["device"])
+
+    @property
+    def architecture(self) -> int:
+        """The compute capability of the devices, such as 90."""
+        return int(self._all[0].about["architecture"])
+
+    @property
+    def free(self) -> bool:
+        """Whether one does nothing."""
+        return bool(self._free)
+
+    @property
+    def busy(self) -> bool:
+        """Whether one does something."""
+        return bool(self._running)
+
+    def submit(self, image: str, of: Configuration) -> None:
+        """Lets a free one try a configuration. image: the file with the code."""
+        one = self._free.pop(0)
+        self._running[self._pool.submit(one.attempt, image, of)] = one, of
+
+    def finished(self) -> list[tuple[Configuration, dict[str, Any]]]:
+        """Waits until any has finished, and returns the results."""
+        done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        out = []
+        for future in done:
+            one, configuration = self._running.pop(future)
+            self._free.append(one)
+            out.append((configuration, future.result()))
+        return out
