@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import cast
 
 import numpy as np
+import pytest
 
+from tests import support
 from tests.rundir import Writer
 from ttanalyze.format.layout import BLOCK_SIZE
-from ttanalyze.verbs.check import values
+from ttanalyze.verbs.check import check, choose, values
 from ttanalyze.verbs.check.session import Session, Settings
 from ttanalyze.verbs.record.series import Recording
 
@@ -23,6 +26,9 @@ class Recorded:
         self.recording = Recording(run, 0, run / "log", 0)
 
     def record(self, name: str, **options: object) -> Recording:
+        return self.recording
+
+    def plain(self) -> Recording:
         return self.recording
 
 
@@ -60,3 +66,22 @@ def test_overflow_of_f16_in_a_pool_comes_before_its_conversion(run_path: Path) -
     (finding,) = outcome.findings
     assert overflow is not None and f"{overflow[1]} item" in finding.summary
     assert (finding.details["epoch"], finding.details["dtype"]) == (overflow[0], "f16")
+
+
+def test_first_nan_is_found_if_few_epochs_have_contents(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of 40 steps writes a NaN in step 27. Contents of five epochs fit."""
+    monkeypatch.setattr(values, "MOST", 5 * 4096)
+    one, nan = 0x3F800000, 0x7FC00000
+    steps = [f"w:0:{64 * i}:8:{nan if i == 27 else one} s" for i in range(40)]
+    program = support.build_program("recorder_out_of_bounds", built)
+    command = [str(program), "a:4096", "w:0:0:1024:1065353216", "s", *" ".join(steps).split()]
+    report = check(Settings(tuple(command), sim=True), tmp_path / "out", choose("values"))
+    (finding,) = report.findings
+    assert finding.call is not None and finding.kind == "computed"
+    assert (finding.memory is not None and finding.memory.first) == 27 * 64
+    launches = json.loads((tmp_path / "out" / "values.settings").read_text())
+    assert launches["TT_CONTENTS"] == "every:10"
+    kept = [path.name for path in (tmp_path / "out").glob("values-1*.status")]
+    assert "values-1-1.status" in kept

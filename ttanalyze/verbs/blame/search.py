@@ -77,7 +77,7 @@ def watch(
     if found is None:
         return Watched(None, search.unseen, *skipped)
     epoch, hits, begun = found
-    since = None if begun else process.coverage.before(epoch)
+    since = None if begun else _before(process, epoch)
     for hit in hits[:FIRST]:
         if target is not None and not target.whole:
             part = target.start, target.stop
@@ -86,7 +86,7 @@ def watch(
             part = hit.first[0] * size, (hit.first[-1] + 1) * size
         else:
             part = 0, int(process.regions.size[contents.captured_row(process, hit.region)])
-        before = None if begun else process.coverage.before(epoch, hit.region)
+        before = None if begun else _before(process, epoch, hit.region)
         hit.suspects = suspects(process, hit.region, part, before, epoch, made=condition)
         if hit.first:
             begin = 0 if target is None or target.whole else target.start
@@ -94,6 +94,14 @@ def watch(
             hit.tensor = tensor_at(process, hit.region, at, epoch=epoch)
     sighting = Sighting(epoch, since, hits[:FIRST], len(hits), search.unseen)
     return Watched(sighting, search.unseen, *skipped)
+
+
+def _before(process: Process, epoch: int, region: int | None = None) -> int | None:
+    """The last earlier epoch whose contents were looked at."""
+    found = process.coverage.before(epoch, region)
+    while found is not None and process.digests_alone[found]:
+        found = process.coverage.before(found, region)
+    return found
 
 
 def _check_epochs(process: Process, region: int | None, first: int, last: int) -> None:
@@ -220,10 +228,9 @@ class _Watch:
             begin += 1
         if self._picky:
             for first, stop in batches(self.process, "blocks", 0, begin):
-                self._link(self.process.blocks(first, stop))
+                self._link(self._stored(first, stop)[1])
         for first, stop in batches(self.process, "blocks", begin, end):
-            records = self.process.blocks(first, stop)
-            numbers = self.process.epoch_of("blocks", first, stop)
+            numbers, records = self._stored(first, stop)
             self._count_lost(first, stop, region)
             if region is not None:
                 of = np.flatnonzero(records["region"] == region)
@@ -233,6 +240,13 @@ class _Watch:
                 return *hits, False
             self._advance(stop)
         return None
+
+    def _stored(self, first: int, stop: int) -> tuple[Array, Array]:
+        """Returns the blocks of epochs that were recorded with contents, and the epoch of each."""
+        records = self.process.blocks(first, stop)
+        numbers = self.process.epoch_of("blocks", first, stop)
+        stored = ~self.process.digests_alone[numbers]
+        return numbers[stored], records[stored]
 
     def _link(self, records: Array) -> _Before:
         """Returns the previous record of each record's block, and remembers the last of each."""

@@ -197,6 +197,11 @@ class Session:
 
     # ---- recording ----
 
+    @property
+    def epochs(self) -> str:
+        """Where recordings have epochs, if a check does not say otherwise."""
+        return str(self.settings.record.get("epoch") or os.environ.get("TT_EPOCH") or EPOCHS)
+
     def record(
         self, name: str, environment: Mapping[str, str] | None = None, /, **given: Any
     ) -> Recording:
@@ -214,7 +219,7 @@ class Session:
             Error: The program cannot be recorded, or the recording has other options.
         """
         # Guards need no epochs: the program ends at the access.
-        usual = {} if os.environ.get("TT_EPOCH") or "guard" in given else {"epoch": EPOCHS}
+        usual = {} if os.environ.get("TT_EPOCH") or "guard" in given else {"epoch": self.epochs}
         given = {k: v for k, v in given.items() if v is not None}
         given = {**usual, **self.settings.record, **given}
         variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}

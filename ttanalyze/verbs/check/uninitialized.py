@@ -64,7 +64,7 @@ def examine(session: Session) -> Outcome:
     little = changed <= LITTLE
     options = PLAIN | {"contents": "changed" if little else "none"}
     zeros = session.either(*ZEROS)
-    shared = values.CONTENTS if zeros == ZEROS[0] else options
+    shared = values.sampled(first) if zeros == ZEROS[0] else options
     runs = {"zero": session.record(zeros, **shared)}
     outcome = Outcome(NAME, CLEAN)
     again = [session.plain(name) for name in CONTROLS]

@@ -34,10 +34,13 @@ from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memor
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.work import Work, work_on
 from ttanalyze.verbs.check.zoom import launch_seqs
+from ttanalyze.verbs.record.series import Recording
 
 NAME = "values"
 DESCRIPTION = "the first NaN and the first infinity, and the call that made it"
 CONTENTS = {**PLAIN, "contents": "changed"}
+MOST = 4 << 30  # bytes that a recording stores; of more, some epochs have contents
+ROUNDS = 3  # that look for the epoch between two with contents
 WORDS = {"nan": "NaN", "inf": "infinity"}
 ANYWHERE = ("f32", "f64", "f16", "bf16")
 NAMED = ("e4m3", "e5m2")  # any bytes look like these
@@ -59,15 +62,38 @@ class _Seen:
 
 
 def recordings(settings: Settings) -> Plan:
-    """Returns one recording with contents, for each sort of value one that looks closer, one with
-    zones and one with a trace, and one with other contents of new memory for the first NaN.
+    """Returns one recording that shows how much changes and one with contents; for each sort of
+    value those that look closer, one with zones and one with a trace, and one with other contents
+    of new memory for the first NaN.
     """
-    return Plan(("values",), 0 if settings.quick else 3 * len(WORDS) + 1)
+    return Plan(("plain", "values"), 0 if settings.quick else (ROUNDS + 3) * len(WORDS) + 1)
+
+
+def sampled(plain: Recording) -> dict[str, Any]:
+    """Returns the options of the recording with contents: of some epochs, if much changes.
+
+    Args:
+        plain: A recording of the same epochs.
+    """
+    every = max(
+        (_spacing(p, 0, len(p.epochs) - 1) for p in open_run(plain.run).processes), default=1
+    )
+    return CONTENTS if every <= 1 else {**CONTENTS, "contents": f"every:{every}"}
+
+
+def _spacing(process: Process, first: int, last: int) -> int:
+    """Of how many epochs one has contents, so that all of them do not take too much space."""
+    epochs = process.epochs[first : last + 1]
+    if int(epochs["bytes_changed"].sum()) <= MOST:
+        return 1
+    snapshots = MOST // max(int(epochs["bytes_read"].max()), 1)
+    return max((last - first) // max(snapshots, 1), 1)
 
 
 def examine(session: Session) -> Outcome:
     """Finds the first NaN and the first infinity, and then the call that made it."""
-    recording = session.record("values", **CONTENTS)
+    options = sampled(session.plain())
+    recording = session.record("values", **options)
     processes = open_run(recording.run).processes
     outcome = Outcome(NAME, CLEAN)
     _cover(outcome, processes)
@@ -76,6 +102,8 @@ def examine(session: Session) -> Outcome:
             if not len(process.regions):
                 continue
             seen = _first(outcome, recording.run, process, word)
+            if seen is not None and options is not CONTENTS:
+                seen = _narrowed(session, outcome, seen, number)
             closer = _closer(session, outcome, seen, number) if seen else None
             seen = closer if closer is not None and closer.sighting is not None else seen
             if seen is not None and seen.sighting is None:
@@ -147,6 +175,33 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
     outcome.launches = seen / launches if launches else None
     if not any(len(process.epochs) for process in processes):
         outcome.status, outcome.reason = NOT_COVERED, "no epoch was captured"
+
+
+def _narrowed(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Seen:
+    """The same value in recordings of the epochs between the two with contents, with more of
+    these.
+    """
+    for attempt in range(1, 1 if session.settings.quick else ROUNDS + 1):
+        process, sighting = seen.process, seen.sighting
+        if sighting is None or sighting.since is None or sighting.epoch - sighting.since <= 1:
+            break
+        every = _spacing(process, sighting.since, sighting.epoch)
+        until = min(sighting.epoch + every - 1, len(process.epochs) - 1)  # a multiple, or the last
+        ends = process.coverage.whole[sighting.since], process.coverage.some[until]
+        first, last = np.searchsorted(launch_seqs(process), ends, "right").tolist()
+        options = {**CONTENTS, "contents": f"every:{every}" if every > 1 else "changed"}
+        options["epoch"] = f"{session.epochs},@{first}-{last}"
+        try:
+            finer = session.record(f"values-{number}-{attempt}", **options)
+            same = open_run(finer.run).process(process.index)
+        except Error as e:
+            session.say(f"the first {WORDS[seen.word]} was not looked at closely: {e}")
+            break
+        found = _first(outcome, finer.run, same, seen.word)
+        if found is None or found.sighting is None:
+            break
+        seen = found
+    return seen
 
 
 def _closer(session: Session, outcome: Outcome, seen: _Seen, number: int) -> _Seen | None:
