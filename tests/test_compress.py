@@ -91,7 +91,7 @@ def test_missing_zstd_stores_contents_uncompressed(run: Path, tmp_path: Path) ->
     assert (run / "p0" / "data-00000.bin").stat().st_size > SIZE
 
 
-@pytest.mark.parametrize("level", ["20", "-1", "fast", "1.5"])
+@pytest.mark.parametrize("level", ["20", "-1", "fast", "1.5", "devices"])
 def test_invalid_levels_are_refused(level: str, built: Path, run: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM)
@@ -100,7 +100,7 @@ def test_invalid_levels_are_refused(level: str, built: Path, run: Path) -> None:
     assert f"TT_COMPRESS={level}: " in recorded.stderr
     outcome = support.ttanalyze("record", "--sim", "--compress", level, "--", "true")
     assert outcome.status == 2
-    assert "a whole number, at most 19" in outcome.stderr
+    assert "expected off, device, or a whole number, at most 19" in outcome.stderr
 
 
 # ---- damage ----
@@ -148,8 +148,8 @@ def test_changed_byte_in_a_frame_never_passes_as_contents(zeros: Path) -> None:
 def test_unknown_encoding_is_an_error(zeros: Path) -> None:
     path = zeros / "p0" / "data-00000.bin"
     raw = bytearray(path.read_bytes())
-    raw[28:32] = (2).to_bytes(4, "little")
+    raw[28:32] = (3).to_bytes(4, "little")
     path.write_bytes(raw)
     reseal_header(path)
     outcome = support.ttanalyze("info", zeros)
-    assert outcome.stderr == f"ttanalyze: {path}: offset 28: unknown encoding 2\n"
+    assert outcome.stderr == f"ttanalyze: {path}: offset 28: unknown encoding 3\n"

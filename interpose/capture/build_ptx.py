@@ -37,6 +37,7 @@ SOURCES = [
     "device.cuh",
     "digest.cuh",
     "kernels.h",
+    "pack.cuh",
     "../include/chunk.h",
     "../include/fill_pattern.h",
     "../util/xxh3.h",

@@ -13,6 +13,7 @@
 #include "util/clock.h"
 #include "capture/capture.h"
 #include "capture/graph_epochs.h"
+#include "capture/packed.h"
 
 extern const char capture_ptx[];
 
@@ -214,6 +215,8 @@ static struct capture *create(struct context *c, bool host_only)
 		r = get_kernel(p, TT_KERNEL_DIGEST, &p->digest);
 	if (r == CUDA_SUCCESS)
 		r = get_kernel(p, TT_KERNEL_GATHER, &p->gather);
+	if (r == CUDA_SUCCESS && options.compress == COMPRESS_DEVICE)
+		r = get_kernel(p, TT_KERNEL_PACK, &p->pack);
 	if (r != CUDA_SUCCESS) {
 		real.cuGetErrorName(r, &name);
 		session_fail("the driver refused the capture kernels: %s", name);
@@ -235,7 +238,7 @@ static struct capture *create(struct context *c, bool host_only)
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "to create an event", &refused);
 	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
-		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
+		ok = real.cuMemHostAlloc((void **)&p->pinned[i], p->pack ? PACKED_BUFFER : DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);
 	if (!ok) {
 		session_set_ring(0, "none");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "capture/capture.h"
+#include "capture/packed.h"
 #include "capture/writers.h"
 #include "options/options.h"
 #include "session/session.h"
@@ -39,13 +40,29 @@ static bool came(struct capture *p, CUresult r, const char *call)
 	return r == CUDA_SUCCESS;
 }
 
+static bool fetch_done(struct capture *p, CUstream stream, int buffer)
+{
+	return came(p, real.cuStreamWriteValue32_v2(stream, capture_copied_address(p, buffer), ++p->copies[buffer], 0),
+		    "cuStreamWriteValue32");
+}
+
 static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, int buffer)
 {
 	CUstream stream = p->drain_streams[buffer & 1];
 
 	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, stream), "cuMemcpyDtoHAsync") &&
-	       came(p, real.cuStreamWriteValue32_v2(stream, capture_copied_address(p, buffer), ++p->copies[buffer], 0),
-		    "cuStreamWriteValue32");
+	       fetch_done(p, stream, buffer);
+}
+
+static bool fetch_packed(struct capture *p, const struct packed *k, int buffer)
+{
+	struct tt_pack_params params = {(uintptr_t)k->buffer + PACKED_LIST_AT, k->count, 0};
+	CUstream stream = p->drain_streams[buffer & 1];
+	void *args[] = {&params};
+
+	return came(p, real.cuLaunchKernel(p->pack, k->count, 1, 1, TT_PACK_THREADS, 1, 1, 0, stream, args, NULL),
+		    "cuLaunchKernel") &&
+	       fetch_done(p, stream, buffer);
 }
 
 static bool fetched(struct capture *p, int buffer)
@@ -90,7 +107,7 @@ static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a
 	uint64_t bytes = s->count * sizeof(struct tt_chunk_entry), front = sizeof(a->header) + bytes, sum = 0;
 	bool sound;
 
-	a->have = s->size <= DRAIN_BUFFER ? s->size : front < DRAIN_BUFFER ? front : DRAIN_BUFFER;
+	a->have = s->size <= DRAIN_BUFFER && !p->pack ? s->size : front < DRAIN_BUFFER ? front : DRAIN_BUFFER;
 	a->entries = malloc(bytes + 1);
 	if (!a->entries)
 		return no_memory(q);
@@ -199,7 +216,7 @@ static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct 
 		else if (e[i].offset != r->offset + tt_payload_size(end))
 			break;
 		end = e[i].offset + e[i].length - r->offset;
-		if (end > DRAIN_BUFFER || end - r->size > BRIDGE)
+		if (end > DRAIN_BUFFER || end - r->size > BRIDGE || (q->capture->pack && i - r->first == PACKED_BLOCKS))
 			break;
 		if (!a->known[i]) {
 			r->size = end;
@@ -210,9 +227,25 @@ static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct 
 	return ok;
 }
 
+/* Starts to copy a run to the host; coded there are only the blocks that the files lack. */
+static bool fetch_run(const struct pending *q, const struct arrived *a, const struct run *r, uint64_t payload, int buffer)
+{
+	struct capture *p = q->capture;
+	struct packed k = {.buffer = p->pinned[buffer]};
+
+	if (!p->pack)
+		return fetch(p, p->pinned[buffer], payload + r->offset, r->size, buffer);
+	for (uint64_t i = r->first; i < r->last; i++)
+		if (!a->known[i])
+			packed_add(&k, p->ring.device + payload + a->entries[i].offset, a->entries[i].length);
+	return fetch_packed(p, &k, buffer);
+}
+
 /* The contents of a run are on the host: makes records of the blocks that the files lack. */
 static bool take_run(struct pending *q, struct arrived *a, const struct run *r, uint64_t *count)
 {
+	uint64_t at = 0;
+
 	*count = 0;
 	for (uint64_t i = r->first; i < r->last; i++) {
 		const struct tt_chunk_entry *e = &a->entries[i];
@@ -220,7 +253,8 @@ static bool take_run(struct pending *q, struct arrived *a, const struct run *r, 
 			continue;
 		if (!take(q, e))
 			return false;
-		a->records[(*count)++] = record_of(q, e, e->offset - r->offset);
+		a->records[(*count)++] = record_of(q, e, q->capture->pack ? at : e->offset - r->offset);
+		at += packed_room(e->length);
 	}
 	return true;
 }
@@ -245,7 +279,7 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 		}
 		if (more) {
 			ok = (!writers || writers_wait(b % TT_DATA_LANES, pieces[b])) &&
-			     fetch(p, p->pinned[b], payload + runs[b].offset, runs[b].size, (int)b);
+			     fetch_run(q, a, &runs[b], payload, (int)b);
 			asked++;
 		}
 		if (!ok || (more && asked - handed < COPIES_AHEAD) || handed == asked)

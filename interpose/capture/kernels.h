@@ -67,6 +67,8 @@
 #define TT_KERNEL_MARK "tt_capture_mark"
 /* void NAME(struct tt_restore_params) */
 #define TT_KERNEL_RESTORE "tt_restore"
+/* void NAME(struct tt_pack_params) */
+#define TT_KERNEL_PACK "tt_pack"
 
 /* Threads per CTA, and CTAs that fill a multiprocessor; a grid of any size works. */
 #define TT_DIGEST_WARPS 4
@@ -74,6 +76,9 @@
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
 #define TT_COPY_THREADS 256
 #define TT_COPY_CTAS_PER_SM 4
+#define TT_PACK_THREADS 256
+#define TT_PACK_CTAS_PER_SM 8
+#define TT_PACK_PREFIX 4 /* bytes of the size before the contents */
 #define TT_FRONT_THREADS 256
 
 #define TT_CAPTURE_MAX_BLOCKS 0xffffff /* of one epoch: the list's length has 24 bits */
@@ -201,6 +206,21 @@ struct tt_restore_params {
 	uint64_t regions; /* struct tt_capture_region[]; only base is read */
 	uint64_t entries; /* struct tt_chunk_entry[count] */
 	uint64_t payload; /* the entries' offsets are relative to it; aligned to 32 */
+	uint32_t count;
+	uint32_t reserved;
+};
+
+/* A block of a payload that is coded on its way to the host. */
+struct tt_pack_block {
+	uint64_t from;   /* its contents; a multiple of 8 */
+	uint64_t to;     /* room for TT_PACK_PREFIX and length bytes, rounded up to TT_CHUNK_ALIGN; a multiple of 8 */
+	uint32_t length; /* at most TT_BLOCK_SIZE */
+	uint32_t reserved;
+};
+
+/* Codes each block as TT_ENCODING_PLANES says. */
+struct tt_pack_params {
+	uint64_t blocks; /* struct tt_pack_block[count] */
 	uint32_t count;
 	uint32_t reserved;
 };

@@ -51,7 +51,8 @@ enum tt_file_kind {
 /* tt_file_header.encoding: how a data file stores the contents of a block */
 enum tt_encoding {
 	TT_ENCODING_PLAIN = 0, /* as they were */
-	TT_ENCODING_ZSTD = 1   /* u32 size, then a zstd frame of that size; or the plain contents if size is the block's length */
+	TT_ENCODING_ZSTD = 1,  /* u32 size, then a zstd frame of that size; or the plain contents if size is the block's length */
+	TT_ENCODING_PLANES = 2 /* the same with bit planes of groups in place of the frame */
 };
 
 struct tt_file_header {

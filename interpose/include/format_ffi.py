@@ -20,6 +20,7 @@ HEADERS = (
     LOAD / "digests.h",
     LOAD / "manifest_digests.h",
     LOAD / "recompute.h",
+    LOAD / "unpack.h",
     LOAD / "record_options.h",
     LOAD / "opcodes.h",
 )

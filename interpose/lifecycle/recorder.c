@@ -128,9 +128,11 @@ static bool start(void)
 			say_without_rank();
 		return false;
 	}
-	bool compress = options.compress && compress_open();
-	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0,
-			       options.max_disk};
+	bool planes = options.compress == COMPRESS_DEVICE, zstd = options.compress && !planes, found = zstd && compress_open();
+	store_config config = {
+		options.out,           options.deterministic,
+		options.retain,        planes ? TT_ENCODING_PLANES : found ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN,
+		(int)options.compress, options.max_disk};
 	store *run = store_open(&config, error, sizeof(error));
 	if (!run) {
 		session_fail("%s", error);
@@ -143,7 +145,7 @@ static bool start(void)
 		.epoch_stored = crash_report_epoch,
 		.changed = note_changes,
 	};
-	if (options.compress && !compress)
+	if (zstd && !found)
 		session_warn("libzstd.so.1 not found: contents are stored uncompressed");
 	for (unsigned i = 0; *options_unknown[i]; i++)
 		session_warn("%s", options_unknown[i]);

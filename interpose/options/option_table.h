@@ -14,6 +14,7 @@
  *	RANGE     N or A:B, both ends included
  *	SIZE      bytes such as 64M or 2GiB, at least `limit`
  *	DISK      auto, off, or as SIZE
+ *	COMPRESS  off, device, or a whole number, at most `limit`
  *	FILL      off, zero, ones or pattern:N, where N is as SEED
  *	TIME_NS   such as 50us, at most `limit`; a number alone, `limit` and the field are nanoseconds
  *	TIME_MS   the same in milliseconds
@@ -70,7 +71,8 @@ OPTION(OVERWRITE, overwrite, CHOICE, "backpressure|drop-oldest|fail", "backpress
        "or recording ends (fail).")
 OPTION(RING_BYTES, ring_bytes, SIZE, "256K", "", "SIZE",
        "Size of the ring in device memory, such as 256M (default: from the free memory).")
-OPTION(COMPRESS, compress, COUNT, "19", "0", "LEVEL", "Compress contents with zstd: 1 to 19 (default 0: no).")
+OPTION(COMPRESS, compress, COMPRESS, "19", "off", "off|device|LEVEL",
+       "Compress contents: on the GPU before they are copied to the host (device), or on the host with zstd (1 to 19). off or 0: no (default).")
 OPTION(MAX_DISK, max_disk, DISK, "8M", "auto", "auto|off|SIZE",
        "When to stop storing contents; digests are still recorded. auto (default) keeps 5 GiB or a tenth of the disk free, "
        "whichever is more. A size, such as 20G, limits the run directory. off: when the disk is full.")

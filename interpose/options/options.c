@@ -37,6 +37,7 @@ enum kind {
 	RANGE,
 	SIZE,
 	DISK,
+	COMPRESS,
 	FILL,
 	TIME_NS, /* the unit of a number alone, and of the limit */
 	TIME_MS,
@@ -295,6 +296,13 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		snprintf(why, size, limit < UINT32_MAX ? "expected a whole number, at most %s" : "expected a whole number",
 			 o->limit);
 		good = parse_number(text, limit, &n);
+		*(uint32_t *)o->field = (uint32_t)n;
+		return good;
+	case COMPRESS:
+		snprintf(why, size, "expected off, device, or a whole number, at most %s", o->limit);
+		n = !strcmp(text, "device") ? COMPRESS_DEVICE : 0;
+		good = n || !strcmp(text, "off") ||
+		       (parse_number(o->limit, UINT32_MAX, &limit) && parse_number(text, limit, &n));
 		*(uint32_t *)o->field = (uint32_t)n;
 		return good;
 	case SEED:

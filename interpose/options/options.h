@@ -36,6 +36,8 @@ enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 /* The alignment of the ends of allocations that lie before unmapped memory, from 4 bytes on. */
 enum guard { GUARD_OFF, GUARD_4, GUARD_8, GUARD_16, GUARD_32, GUARD_64, GUARD_128, GUARD_256 };
+#define COMPRESS_DEVICE UINT32_MAX
+
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 /* Contents of new device memory. */
@@ -65,6 +67,7 @@ static inline bool in_range(struct number_range r, uint64_t number)
 #define FIELD_RANGE(field) struct number_range field
 #define FIELD_SIZE(field) uint64_t field
 #define FIELD_DISK(field) uint64_t field /* as for disk_limit */
+#define FIELD_COMPRESS(field) uint32_t field /* zstd level, or COMPRESS_DEVICE */
 #define FIELD_FILL(field) \
 	struct { \
 		enum fill kind; \

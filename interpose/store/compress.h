@@ -28,7 +28,7 @@ bool compress_open(void);
  * of TT_CHUNK_ALIGN. False: no memory.
  */
 bool compress_blocks(struct compressor *c, int level, struct tt_block *blocks, size_t count, const uint8_t *contents);
-/* Bytes of a compressed block. */
+/* Bytes of a block that is not stored plain. */
 uint64_t compress_size(const uint8_t *at);
 void compress_close(struct compressor *c);
 

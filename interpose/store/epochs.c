@@ -17,8 +17,7 @@ bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 	char name[32];
 
 	snprintf(name, sizeof(name), "data-%05u.bin", index);
-	if (!file_create_records(&lane->file, &s->folder, name, true, TT_FILE_DATA, 1, index,
-				 s->compress ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN))
+	if (!file_create_records(&lane->file, &s->folder, name, true, TT_FILE_DATA, 1, index, s->encoding))
 		return false;
 	lane->planned = lane->file.size;
 	return true;
@@ -173,7 +172,7 @@ bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t 
 /* Bytes of a block in the data file; contents: those of the block. */
 static uint64_t stored_size(const store *s, const struct tt_block *b, const uint8_t *contents)
 {
-	return s->compress ? compress_size(contents) : b->length;
+	return s->encoding != TT_ENCODING_PLAIN ? compress_size(contents) : b->length;
 }
 
 /*
@@ -240,7 +239,7 @@ static bool are_stored(const store *s, const struct tt_block *blocks, size_t cou
 		uint64_t at = b->offset & PLACE_OFFSET, lane = b->offset & PLACE_LANE;
 		uint64_t size = lane < TT_DATA_LANES ? s->data[lane].planned : 0;
 		good &= b->length && b->length <= TT_BLOCK_SIZE && at >= TT_FILE_HEADER_SIZE && at <= size &&
-			size - at >= (s->compress ? 1 : b->length);
+			size - at >= (s->encoding != TT_ENCODING_PLAIN ? 1 : b->length);
 	}
 	return good;
 }
@@ -304,9 +303,10 @@ static bool store_contents(store *s, struct tt_block *blocks, size_t count, cons
 	if (!store_enter(s, &s->writing[lane], &v))
 		return false;
 	struct compressor *c = &s->compressors[lane];
-	bool good = !s->compress || compress_blocks(c, s->compress, blocks, count, contents) ||
+	bool zstd = s->encoding == TT_ENCODING_ZSTD;
+	bool good = !zstd || compress_blocks(c, s->level, blocks, count, contents) ||
 		    store_fail(s, "compressing for", s->folder.path, ENOMEM);
-	contents = s->compress ? c->out : contents;
+	contents = zstd ? c->out : contents;
 	good = good && begin_contents(s, blocks, count, contents, lane) &&
 	       (!store_takes_contents(s) || append_contents(s, blocks, count, contents, &s->data[lane]) ||
 		contents_failed(s, &s->data[lane].file));

@@ -53,7 +53,8 @@ struct store {
 	unsigned process;
 	bool deterministic;
 	unsigned retain;
-	int compress;
+	enum tt_encoding encoding;
+	int level;
 	bool sealed, closed;
 	int failure; /* 0; 1 while the reason is being written; then 2 */
 	char reason[512];

@@ -203,7 +203,8 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	}
 	s->deterministic = config->deterministic;
 	s->retain = config->retain;
-	s->compress = config->compress;
+	s->encoding = config->encoding;
+	s->level = config->level;
 	end_files(s, file_unopened);
 	pthread_mutex_init(&s->records, NULL);
 	pthread_mutex_init(&s->capture, NULL);

@@ -24,7 +24,8 @@ typedef struct {
 	const char *run_dir;
 	bool deterministic; /* times are 0 in files that manifests or comparisons cover */
 	unsigned retain;    /* epochs to keep on disk; 0: all */
-	int compress;       /* zstd level; 0: uncompressed; compress_open has succeeded */
+	enum tt_encoding encoding; /* PLANES: contents come in it; ZSTD: compress_open has succeeded */
+	int level;          /* of zstd */
 	uint64_t max_disk;  /* as in disk_limit */
 } store_config;
 

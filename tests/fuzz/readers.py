@@ -48,7 +48,7 @@ SLOWEST = 20  # seconds
 MEMORY = 6 << 30  # bytes of address space
 ROOM = 1 << 30  # bytes that all workers' runs fit into
 EPOCHS = 6
-RECORDED = ["globals", "graph", "streams"]
+RECORDED = {"globals": "3", "graph": "device", "streams": "device"}  # and how it is compressed
 ONE_LINE = re.compile(r"[^\n]+\n")
 INFO = "p0/process.json"
 PASSING = re.compile(r"\d+\.\d+ s\b|\S+ \S+ on disk|\"bytes_on_disk\": \d+")  # no part of an answer
@@ -137,10 +137,11 @@ def record(folder: Path) -> None:
     """Records examples on the simulator, with all that a run may hold."""
     draft = Path(f"{folder}.{os.getpid()}")
     draft.mkdir(parents=True)
-    options = {"compress": "3", "epoch": "sync", "replayable": "1", "cpu_callstack": "mixed"}
+    options = {"epoch": "sync", "replayable": "1", "cpu_callstack": "mixed"}
     built = support.build_examples(draft / "examples")
-    for name in RECORDED:
-        environment = support.recording(support.simulator_environment(), draft / name, **options)
+    for name, compress in RECORDED.items():
+        simulator = support.simulator_environment()
+        environment = support.recording(simulator, draft / name, compress=compress, **options)
         done = support.run([built / name], environment)
         if done.status or done.stderr:
             raise SystemExit(f"{name}: {done.stderr}")

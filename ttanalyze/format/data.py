@@ -1,18 +1,21 @@
 """Data files: the contents of blocks, plain or compressed.
 
-docs/format.md describes compressed contents. Their frames follow RFC 8878 (Zstandard).
+docs/format.md describes compressed contents. Frames follow RFC 8878 (Zstandard).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from ttanalyze._format import ffi
 from ttanalyze.errors import FormatError
 from ttanalyze.format import layout
 from ttanalyze.format.files import Reader
 from ttanalyze.format.layout import BLOCK_SIZE
+from ttanalyze.util import libraries
 
 PREFIX = 4  # bytes of the size before compressed contents
+ENCODINGS = layout.enum("encoding")
 
 
 class DataReader(Reader):
@@ -20,7 +23,8 @@ class DataReader(Reader):
 
     def __init__(self, path: Path, encoding: int) -> None:
         super().__init__(path)
-        self.plain = encoding == layout.enum("encoding")["TT_ENCODING_PLAIN"]
+        self.plain = encoding == ENCODINGS["TT_ENCODING_PLAIN"]
+        self._planes = encoding == ENCODINGS["TT_ENCODING_PLANES"]
 
     def __enter__(self) -> DataReader:
         return self
@@ -46,7 +50,17 @@ class DataReader(Reader):
         if size > len(raw) - PREFIX:
             raise FormatError(self.path, offset, f"size {size}, expected at most {length}")
         stored = raw[PREFIX : PREFIX + size]
-        return stored if size == length else self._inflated(offset, stored, length)
+        if size == length:
+            return stored
+        return (self._unpacked if self._planes else self._inflated)(offset, stored, length)
+
+    def _unpacked(self, offset: int, code: memoryview, length: int) -> bytearray:
+        out = bytearray(length)
+        source, to = ffi.from_buffer("uint8_t[]", code), ffi.from_buffer("uint8_t[]", out)
+        why = libraries.toolkit().tt_unpack(source, len(code), to, length)
+        if why != ffi.NULL:
+            raise FormatError(self.path, offset, f"not bit planes: {ffi.string(why).decode()}")
+        return out
 
     def _inflated(self, offset: int, frame: memoryview, length: int) -> bytes:
         import zstandard
