@@ -8,7 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.host_memory import check_host_memory
+from tests.host_memory import check_arrays, check_host_memory
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -36,3 +36,11 @@ def test_host_memory_excludes_replays() -> None:
     refused = support.ttanalyze("record", "--sim", *options, "--", "true")
     assert refused.status == 2
     assert "replays have no memory of the host" in refused.stderr
+
+
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}])
+def test_arrays_are_captured_on_request(more: dict[str, str], built: Path, run_path: Path) -> None:
+    command = [str(support.build_program("recorder_arrays", built))]
+    done = support.run(command, support.recording(SIM, run_path, arrays="1", **more))
+    assert (done.stdout, done.stderr, done.status) == ("done\n", "", 0)
+    check_arrays(run_path)

@@ -111,7 +111,8 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 	ok = live && p->list && ensure_staging(p, n);
 	for (; ok && i < n; i++) {
 		struct region *r = live[i];
-		bool left_out = (controls.touched && !r->touched && !region_host_writes(r)) || !controls_want(r);
+		bool left_out = (controls.touched && !r->touched && !region_host_writes(r) && r->kind != TT_REGION_ARRAY) ||
+				!controls_want(r);
 		if (!full && !r->fresh && left_out) {
 			region_release(r);
 			p->staged_all = false;

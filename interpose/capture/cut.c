@@ -1,6 +1,7 @@
 /*
  * Submits an epoch. See cut.h.
  */
+#include "capture/arrays.h"
 #include "capture/cut.h"
 
 #include "capture/controls.h"
@@ -161,7 +162,8 @@ static bool make_room(struct capture *p, uint64_t size)
 
 static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
 {
-	return (p->staged || !p->list->count ||
+	return arrays_copy(p) &&
+	       (p->staged || !p->list->count ||
 		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging), p->stream) ==
 			CUDA_SUCCESS) &&
 	       launch(p, p->digest, params, p->blocks) == CUDA_SUCCESS &&

@@ -107,7 +107,7 @@
 	X(cuFuncGetName) X(cuFuncLoad) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuLinkCreate_v2) X(cuLinkAddData_v2) X(cuLinkComplete) X(cuLinkDestroy) \
-	X(cuMemHostGetDevicePointer_v2) \
+	X(cuMemHostGetDevicePointer_v2) X(cuArray3DGetDescriptor_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \
 	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) X(cuMemPoolGetAccess) X(cuDeviceCanAccessPeer) \
@@ -185,7 +185,7 @@
 
 /* Queries: they change nothing. */
 #define PASS_QUERIES(X) \
-	X(cuArray3DGetDescriptor_v2) X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) \
+	X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) \
 	X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCtxGetApiVersion) \
 	X(cuCtxGetDevResource) X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxGetFlags) X(cuCtxGetId) \
 	X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) \

@@ -1,6 +1,7 @@
 /*
  * Wrappers of initialisation, contexts and their synchronisation.
  */
+#include "capture/arrays.h"
 #include "capture/graph_epochs.h"
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"
@@ -73,6 +74,7 @@ static CUresult ended(CUresult r, struct context *c, struct context *in_arena, b
 								   .call = TT_NO_ID,
 								   .label = TT_NO_ID});
 		capture_streams_gone(c);
+		arrays_context_gone(c);
 		memory_context_gone(c);
 		context_destroyed(c);
 	}

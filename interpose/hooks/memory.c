@@ -4,6 +4,7 @@
 #include "hooks/memory.h"
 
 #include "arena/arena.h"
+#include "capture/arrays.h"
 #include "hooks/multicast.h"
 #include "track/copy_sources.h"
 
@@ -168,15 +169,52 @@ ALLOCATES(cuMemAllocHost_v2, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t
 ALLOCATES(cuMemHostAlloc, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n, unsigned flags), (p, n, flags), false)
 ALLOCATES(cuMemHostRegister, REGISTERED(flags), (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
 ALLOCATES(cuMemHostRegister_v2, REGISTERED(flags), (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags), false)
-ALLOCATES(cuArrayCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d), (a, d), false)
-ALLOCATES(cuArray3DCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d), false)
 ALLOCATES(cuMipmappedArrayCreate, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n), (a, d, n), false)
 ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, memory_range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d), false)
 ALLOCATES(cuExternalMemoryGetMappedBuffer, TT_REGION_IPC, *p, d->size, (CUdeviceptr *p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d), false)
 FREES(cuMemFreeHost, void *)
 FREES(cuMemHostUnregister, void *)
-FREES(cuArrayDestroy, CUarray)
 FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
+
+/* ---- arrays ---- */
+
+/* With --arrays, the region of an array is the recorder's copy of it. */
+static void array_made(struct op *op, CUresult r, CUarray *a)
+{
+	uint64_t base = r == CUDA_SUCCESS ? (uintptr_t)*a : 0, size = 1;
+	bool copied = base && op->on && options.arrays && !op->capturing && array_born(op->t, op->context, *a, &base, &size);
+
+	memory_born(op, r, TT_REGION_ARRAY, base, size);
+	if (copied)
+		regions_set_readable(base, size, true);
+}
+
+#define CREATES_ARRAY(symbol, descriptor) \
+	EXPORT CUresult CUDAAPI symbol(CUarray *a, const descriptor *d) \
+	{ \
+		HOOK(op, symbol, op_begin(&op)); \
+		CUresult r = real.symbol(a, d); \
+		while (memory_given_back(&op, r)) \
+			r = real.symbol(a, d); \
+		array_made(&op, r, a); \
+		return r; \
+	}
+CREATES_ARRAY(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR)
+CREATES_ARRAY(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR)
+
+EXPORT CUresult CUDAAPI cuArrayDestroy(CUarray a)
+{
+	uint64_t copy = array_dies(a), base = copy ? copy : (uintptr_t)a;
+
+	HOOK(op, cuArrayDestroy, op_begin_at(&op, base));
+	struct region *ended = memory_dies(&op, base);
+	copy_sources_freed(base);
+	CUresult r = real.cuArrayDestroy(a);
+	memory_died(&op, r, base, ended);
+	if (copy && op.on && r == CUDA_SUCCESS)
+		array_died(copy);
+	return r;
+}
 
 /* The driver would refuse these calls for memory that it allocated itself, so the arena does too. */
 #define REFUSED_IN_ARENA(p) \

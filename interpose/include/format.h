@@ -238,7 +238,7 @@ enum tt_region_kind {
 	TT_REGION_ZONE = 8,     /* a pattern around allocations of that range, or in place of a freed one; unstable: the tail of another */
 	TT_REGION_HOST = 16,    /* this and the next kind are captured only with TT_HOST_MEMORY */
 	TT_REGION_HOST_REGISTERED = 17,
-	TT_REGION_ARRAY = 18    /* not captured */
+	TT_REGION_ARRAY = 18    /* captured only with TT_ARRAYS: then base and size are those of a linear copy */
 };
 
 /* tt_region.flags */

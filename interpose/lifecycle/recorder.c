@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/arrays.h"
 #include "capture/capture.h"
 #include "capture/graph_epochs.h"
 #include "capture/controls.h"
@@ -272,6 +273,7 @@ void recorder_forget(void)
 	timeline_forget();
 	delays_forget();
 	copy_sources_forget();
+	arrays_forget();
 	instrumentation_forget();
 	instrument_forget();
 	memory_forget();

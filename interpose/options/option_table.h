@@ -58,6 +58,8 @@ OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
        "Capture all allocations (default), or only those that copies and launches name.")
 OPTION(HOST_MEMORY, host_memory, SWITCH, "", "0", "",
        "Capture page-locked memory of the host, too, which devices can address. The host waits for each epoch.")
+OPTION(ARRAYS, arrays, SWITCH, "", "0", "",
+       "Capture CUDA arrays, which textures and surfaces use, too. Each epoch copies them; the copies take device memory.")
 OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",
        "Store a full snapshot every K epochs (default 64; 0: only the first).")
 OPTION(CONTENTS, contents, CONTENTS, "", "changed", "WHICH",
@@ -224,6 +226,7 @@ NEEDS(REPLAYABLE, "1", DETERMINISTIC, "1", "a replay needs the same addresses")
 NEEDS(REPLAYABLE, "1", REGIONS, "all", "a launch may read any allocation")
 NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
 NEEDS(REPLAYABLE, "1", HOST_MEMORY, "0", "replays have no memory of the host")
+NEEDS(REPLAYABLE, "1", ARRAYS, "0", "replays have no arrays")
 NEEDS(ZONES, "", DETERMINISTIC, "1", "the recorder allocates the memory between zones")
 NEEDS(ZONES, "", REGIONS, "all", "a zone is changed by work that does not name it")
 NEEDS(ZONES, "", REPLAYABLE, "0", "replays allocate memory without zones")

@@ -29,6 +29,7 @@ static const char *region_kind(uint32_t kind)
 		[TT_REGION_GLOBAL] = "global", [TT_REGION_IPC] = "ipc",
 		[TT_REGION_ARENA] = "arena",   [TT_REGION_ZONE] = "zone",
 		[TT_REGION_HOST] = "host",     [TT_REGION_HOST_REGISTERED] = "host-registered",
+		[TT_REGION_ARRAY] = "array",
 	};
 
 	return kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "unknown";

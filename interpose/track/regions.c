@@ -195,7 +195,7 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	r->base = base;
 	r->size = size;
 	r->context = c;
-	r->captured = kind < TT_REGION_HOST || (options.host_memory && kind < TT_REGION_ARRAY);
+	r->captured = kind < TT_REGION_HOST || (kind == TT_REGION_ARRAY ? options.arrays : options.host_memory);
 	r->readable = kind < TT_REGION_HOST && kind != TT_REGION_VMM;
 	if (r->captured && region_host_writes(r))
 		atomic_store(&regions_managed, true);

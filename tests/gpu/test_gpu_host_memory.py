@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.host_memory import check_host_memory
+from tests.host_memory import check_arrays, check_host_memory
 
 pytestmark = [
     pytest.mark.gpu,
@@ -24,3 +24,11 @@ def test_host_memory_is_captured_on_request(
     done = support.run(command, support.recording(BARE, tmp_path / "run", host_memory="1", **more))
     assert (done.stdout, done.stderr, done.status) == ("3 3 3\n", "", 0)
     check_host_memory(tmp_path / "run")
+
+
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}])
+def test_arrays_are_captured_on_request(more: dict[str, str], built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("recorder_arrays", built))]
+    done = support.run(command, support.recording(BARE, tmp_path / "run", arrays="1", **more))
+    assert (done.stdout, done.stderr, done.status) == ("done\n", "", 0)
+    check_arrays(tmp_path / "run")

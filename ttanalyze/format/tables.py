@@ -87,7 +87,7 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
     Columns:
         region: id, in order of allocation, never reused
         kind: `device` `managed` `async` `vmm` `global` `ipc` `arena`; `host` `host-registered`
-            (captured with `--host-memory`); `array` (not captured)
+            (captured with `--host-memory`); `array` (captured with `--arrays`)
         label: name of a variable, or a name from the program
         size: bytes
         base: address
