@@ -17,7 +17,7 @@ from tests import support
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
-from ttanalyze.verbs.check import findings
+from ttanalyze.verbs.check import choose, findings, session
 from ttanalyze.verbs.check.sarif import sarif_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 
@@ -112,6 +112,17 @@ def test_a_program_that_hangs_is_not_clean(
     outcome = check(varies("hang"), "-q", "--timeout", "1")
     assert outcome.status == 2
     assert "did not end within 1 s" in outcome.stdout
+
+
+@pytest.mark.native
+def test_a_run_that_hangs_is_ended_without_a_timeout(
+    varies: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LEAST", 2)
+    monkeypatch.setattr(session, "PATIENCE", 1)
+    settings = Settings(tuple(varies("hang")), sim=True)
+    (finding,) = run_checks(settings, tmp_path / "out", choose("determinism")).findings
+    assert "did not end in time in another" in finding.summary
 
 
 @pytest.mark.native

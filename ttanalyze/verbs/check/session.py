@@ -33,6 +33,7 @@ from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Serie
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+LEAST, PATIENCE = 300, 50  # a recording ends after so many seconds, or times the slowest other one
 SPACING = 8192  # between two epochs at most: as many as a closer look can resolve
 EPOCHS = f"sync,launch:{SPACING}"  # unless the user chooses
 PLAIN = {
@@ -234,7 +235,7 @@ class Session:
             with replacing(self.folder / f"{name}{SETTINGS}", private) as file:
                 file.write(orjson.dumps(variables))
             try:
-                found = self._series.recording(name, variables)
+                found = self._series.recording(name, {**self._limit(), **variables})
             except NothingRecordedError as e:
                 self._nothing = e
                 raise
@@ -266,6 +267,13 @@ class Session:
     def runs(self) -> int:
         """The number of finished recordings."""
         return len(list(self.folder.glob("*.status")))
+
+    def _limit(self) -> dict[str, str]:
+        """Ends a program that hangs, unless the user says when to end it."""
+        known = [*self.durations.values(), *(one.seconds for one in self.used.values())]
+        if os.environ.get("TT_TIMEOUT") or not known:
+            return {}
+        return options.variables({"timeout": str(max(LEAST, round(PATIENCE * max(known))))}, {})
 
     def _check_disk(self) -> None:
         if not os.access(self.folder, os.W_OK):
@@ -303,12 +311,13 @@ class Session:
             recording: The recording.
         """
         short = f"see {recording.log}"
-        if recording.status == TIMED_OUT and self.settings.record.get("timeout"):
-            seconds = self.settings.record["timeout"]
-            return f"the program did not end within {seconds} s (--timeout); {short}"
         if not recording.run.exists():  # it was without fault, else it would not have been removed
             return None
         run = open_run(recording.run)
+        limits = [process.info["options"].get("TT_TIMEOUT") for process in run.processes]
+        limit = next(filter(None, limits), None)
+        if recording.status == TIMED_OUT and limit:
+            return f"the program did not end within {limit} s (--timeout); {short}"
         if recording.status:
             status = recording.status
             ended = f"signal {status - 128}" if status > 128 else f"status {status}"
