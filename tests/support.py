@@ -146,13 +146,15 @@ def build_examples(where: Path) -> Path:
 
 def build_runtime_examples(where: Path) -> Path:
     """Builds the runtime-API versions with nvcc into where/runtime, and returns that."""
-    _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", "runtime"])
+    with sole_maker(where):
+        _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", "runtime"])
     return where / "runtime"
 
 
 def build_races(where: Path) -> Path:
     """Builds the programs with planted races with nvcc into where/races, and returns that."""
-    _run(["make", "-s", "-j3", "-C", str(EXAMPLES), f"BUILD={where}", "races"])
+    with sole_maker(where):
+        _run(["make", "-s", "-j3", "-C", str(EXAMPLES), f"BUILD={where}", "races"])
     return where / "races"
 
 

@@ -23,6 +23,7 @@
 #define UNGUARDED 0x7000ull
 #define RZ 255u
 #define REGISTERS_MAX 255u
+#define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 #define UNIFORM_MAX 63u
 #define BARRIERS 16u
 #define DETOUR 16u /* instructions of a detour besides its pieces */
@@ -183,9 +184,9 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 	l->saved = l->pair + 2;
 	l->mask = l->pair + 3;
 	l->one = l->pair + 4;
-	l->registers = l->pair + 5;
-	if (l->registers > REGISTERS_MAX)
+	if (l->pair + 5 > REGISTERS_MAX)
 		return "no free registers";
+	l->registers = l->pair + 5 + SPARE < REGISTERS_MAX ? l->pair + 5 + SPARE : REGISTERS_MAX;
 	/* starts from the highest, because compilers use the lowest first */
 	unsigned at = (UNIFORM_MAX - uniforms) & ~1u;
 	while (k->used.uniforms.registers & (((1ull << uniforms) - 1) << at))
