@@ -56,6 +56,49 @@ def test_query_takes_options(run: tt.Run) -> None:
         tt.query(run, colums=["short"])
 
 
+def test_events_have_names_of_kernels_and_callers(tmp_path: Path) -> None:
+    w = Writer(tmp_path / "run")
+    w.function(0, "_Z5scalePf")
+    w.stack(1, [("step", "train.py", 12), ("main", "train.py", 40)])
+    w.event("launch", "cuLaunchKernel", id=0, stack=1)
+    w.event("sync", "cuCtxSynchronize")
+    w.close()
+    events = tt.open(tmp_path / "run").events
+    assert events["kernel"].tolist()[0] == "_Z5scalePf"
+    assert events["demangled"].tolist()[0] == "scale(float*)"
+    assert events["short"].tolist()[0] == "scale"
+    assert "train.py:12" in events["caller"].tolist()[0]
+    assert events[["short", "demangled", "caller"]].isna().iloc[1].all()
+
+
+def test_allocations_have_sites(run: tt.Run) -> None:
+    assert run.allocs["bytes"].tolist() == [4096]
+    assert run.allocs["freed"].tolist() == [False]
+    assert run.allocs["site"].notna().all()
+
+
+def test_memory_is_read_by_label(run: tt.Run) -> None:
+    assert run.read(1, "weights", dtype="f4", start=12, stop=16).tolist() == [1.5]
+    assert len(run.read(1, "weights")) == 4096
+    with pytest.raises(tt.Error, match="no region 'bias' in process 0"):
+        run.read(1, "bias")
+
+
+def test_memory_of_a_tensor_is_read_from_its_regions(tmp_path: Path) -> None:
+    w = Writer(tmp_path / "run")
+    for region, value in enumerate((1, 2)):
+        w.born(region, bytes([value]) * 512)
+    w.name(0, 256, 256, "bias", "f4")
+    w.name(1, 0, 256, "bias", "f4", start=256)
+    w.epoch("sync", "full")
+    w.close()
+    run = tt.open(tmp_path / "run")
+    assert run.read(0, "bias").tolist() == [1] * 256 + [2] * 256
+    assert run.read(0, "bias", start=255, stop=257).tolist() == [1, 2]
+    with pytest.raises(tt.Error, match=r"bytes 0 to 513 are not in 'bias' of 512"):
+        run.read(0, "bias", stop=513)
+
+
 def test_blame_takes_a_run_and_a_label(run: tt.Run) -> None:
     found = tt.blame(run, region="weights", element=3, type="f32")
     assert [change.epoch for change in found.changes] == [0, 1]

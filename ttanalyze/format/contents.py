@@ -7,7 +7,7 @@ one epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,6 +16,7 @@ import xxhash
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout
 from ttanalyze.format.data import DataReader
+from ttanalyze.format.labels import Part
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 
@@ -399,6 +400,24 @@ def visit(process: Process, records: Array, use: Callable[[int, memoryview], Non
 def _starts_of(records: Array, at: range) -> list[int]:
     ends = np.append(0, np.cumsum(records["length"], dtype="i8"))
     return ends[list(at)].tolist()
+
+
+def read_parts(
+    process: Process, epoch: int, parts: Sequence[Part], start: int = 0, stop: int | None = None
+) -> Array:
+    """Returns bytes [start, stop) of a tensor of which these are the parts, in order. Raises Error
+    as read.
+    """
+    size = parts[-1].start + parts[-1].bytes
+    stop = size if stop is None else stop
+    if not 0 <= start <= stop <= size:
+        raise Error(f"bytes {start} to {stop} are not in {parts[0].name!r} of {size}")
+    out = [np.empty(0, "u1")]
+    for part in parts:
+        first, last = max(start - part.start, 0), min(stop - part.start, part.bytes)
+        if first < last:
+            out.append(read(process, epoch, part.region, part.offset + first, part.offset + last))
+    return np.concatenate(out)
 
 
 def read(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ttanalyze.errors import Error, FormatError, UnreadWarning, system_errors
-from ttanalyze.format import contents, layout, manifest
+from ttanalyze.format import contents, layout, manifest, selection
 from ttanalyze.format.files import check_version, expect, expect_list, read_json
 from ttanalyze.format.instruction_traces import TraceRecords
 from ttanalyze.format.layout import Array
@@ -194,7 +194,32 @@ class Run:
 
     epochs = _table("epochs", "epoch")
     regions = _table("regions", "region")
-    events = _table("events", "recorded driver call")
+
+    @functools.cached_property
+    def events(self) -> pd.DataFrame:
+        """One row per recorded driver call: the table `events`.
+
+        Behind the recorded columns there are `short`, `demangled` (names of the kernel) and
+        `caller` (the source line that made the call, missing without a call stack).
+        """
+        import ttanalyze
+        from ttanalyze.format import tables
+
+        names = ttanalyze.query(self, fields=["short", "demangled", "caller"])
+        return tables.events(self.processes).join(names)  # a run that goes on may have more by now
+
+    @functools.cached_property
+    def allocs(self) -> pd.DataFrame:
+        """One row per allocation: the table `allocs`.
+
+        Behind its columns there is `site`, the source line that made the allocation, or the call
+        and the thread if there is no call stack.
+        """
+        import ttanalyze
+
+        allocs = ttanalyze.query(self, table="allocs")
+        return allocs.assign(site=ttanalyze.query(self, table="allocs", fields=["site"])["site"])
+
     activities = _table("activities", "activity of the GPU or wait")
     ranges = _table("ranges", "NVTX range or mark")
     digests = _table("digests", "recorded digest of a region")
@@ -315,7 +340,7 @@ class Run:
     def read(
         self,
         epoch: int,
-        region: int,
+        region: int | str,
         process: int = 0,
         dtype: Any = None,
         start: int = 0,
@@ -328,19 +353,19 @@ class Run:
 
         Args:
             epoch: The number of the epoch.
-            region: The id of the region, from `run.regions`.
+            region: The id of the region, from `run.regions`, its label, or the name of a tensor.
             process: The number of the process.
             rank: Its rank, instead of the number.
             dtype: The numpy dtype of the items. Default: uint8.
-            start: The first byte, an offset in the region.
-            stop: The end in bytes, exclusive. Default: the end of the region.
+            start: The first byte, an offset in the region or tensor.
+            stop: The end in bytes, exclusive. Default: the end of the region or tensor.
 
         Returns:
             A 1-D array of `dtype`.
 
         Raises:
-            Error: The epoch or the region does not exist, the contents are gone, or their size is
-                not a multiple of the item size.
+            Error: The epoch or the region does not exist, several have this name, the contents
+                are gone, or their size is not a multiple of the item size.
             FormatError: The stored contents do not have their digest.
 
         Warns:
@@ -351,15 +376,20 @@ class Run:
             >>> run = tt.open("run1")
             >>> run.read(epoch=1, region=0, dtype="f4")[:5]
             array([0. , 0. , 0. , 1.5, 0. ], dtype=float32)
-            >>> run.read(epoch=1, region=0, start=12, stop=16)
+            >>> run.read(epoch=1, region="weights", start=12, stop=16)
             array([  0,   0, 192,  63], dtype=uint8)
         """
-        end = None if stop is None else int(stop)
-        of = self.process(process, rank)
-        if of.unread.left_out(int(region), int(epoch)):
-            which = f"region {region} in epoch {epoch} is as it was when it was read last"
-            warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=2)
-        out = contents.read(of, int(epoch), int(region), int(start), end)
+        of, end = self.process(process, rank), None if stop is None else int(stop)
+        found = selection.named(of, region, epoch) if isinstance(region, str) else int(region)
+        parts = [found] if isinstance(found, int) else [part.region for part in found]
+        for one in parts:
+            if of.unread.left_out(one, int(epoch)):
+                which = f"region {one} in epoch {epoch} is as it was when it was read last"
+                warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=2)
+        if isinstance(found, int):
+            out = contents.read(of, int(epoch), found, int(start), end)
+        else:
+            out = contents.read_parts(of, int(epoch), found, int(start), end)
         if dtype is None:
             return out
         wanted = np.dtype(dtype)

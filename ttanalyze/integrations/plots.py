@@ -9,7 +9,6 @@ import pandas as pd
 
 from ttanalyze.code.demangle import demangle, short
 from ttanalyze.core import allocations
-from ttanalyze.core.selection import named
 from ttanalyze.core.tensors import type_of
 from ttanalyze.core.values import Type, parse, summarise
 from ttanalyze.errors import Error
@@ -17,6 +16,7 @@ from ttanalyze.format import contents
 from ttanalyze.format.labels import Part
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.format.selection import named
 from ttanalyze.output import text
 
 __all__ = ["Plots"]

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
-from ttanalyze.core.selection import named, region_at
 from ttanalyze.errors import Error
 from ttanalyze.format import open_run
 from ttanalyze.format.run import Run
+from ttanalyze.format.selection import named, region_at
 from ttanalyze.output import text
 from ttanalyze.tui import search
 from ttanalyze.tui.items import NAMES, Items

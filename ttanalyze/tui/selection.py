@@ -12,10 +12,10 @@ from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
-from ttanalyze.core.selection import named
 from ttanalyze.errors import Error
 from ttanalyze.format import statuses
 from ttanalyze.format.run import Run
+from ttanalyze.format.selection import named
 from ttanalyze.output import text
 from ttanalyze.tui import search
 from ttanalyze.tui.background import Background

@@ -16,7 +16,6 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from ttanalyze.core.selection import by_region, label_of, named
 from ttanalyze.core.tensors import type_of
 from ttanalyze.core.values import Summary, Type, parse, summarise_pieces
 from ttanalyze.errors import Error
@@ -25,6 +24,7 @@ from ttanalyze.format.labels import Part as NamedPart
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.format.selection import by_region, label_of, named
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.output.files import replacing

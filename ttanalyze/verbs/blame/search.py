@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import fill
-from ttanalyze.core.selection import label_of
 from ttanalyze.core.tensors import tensor_at, type_of
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import contents, layout
@@ -19,6 +18,7 @@ from ttanalyze.format.history import MOST_BYTES, batches, byte_history, region_h
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents
+from ttanalyze.format.selection import label_of
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.condition import Condition
 from ttanalyze.verbs.blame.plausible import holds

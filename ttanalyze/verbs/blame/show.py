@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.code.demangle import demangle
-from ttanalyze.core.selection import label_of
 from ttanalyze.core.values import Type
 from ttanalyze.format.labels import Part
 from ttanalyze.format.process import Process
+from ttanalyze.format.selection import label_of
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.verbs.blame.changes import Blame, Change, described

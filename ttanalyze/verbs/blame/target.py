@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ttanalyze.core.selection import label_of, named, region_at
 from ttanalyze.core.tensors import type_of
 from ttanalyze.core.values import Type, parse
 from ttanalyze.errors import Error
@@ -13,6 +12,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.contents import captured_row
 from ttanalyze.format.labels import Part
 from ttanalyze.format.process import Process
+from ttanalyze.format.selection import label_of, named, region_at
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import values
-from ttanalyze.core.selection import named
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout
 from ttanalyze.format.labels import Part
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.format.selection import named
 from ttanalyze.output import text
 
 EPOCHS = 200  # of a tensor
