@@ -80,7 +80,7 @@ static void check_all(struct block **live, int n)
 /* As a free does in a deterministic run. */
 static void unmap_idle(void)
 {
-	struct mapping *m = list.guard ? free_list_retire(&list) : NULL;
+	struct mapping *m = list.guard ? free_list_retire(&list, 0) : NULL;
 
 	if (m)
 		free_list_drop(&list, m);
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 	CHECK(!guards || list.guard_left == (uint64_t)GUARDED * list.granule);
 	CHECK(!free_list_next(&list, 0) && free_list_idle(&list) == mapped);
 	printf("%llu MiB\n", (unsigned long long)mapped >> 20);
-	while ((m = free_list_retire(&list)))
+	while ((m = free_list_retire(&list, 0)))
 		free_list_drop(&list, m);
 	CHECK(!list.mapping_count);
 	free_list_end(&list);

@@ -80,13 +80,17 @@ static bool is_idle(const struct mapping *m)
 	return m->ready && !m->blocks;
 }
 
-struct mapping *free_list_retire(struct free_list *p)
+struct mapping *free_list_retire(struct free_list *p, uint64_t keep)
 {
-	for (size_t i = 0; i < p->mapping_count; i++)
-		if (is_idle(p->mappings[i])) {
-			p->mappings[i]->ready = false;
-			return p->mappings[i];
-		}
+	uint64_t idle = 0;
+
+	for (size_t i = 0; i < p->mapping_count; i++) {
+		struct mapping *m = p->mappings[i];
+		if (!is_idle(m) || (idle += m->size) <= keep)
+			continue;
+		m->ready = false;
+		return m;
+	}
 	return NULL;
 }
 

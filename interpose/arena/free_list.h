@@ -104,8 +104,8 @@ struct block *free_list_next(const struct free_list *p, uint64_t address);
 void free_list_set_state(struct free_list *p, struct block *b, enum block_state state);
 void free_list_give(struct free_list *p, struct block *b);
 
-/* An idle mapping, set not ready: the caller must unmap and drop it. NULL: none. */
-struct mapping *free_list_retire(struct free_list *p);
+/* An idle mapping, set not ready, which the caller must unmap and drop. NULL: no more than `keep` bytes are idle. */
+struct mapping *free_list_retire(struct free_list *p, uint64_t keep);
 void free_list_drop(struct free_list *p, struct mapping *m);
 uint64_t free_list_idle(const struct free_list *p); /* bytes of all idle mappings, and of zones */
 /* The caller has dropped all mappings; the list has no range afterwards. */

@@ -139,13 +139,13 @@ static bool host_bound_elsewhere(const struct context *c)
 	return false;
 }
 
-static bool retire_of(struct free_list *p)
+static bool retire_of(struct free_list *p, uint64_t keep)
 {
 	struct mapping *m;
 	bool any = false;
 
 	pthread_mutex_lock(&arena.lock);
-	while ((m = free_list_retire(p))) {
+	while ((m = free_list_retire(p, keep))) {
 		pthread_mutex_unlock(&arena.lock);
 		unmap(m);
 		any = true;
@@ -156,13 +156,13 @@ static bool retire_of(struct free_list *p)
 	return any;
 }
 
-bool arena_retire(const struct context *c)
+bool arena_retire(const struct context *c, uint64_t keep)
 {
 	bool any = false;
 
 	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++)
 		if (atomic_load(&arena_state.reserved[i]))
-			any |= retire_of(&arena.ranges[i].free_list);
+			any |= retire_of(&arena.ranges[i].free_list, keep);
 	return any;
 }
 

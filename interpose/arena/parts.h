@@ -51,8 +51,8 @@ CUresult arena_wait_for(const struct context *c);
 /* The device's range, reserved at the first call. Caller holds the lock. NULL: the driver serves this device. */
 struct range *arena_range_for(CUdevice device);
 CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users);
-/* Unmaps idle mappings. True: there was one. May wait for work: not while other contexts wait for the host. */
-bool arena_retire(const struct context *c);
+/* Unmaps idle mappings, but for `keep` bytes of each device. True: there was one. May wait for work: not while other contexts wait for the host. */
+bool arena_retire(const struct context *c, uint64_t keep);
 /* Unmaps the margins, if memory is short. */
 bool arena_give_margins(const struct context *c);
 /* A reset of the device may end the reservation too: without mappings, it is reserved again at its next use. */
