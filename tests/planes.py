@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from tests import support
+from ttanalyze.format.layout import Array
 
-LOWS = (16, 13, 8, 0)
+LOWS = {16: 3, 13: 2, 0: 0}  # bits that may be the lowest, and their value in a head
+MASKED = 1
 PAGE = support.ROOT / "docs" / "format.md"
 
 
@@ -35,13 +37,30 @@ def encode(contents: bytes, width: int) -> bytes:
     groups = padded.reshape(-1, 32, 2, elements).transpose(0, 2, 1, 3).reshape(-1, 32, elements)
     heads, planes = [], []
     for group in groups:
-        base = int(group.min()) >> (bits - 8)
-        group = group - np.uint32(base << (bits - 8))
-        union = int(np.bitwise_or.reduce(group, axis=None))
-        low = next(n for n in LOWS if union % (1 << n) == 0) if union else 0
-        count = (union >> low).bit_length()
-        heads.append(base | count << 8 | sorted(LOWS).index(low) << 14)
+        base, low, count = _shape(group, bits, tuple(LOWS))
+        there, code, mask = np.ones(group.shape, bool), LOWS[low], []
+        if count > 1 and not group.all():
+            other = _shape(group[group != 0], bits, (0,))
+            if other[2] + 1 < count:
+                base, low, count = other
+                there, code = group != 0, MASKED
+                mask = _words(there)
+        group = group - np.where(there, np.uint32(base << (bits - 8)), 0).astype("u4")
+        heads.append(base | count << 8 | code << 14)
+        planes += mask
         for bit in range(low, low + count):
-            for column in (group >> np.uint32(bit) & 1).T:
-                planes.append(np.packbits(column.astype("u1"), bitorder="little").tobytes())
+            planes += _words(group >> np.uint32(bit) & 1)
     return width.to_bytes(4, "little") + np.array(heads, "<u2").tobytes() + b"".join(planes)
+
+
+def _shape(counted: Array, bits: int, lows: tuple[int, ...]) -> tuple[int, int, int]:
+    """The base of some elements, the lowest bit that varies and how many do."""
+    base = int(counted.min()) >> (bits - 8)
+    union = int(np.bitwise_or.reduce(counted - np.uint32(base << (bits - 8)), axis=None))
+    low = next(n for n in lows if union % (1 << n) == 0) if union else 0
+    return base, low, (union >> low).bit_length()
+
+
+def _words(plane: Array) -> list[bytes]:
+    """A word for each element of a word."""
+    return [np.packbits(c.astype("u1"), bitorder="little").tobytes() for c in plane.T]

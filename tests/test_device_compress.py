@@ -113,6 +113,7 @@ def test_codes_are_small_and_never_longer_than_the_contents(recorded: Path) -> N
     assert ratios["equal"] > 60
     assert ratios["bf16 as f4"] > 2
     assert ratios["bf16"] > 1.2
+    assert ratios["positive"] > 1.2
     assert ratios["indices"] > 3
     assert ratios["mask"] > 6
     assert ratios["f4"] > 1.1

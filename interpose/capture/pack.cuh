@@ -38,7 +38,10 @@ INLINE struct elements elements_of(unsigned width)
 
 struct group {
 	unsigned base, low, planes;
+	unsigned words; /* of all its planes */
 };
+
+#define LOW_MASKED 1 /* zeros are told by a plane of their own, so that the base is that of the others */
 
 INLINE uint32_t moved(uint32_t word, const struct elements &e)
 {
@@ -47,29 +50,41 @@ INLINE uint32_t moved(uint32_t word, const struct elements &e)
 
 INLINE unsigned low_code(unsigned zeros)
 {
-	return (zeros >= 8) + (zeros >= 13) + (zeros >= 16);
+	return zeros >= 16 ? 3 : zeros >= 13 ? 2 : 0;
 }
 
 INLINE unsigned low_of(unsigned code)
 {
-	return code == 0 ? 0 : code == 1 ? 8 : code == 2 ? 13 : 16;
+	return code == 3 ? 16 : code == 2 ? 13 : 0;
 }
 
-INLINE struct group make_group(uint32_t word, const struct elements &e)
+/* Bit 0 of the top byte of each element that is not zero. */
+INLINE uint32_t nonzero(uint32_t word, const struct elements &e)
 {
-	struct group g;
-	uint32_t all;
+	uint32_t below = ~(e.lowest << 7);
 
-	word = moved(word, e);
-	g.base = word >> 24;
+	return (((word & below) + below) | word) >> 7 & e.lowest;
+}
+
+/* The least top byte of all elements of the warp; those without their bit of `which` do not count. */
+INLINE unsigned least(uint32_t word, uint32_t which, const struct elements &e)
+{
+	uint32_t top = word | ((e.lowest & ~which) * 255);
+	unsigned base = top >> 24;
+
 	if (e.shift > 0)
-		g.base = min(g.base, word >> 8 & 0xff);
+		base = min(base, top >> 8 & 0xff);
 	if (e.shift > 1)
-		g.base = min(g.base, min(word >> 16 & 0xff, word & 0xff));
+		base = min(base, min(top >> 16 & 0xff, top & 0xff));
 #pragma unroll
 	for (unsigned lanes = WARP / 2; lanes; lanes /= 2)
-		g.base = min(g.base, __shfl_xor_sync(ALL_LANES, g.base, lanes));
-	all = word - g.base * e.lowest;
+		base = min(base, __shfl_xor_sync(ALL_LANES, base, lanes));
+	return base;
+}
+
+/* The bits that any element of the warp has. */
+INLINE uint32_t united(uint32_t all, const struct elements &e)
+{
 #pragma unroll
 	for (unsigned lanes = WARP / 2; lanes; lanes /= 2)
 		all |= __shfl_xor_sync(ALL_LANES, all, lanes);
@@ -77,8 +92,29 @@ INLINE struct group make_group(uint32_t word, const struct elements &e)
 		all = (all | all >> 16) & 0xffff;
 	if (e.shift > 1)
 		all = (all | all >> 8) & 0xff;
+	return all;
+}
+
+INLINE struct group make_group(uint32_t word, const struct elements &e)
+{
+	uint32_t there = nonzero(word, e), all;
+	struct group g;
+
+	word = moved(word, e);
+	g.base = least(word, e.lowest, e);
+	all = united(word - g.base * e.lowest, e);
 	g.low = all ? low_code(__ffs((int)all) - 1) : 0;
 	g.planes = all ? 32 - __clz((int)all) - low_of(g.low) : 0;
+	g.words = g.planes << e.shift;
+	if (g.planes < 2 || !__any_sync(ALL_LANES, there != e.lowest))
+		return g;
+	unsigned base = least(word, there, e);
+
+	all = united(word - base * there, e);
+	unsigned planes = 32 - __clz((int)all);
+
+	if (planes + 1 < g.planes)
+		g = { base, LOW_MASKED, planes, (planes + 1) << e.shift };
 	return g;
 }
 
@@ -120,8 +156,8 @@ INLINE unsigned choose_width(struct packing *s, uint64_t from, unsigned length, 
 		for (unsigned p = warp * PACK_SAMPLED; p < pairs; p += PACK_WARPS * PACK_SAMPLED) {
 			uint2 words = load_pair(from, p, length, lane);
 
-			cost += make_group(words.x, e).planes << e.shift;
-			cost += make_group(words.y, e).planes << e.shift;
+			cost += make_group(words.x, e).words;
+			cost += make_group(words.y, e).words;
 		}
 		if (lane == 0)
 			atomicAdd(&s->costs[width], cost);
@@ -177,7 +213,17 @@ INLINE uint32_t transpose(uint32_t word, unsigned lane)
 INLINE void write_planes(uint64_t to, uint32_t word, unsigned head, const struct elements &e, unsigned lane)
 {
 	unsigned element = lane / e.bits, plane = lane % e.bits - low_of(head >> 14);
-	uint32_t bits = transpose(moved(word, e) - (head & 0xff) * e.lowest, lane);
+	uint32_t there = e.lowest;
+
+	if (head >> 14 == LOW_MASKED) {
+		there = nonzero(word, e);
+		uint32_t mask = transpose(there, lane);
+
+		if (e.lowest >> lane & 1)
+			*at<uint32_t>(to + 4 * element) = mask;
+		to += 4 << e.shift;
+	}
+	uint32_t bits = transpose(moved(word, e) - (head & 0xff) * there, lane);
 
 	if (plane < (head >> 8 & 63))
 		*at<uint32_t>(to + 4 * (plane << e.shift | element)) = bits;
@@ -221,7 +267,7 @@ INLINE void pack_block(struct packing *s, uint64_t to, uint64_t from, unsigned l
 		if (lane < 2) {
 			const struct group &g = lane ? odd : even;
 
-			s->starts[2 * p + lane] = g.planes << e.shift;
+			s->starts[2 * p + lane] = g.words;
 			s->heads[2 * p + lane] = (uint16_t)(g.base | g.planes << 8 | g.low << 14);
 		}
 	}

@@ -6,6 +6,7 @@
  */
 #include "load/unpack.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "util/compiler.h"
@@ -15,7 +16,8 @@
 #define HEADER 4
 #define HEAD 2 /* of each group */
 
-static const uint8_t low_of[] = {0, 8, 13, 16};
+#define LOW_MASKED 1 /* the first plane tells which elements are not zero */
+static const uint8_t low_of[] = {0, 0, 13, 16};
 
 /* Elements of `bits` bits, in words. */
 struct elements {
@@ -49,21 +51,33 @@ static void transpose(uint32_t *a)
 			}
 }
 
-/* Makes the words of a group from its planes. Returns how many words these take. */
-static uint32_t make_group(uint32_t *words, uint32_t head, const uint8_t *planes, const struct elements *e)
+/* Makes words of `count` planes, whose lowest is bit `low` of each element. Returns the end of the planes. */
+static const uint8_t *make_words(uint32_t *words, const uint8_t *planes, uint32_t count, uint32_t low, const struct elements *e)
 {
-	uint32_t count = head >> 8 & 63, low = low_of[head >> 14], per = 4 / e->width;
+	uint32_t per = 4 / e->width;
 
 	memset(words, 0, LANES * sizeof(*words));
-	for (uint32_t i = 0; i < count * per; i++)
-		memcpy(&words[low + i / per + i % per * e->bits], planes + 4 * (size_t)i, sizeof(*words));
+	for (uint32_t i = 0; i < count * per; i++, planes += sizeof(*words))
+		memcpy(&words[low + i / per + i % per * e->bits], planes, sizeof(*words));
 	if (count)
 		transpose(words);
+	return planes;
+}
+
+/* Makes the words of a group from its planes. Returns the end of these. */
+static const uint8_t *make_group(uint32_t *words, uint32_t head, const uint8_t *planes, const struct elements *e)
+{
+	bool masked = head >> 14 == LOW_MASKED;
+	uint32_t there[LANES];
+
+	if (masked)
+		planes = make_words(there, planes, 1, e->bits - 8, e);
+	planes = make_words(words, planes, head >> 8 & 63, low_of[head >> 14], e);
 	for (unsigned i = 0; i < LANES; i++) {
-		uint32_t w = words[i] + (head & 255) * e->lowest;
+		uint32_t w = words[i] + (head & 255) * (masked ? there[i] : e->lowest);
 		words[i] = (w >> 1 & e->exponents) | (w << 8 & e->signs) | (w & e->rest);
 	}
-	return count * per;
+	return planes;
 }
 
 /* NULL: the size and the heads fit each other and the elements. */
@@ -77,7 +91,7 @@ static const char *fault(const uint8_t *code, uint32_t size, uint32_t groups, co
 		uint32_t head = get16(code + HEADER + (size_t)HEAD * i), planes = head >> 8 & 63;
 		if (planes && low_of[head >> 14] + planes > e->bits)
 			return "a group has more planes than its elements have bits";
-		total += (uint64_t)planes * (4 / e->width) * 4;
+		total += (uint64_t)(planes + (head >> 14 == LOW_MASKED)) * (4 / e->width) * 4;
 	}
 	return total == size ? NULL : "the size is not that of its planes";
 }
@@ -96,7 +110,7 @@ EXPORT const char *tt_unpack(const uint8_t *code, uint32_t size, uint8_t *out, u
 	const char *why = e ? fault(code, size, groups, e) : "the width of elements is not 1, 2 or 4";
 	for (uint32_t i = 0; !why && i < groups; i += 2) {
 		for (uint32_t k = 0; k < 2; k++)
-			planes += 4 * (size_t)make_group(words[k], get16(code + HEADER + (size_t)HEAD * (i + k)), planes, e);
+			planes = make_group(words[k], get16(code + HEADER + (size_t)HEAD * (i + k)), planes, e);
 		for (unsigned k = 0; k < 2 * LANES; k++)
 			pair[k] = words[k % 2][k / 2];
 		uint32_t at = i / 2 * PAIR;
