@@ -75,6 +75,39 @@ def test_replay_repeats_all_launches(recorded: Path) -> None:
     assert {one["status"] for one in found} == {"same"}, found
 
 
+# ---- changed launches ----
+
+
+def seq_of(run: Path, kernel: str) -> str:
+    found = json.loads(support.ttanalyze("launches", run, "--kernel", kernel, "--json").stdout)
+    return str(found["kernels"][0]["launches"][0]["seq"])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_launch_with_constants_and_fewer_registers_is_as_recorded(
+    recorded: Path, kernel: str
+) -> None:
+    launch = seq_of(recorded, rf"^(_Z\d+)?{kernel}")
+    changes = ("--specialize", "all", "--maxregs", "64")
+    done = support.ttanalyze("replay", recorded, "--launch", launch, *changes, "--json")
+    (found,) = json.loads(done.stdout)["launches"]
+    assert done.status == 0 and found["status"] == "same", found
+
+
+def test_other_sizes_bounds_and_code_are_measured(recorded: Path, tmp_path: Path) -> None:
+    of = ("replay", recorded, "--launch", seq_of(recorded, "strided"))
+    code = tmp_path / "kernel.ptx"
+    assert support.ttanalyze(*of, "--dump-ir", code).status == 0
+    for changes in (
+        ("--block", "256"),
+        ("--block", "64", "--launch-bounds", "64,8"),
+        ("--code", code, "--grid", "132"),
+    ):
+        done = support.ttanalyze(*of, *changes, "--times", "5", "--json")
+        (found,) = json.loads(done.stdout)["launches"]
+        assert done.status == 0 and len(found["times"]["runs"]) == 5, found
+
+
 # ---- export ----
 
 

@@ -4,6 +4,7 @@
  * Invariant: cuGetProcAddress returns the newest form of a name that the given version has, at the
  * same address as dlsym returns for its symbol.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/driver/driver.h"
@@ -72,4 +73,23 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 	CUresult result = cuGetProcAddress_v2(name, function, version, flags, &found);
 
 	return !result && found != CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_ERROR_NOT_FOUND : result;
+}
+
+/* The CUDA runtime asks for tables of calls without names. There are none here, so it can't begin. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+	CUresult result = sim_life();
+	char text[40];
+	int n = 0;
+
+	if (result)
+		return result;
+	if (!table || !id)
+		return CUDA_ERROR_INVALID_VALUE;
+	*table = NULL;
+	for (unsigned i = 0; i < sizeof id->bytes; i++)
+		n += snprintf(text + n, sizeof text - (size_t)n, "%s%02x", i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "",
+			      (unsigned char)id->bytes[i]);
+	sim_note("the driver's export table %s is not there: programs on the CUDA runtime need a GPU", text);
+	return CUDA_ERROR_NOT_SUPPORTED;
 }
