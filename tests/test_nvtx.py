@@ -16,6 +16,7 @@ from tests import support
 from tests.recordings import record
 from tests.test_cuda_header import toolkit_include
 from ttanalyze.format import layout
+from ttanalyze.format.annotations import extended_payloads
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -146,6 +147,15 @@ def test_payload_colour_and_category_are_recorded(built: Path, run: Path) -> Non
         assert {int(e["grid"][1]) for e in (double, whole)} == {7}
         assert {int(e["id"]) for e in (short, none)} == {NOBODY}
         assert {int(e["shared"]) for e in (short, none)} == {0}
+
+
+def test_members_of_an_extended_payload_are_recorded(built: Path, run: Path) -> None:
+    say("cuda extended:all", built, support.recording(SIM, run))
+    events = tt.open(run).processes[0].annotations.records
+    members, sizes = extended_payloads(events)
+    assert sizes.tolist() == [24]
+    assert members[0, :16].view("<u8").tolist() == [0x123456789ABCDEF0, 4096]
+    assert members[0, 16:20].view("<i4").tolist() == [2] and not members[0, 24:].any()
 
 
 def test_callback_tables_of_older_versions_are_filled(built: Path, run: Path) -> None:

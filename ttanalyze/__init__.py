@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from ttanalyze.traces import instructions
     from ttanalyze.util import libraries as paths
     from ttanalyze.verbs.blame import blame
+    from ttanalyze.verbs.breakdown.breakdown import breakdown
     from ttanalyze.verbs.check.check import check
+    from ttanalyze.verbs.collectives.collectives import collectives
     from ttanalyze.verbs.compare import compare
     from ttanalyze.verbs.diff import diff
     from ttanalyze.verbs.doctor import doctor
@@ -75,7 +77,9 @@ VALUES = {
 MODULES = {
     "align": "core.align",
     "blame": "verbs.blame",
+    "breakdown": "verbs.breakdown",
     "check": "verbs.check",
+    "collectives": "verbs.collectives",
     "compare": "verbs.compare",
     "control": "integrations.control",
     "delays": "core.delays",
@@ -124,7 +128,9 @@ __all__ = [
     "Run",
     "align",
     "blame",
+    "breakdown",
     "check",
+    "collectives",
     "compare",
     "control",
     "delays",

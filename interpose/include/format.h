@@ -159,7 +159,8 @@ enum tt_payload {
 	TT_PAYLOAD_F64 = 3,
 	TT_PAYLOAD_U32 = 4,
 	TT_PAYLOAD_I32 = 5,
-	TT_PAYLOAD_F32 = 6
+	TT_PAYLOAD_F32 = 6,
+	TT_PAYLOAD_BYTES = 7 /* of an extension: grid[2] bytes, the first 32 in `bytes`, `block` and `cluster` */
 };
 
 /* tt_event.flags */

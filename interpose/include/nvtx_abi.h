@@ -69,6 +69,15 @@ typedef uint64_t nvtx_handle;
 enum nvtx_message { NVTX_ASCII = 1, NVTX_WIDE = 2, NVTX_REGISTERED = 3 };
 #define NVTX_ARGB 1
 
+/* A payload with members of its own, as NCCL attaches. The attributes point to `reserved` of them. */
+#define NVTX_PAYLOAD_EXTENDED ((int32_t)0xDFBD0009)
+
+struct nvtx_extended {
+	uint64_t schema;
+	size_t size; /* SIZE_MAX: unknown */
+	const void *bytes;
+};
+
 struct nvtx_attributes {
 	uint16_t version;
 	uint16_t size; /* of the structure, which a later version may add to */
@@ -76,7 +85,7 @@ struct nvtx_attributes {
 	int32_t color_type;
 	uint32_t color;
 	int32_t payload_type; /* as enum tt_payload */
-	int32_t reserved;
+	int32_t reserved;     /* of NVTX_PAYLOAD_EXTENDED: how many */
 	uint64_t payload;
 	int32_t message_type;
 	union {

@@ -21,11 +21,30 @@
 #include "util/clock.h"
 #include "util/json_writer.h"
 
-static uint64_t started_ns;
+static uint64_t started_ns, started_monotonic_ns;
 
 void process_json_begin(void)
 {
 	started_ns = clock_real_ns();
+	started_monotonic_ns = clock_ns();
+}
+
+/* What relates times to those of other processes: those of one boot have one clock. */
+static void json_clock(struct json *j)
+{
+	char boot[64] = "";
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	if (f && !fgets(boot, sizeof(boot), f))
+		*boot = 0;
+	if (f)
+		fclose(f);
+	boot[strcspn(boot, "\n")] = 0;
+	json_member_open(j, "clock", '{');
+	json_member_string(j, "boot", boot);
+	json_member_u64(j, "monotonic_ns", started_monotonic_ns);
+	json_member_u64(j, "real_ns", started_ns);
+	json_close(j, '}');
 }
 
 static void json_arguments(struct json *j)
@@ -137,6 +156,7 @@ void process_json_write(const char *status, const char *reason, bool ended)
 	json_key(&j, "rank");
 	rank_json(&j);
 	json_member_u64(&j, "started_ns", started_ns);
+	json_clock(&j);
 	json_key(&j, "ended_ns");
 	if (ended)
 		json_u64(&j, clock_real_ns());

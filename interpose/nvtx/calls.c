@@ -19,6 +19,7 @@
 #include "util/visit.h"
 #include "inspect/contexts.h"
 #include "nvtx/nvtx.h"
+#include "nvtx/payload.h"
 #include "nvtx/ranges.h"
 
 nvtx_function *_Atomic nvtx_theirs[NVTX_PARTS][NVTX_FUNCTIONS];
@@ -32,6 +33,7 @@ struct said {
 	nvtx_handle registered; /* replaces the message, if not 0 */
 	uint32_t color, category, payload_type;
 	uint64_t payload;
+	struct nvtx_extended extended; /* of TT_PAYLOAD_BYTES */
 };
 
 static inline bool recording(void)
@@ -80,6 +82,7 @@ static void fill(struct tt_event *e, const struct said *s)
 	e->shared = s->color;
 	e->grid[0] = s->payload_type;
 	e->grid[1] = s->category;
+	payload_store(e, &s->extended);
 }
 
 /* Returns the sequence number. */
@@ -185,7 +188,9 @@ static struct said said_with(unsigned domain, const struct nvtx_attributes *a, c
 		return s;
 	s.category = a->category;
 	s.color = a->color_type == NVTX_ARGB ? a->color : 0;
-	if (a->payload_type > TT_PAYLOAD_NONE && a->payload_type <= TT_PAYLOAD_F32) {
+	if (payload_extended(a, &s.extended))
+		s.payload_type = TT_PAYLOAD_BYTES;
+	else if (a->payload_type > TT_PAYLOAD_NONE && a->payload_type <= TT_PAYLOAD_F32) {
 		s.payload_type = (uint32_t)a->payload_type;
 		s.payload = payload_of(a);
 	}

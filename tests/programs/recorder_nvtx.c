@@ -10,6 +10,7 @@
  *   domain:NAME      says what follows in this domain; domain: in the default one
  *   push:T pop mark:T start:T end   end ends the range that was started last
  *   pushw:T markw:T  as wide characters; reg:T pushes and markreg:T marks a registered message
+ *   extended:T       a mark with a payload of several members
  *   full:T           a mark with everything: category, colour, payload
  *   thread:N { … }   says the rest up to } in N threads at once; wait: for them all to get there
  *   only:N { … }     says the rest up to } in the Nth of them, or in the Nth repetition
@@ -164,6 +165,25 @@ static void mark_full(struct speaker *s, const char *text)
 		NVTX_CALL(s->module, CORE, MARK_EX, void (*)(struct nvtx_event *), (NULL), (void)0);
 }
 
+static void mark_extended(struct speaker *s, const char *text)
+{
+	const struct {
+		uint64_t communicator, bytes;
+		int32_t operation;
+	} members = {0x123456789abcdef0, 4096, 2};
+	const struct {
+		uint64_t schema;
+		size_t size;
+		const void *bytes;
+	} payload = {1 << 24, sizeof(members), &members};
+	struct nvtx_event e = event_of(1, text);
+
+	e.payload_type = (int32_t)0xDFBD0009;
+	e.reserved = 1;
+	e.payload.u64 = (uintptr_t)&payload;
+	mark_with(s, &e);
+}
+
 static void CUDA_CB callback(void *text)
 {
 	struct speaker s = {.module = use_newest()};
@@ -300,6 +320,8 @@ static char **say(struct speaker *s, const char *action, const char *given, char
 		mark(s, 2, widen(text, wide));
 	} else if (!strcmp(action, "markreg")) {
 		mark(s, 3, registered(s, text));
+	} else if (!strcmp(action, "extended")) {
+		mark_extended(s, text);
 	} else if (!strcmp(action, "full")) {
 		mark_full(s, text);
 	} else if (!strcmp(action, "start")) {

@@ -13,6 +13,7 @@ GROUPS = {  # in the order of the help; each verb is a file of this folder
     "Look at a run": (
         "info",
         "stats",
+        "breakdown",
         "tui",
         "report",
         "query",
@@ -21,7 +22,7 @@ GROUPS = {  # in the order of the help; each verb is a file of this folder
         "rewind",
         "blame",
     ),
-    "Compare runs": ("diff", "replicas", "verify", "compare"),
+    "Compare runs": ("diff", "replicas", "collectives", "verify", "compare"),
     "Replay launches": ("launches", "replay", "prove", "tune", "export"),
     "Examine kernels": ("sass", "memcheck"),
     "Write and check files": ("events", "trace", "manifest", "validate", "merge"),

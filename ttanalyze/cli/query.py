@@ -77,10 +77,10 @@ TableOption = Annotated[
     Option(
         "--table",
         metavar="TABLE",
-        help="events (default), activities, epochs, regions, labels, allocs, functions, "
-        "modules, graphs, nodes, stacks or digests; traced, and of the traced instructions: trace, "
-        "trace-counts, instructions, warps, histogram or hangs. Of a trace in a file: events, "
-        "kernels, instructions, warps or histogram.",
+        help="events (default), activities, collectives, epochs, regions, labels, allocs, "
+        "functions, modules, graphs, nodes, stacks or digests; traced, and of the traced "
+        "instructions: trace, trace-counts, instructions, warps, histogram or hangs. Of a trace in "
+        "a file: events, kernels, instructions, warps or histogram.",
     ),
 ]
 

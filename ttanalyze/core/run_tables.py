@@ -32,7 +32,14 @@ from ttanalyze.core.event_columns import (
     waits,
 )
 from ttanalyze.core.rank_column import RANK, Piece, Pieces, ranked
-from ttanalyze.format import event_kinds, graph_tables, layout, tables, trace_tables
+from ttanalyze.format import (
+    collective_table,
+    event_kinds,
+    graph_tables,
+    layout,
+    tables,
+    trace_tables,
+)
 from ttanalyze.format.activity_table import ACTIVITY_COLUMNS, ActivityTable
 from ttanalyze.format.columns import Texts, categories, string_of
 from ttanalyze.format.event_kinds import KIND
@@ -395,6 +402,12 @@ TABLES = {
         "",
         "kind path domain thread seq end_seq time",
         _whole(tables.ranges),
+    ),
+    "collectives": _table(
+        _columns(collective_table.collectives),
+        "",
+        "communicator number operation bytes type reduction seq launch gpu_begin gpu_time",
+        _whole(collective_table.collectives),
     ),
     "epochs": _table(
         _columns(tables.epochs),

@@ -21,6 +21,7 @@ MARK, PUSH, POP, START, END, NAME = (
     KIND[name] for name in ("mark", "range-push", "range-pop", "range-start", "range-end", "name")
 )
 THREAD, STREAM = layout.enum("named").values()  # what has a name
+BYTES = 7  # the type of an extended payload
 PAYLOADS = {1: "<u8", 2: "<i8", 3: "<f8", 4: "<u4", 5: "<i4", 6: "<f4"}
 
 # A range, or a mark: rows of records where it begins and ends (-1: it never did), and the number
@@ -203,3 +204,15 @@ def payloads(records: Array) -> Array:
         size = np.dtype(dtype).itemsize
         out[some] = np.ascontiguousarray(raw[:, :size]).view(dtype)[:, 0]
     return out
+
+
+def extended_payloads(records: Array) -> tuple[Array, Array]:
+    """Returns the first 32 bytes of each annotation's extended payload (uint8 by row), and how many
+    of them it has: 0 if it has none.
+    """
+    parts = [
+        np.ascontiguousarray(records[name]).view("u1").reshape(len(records), size)
+        for name, size in (("bytes", 8), ("block", 12), ("cluster", 12))
+    ]
+    sizes = np.where(records["grid"][:, 0] == BYTES, records["grid"][:, 2], 0)
+    return np.concatenate(parts, axis=1), np.minimum(sizes, 32)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.errors import Error, MissingFileError, system_errors
-from ttanalyze.format import callstacks, layout, replayable, statuses
+from ttanalyze.format import callstacks, collectives, layout, replayable, statuses
 from ttanalyze.format.activities import Activities
 from ttanalyze.format.annotations import Annotations
 from ttanalyze.format.captures import Captures
@@ -160,6 +160,11 @@ class Process(Events, Spans):
         counted = self.info.get("counters", {}).get("annotations")
         nothing = counted == 0 and self.status != "running"
         return Annotations(() if nothing else self.event_pieces(), self.strings)
+
+    @functools.cached_property
+    def collectives(self) -> Array:
+        """The calls of NCCL that communicate, as records of `collectives.COLLECTIVE`."""
+        return collectives.read(self)
 
     @functools.cached_property
     def controls(self) -> tuple[Array, Array]:

@@ -141,6 +141,9 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     expect(path, f"{where}ring.", ring, bytes=int, memory=str)
     expect(path, where, info, timeline=dict, rank=(dict, None), digests_only=(dict, None))
     expect(path, f"{where}digests_only.", info.get("digests_only") or {}, since=int, reason=str)
+    expect(path, where, info, clock=dict)
+    clock = info.get("clock", {})
+    expect(path, f"{where}clock.", clock, boot=str, monotonic_ns=int, real_ns=int)
     texts = {"asked": str, "source": str, "reason": (str, None)}
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)

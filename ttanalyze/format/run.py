@@ -69,9 +69,13 @@ def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
     """Returns a property that makes a table of all processes with the function of that name."""
 
     def made(run: Run) -> pd.DataFrame:
-        from ttanalyze.format import graph_tables, tables, trace_tables
+        from ttanalyze.format import collective_table, graph_tables, tables, trace_tables
 
-        others = {"graphs": graph_tables, "traced": trace_tables}
+        others = {
+            "collectives": collective_table,
+            "graphs": graph_tables,
+            "traced": trace_tables,
+        }
         return getattr(others.get(name, tables), name)(run.processes)
 
     made.__doc__ = f"One row per {row}: the table `{name}`."
@@ -222,6 +226,7 @@ class Run:
 
     activities = _table("activities", "activity of the GPU or wait")
     ranges = _table("ranges", "NVTX range or mark")
+    collectives = _table("collectives", "call of NCCL that communicates")
     digests = _table("digests", "recorded digest of a region")
     labels = _table("labels", "name of a part of a region")
     graphs = _table("graphs", "executable graph")

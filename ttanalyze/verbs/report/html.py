@@ -16,6 +16,8 @@ from ttanalyze.format.run import Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
+from ttanalyze.verbs.breakdown import breakdown
+from ttanalyze.verbs.breakdown.show import page_rows
 from ttanalyze.verbs.info import info
 from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
@@ -36,6 +38,7 @@ SCRIPTS = (
     "main",
 )
 WARNINGS = 20
+STEPS = 200  # rows of the breakdown
 BUDGET = 12_000_000  # characters of data in a page, beside the library's two million
 MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"
 
@@ -76,6 +79,7 @@ def page(
     nonce = hashlib.sha256(f"{packed}{script}".encode()).hexdigest()[:32]
     return template.render(
         **_head(run, shown),
+        **_breakdown(run),
         divergence=compared,
         nonce=nonce,
         style=_safe(_read("style.css")),
@@ -117,6 +121,16 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
 def _name(process: dict[str, Any]) -> str:
     rank = process["rank"]
     return str(process["process"]) if rank is None else f"rank {rank['rank']}"
+
+
+def _breakdown(run: Run) -> dict[str, Any]:
+    """Returns the times of ranks and steps, nothing without GPU times."""
+    if not any(process.activities.there for process in run.processes):
+        return {"ranks": [], "steps": []}
+    found = breakdown(run)
+    steps = page_rows(found.steps, STEPS) if len(found.steps) > len(found.ranks) else []
+    more = max(0, len(found.steps) - STEPS) if steps else 0
+    return {"ranks": page_rows(found.ranks, STEPS), "steps": steps, "more_steps": more}
 
 
 def _subtitle(overview: dict[str, Any]) -> str:

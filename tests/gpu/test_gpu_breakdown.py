@@ -1,0 +1,76 @@
+"""On a GPU: the breakdown of a run has the figures of a torch.profiler trace of the same steps.
+
+CUPTI has one user at a time. So the program makes the same steps twice: the recorder times the
+first ones, torch.profiler those after them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import record
+from ttanalyze.core.intervals import Intervals
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
+]
+
+HERE = Path(__file__).resolve().parent
+BARE = support.bare_environment()
+STEPS = 6
+
+
+def profiled(trace: Path) -> dict[str, float]:
+    """What Holistic Trace Analysis adds up of a trace: a kernel is communication if its name begins
+    with nccl, memory if it is a copy or a set, else computing.
+    """
+    events: list[dict[str, Any]] = json.loads(trace.read_text())["traceEvents"]
+    kinds = {"kernel": "compute", "gpu_memcpy": "memory", "gpu_memset": "memory"}
+    found: dict[str, list[tuple[float, float]]] = {"compute": [], "memory": [], "nccl": []}
+    for event in events:
+        kind = kinds.get(event.get("cat", ""))
+        if kind is not None and event.get("ph") == "X":
+            kind = "nccl" if event["name"].startswith("nccl") else kind
+            found[kind].append((1000 * event["ts"], 1000 * (event["ts"] + event["dur"])))
+    sets = {
+        kind: Intervals.of(*np.array(times or np.empty((0, 2))).reshape(-1, 2).T)
+        for kind, times in found.items()
+    }
+    work = sets["compute"].union(sets["nccl"]).union(sets["memory"])
+    span = int(work.ends[-1] - work.begins[0])
+    sums = {kind: int((one.ends - one.begins).sum()) for kind, one in sets.items()}
+    return {
+        "total": span,
+        "compute": sums["compute"],
+        "memory": sums["memory"],
+        "idle": span - int((work.ends - work.begins).sum()),
+    }
+
+
+def test_figures_are_those_of_a_profiler(tmp_path: Path) -> None:
+    """Within 2 % of the whole time. The two are of one program, one after the other."""
+    pytest.importorskip("torch")
+    trace, path = tmp_path / "trace.json", tmp_path / "run"
+    command = [sys.executable, str(HERE / "breakdown_case.py"), str(trace)]
+    options = ["--timeline", "cupti", "--contents", "none", "--epoch", "nvtx:^never$"]
+    done = record(command, BARE, path, *options)
+    assert done.status == 0, done.stderr
+    found = tt.breakdown(tt.open(path))
+    assert found.steps["step"].tolist() == [f"step {i}" for i in range(STEPS)]
+    ours, theirs = found.ranks.iloc[0], profiled(trace)
+    # The pause after the last step is in neither.
+    print({name: (int(ours[name]), int(value)) for name, value in theirs.items()})
+    for name in ("compute", "memory", "idle"):
+        shares = ours[name] / ours["total"], theirs[name] / theirs["total"]
+        assert abs(shares[0] - shares[1]) < 0.02, (name, shares)
+    assert abs(ours["compute"] / theirs["compute"] - 1) < 0.02
+    assert abs(ours["memory"] / theirs["memory"] - 1) < 0.02

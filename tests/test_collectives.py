@@ -1,0 +1,211 @@
+"""Collectives of NCCL: read from what its ranges and kernels say, and matched across ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer
+from tests.test_breakdown import NCCL, Timed
+from ttanalyze.core.clocks import clocks
+from ttanalyze.errors import Error
+
+COMMUNICATOR, NONE = 0xABCDEF0123, 0xFFFFFFFF
+MEBI = 1 << 20
+
+
+class Rank(Timed):
+    """A rank that calls NCCL as PyTorch does."""
+
+    def __init__(self, run: Path, rank: int) -> None:
+        super().__init__(run, rank)
+        self.function(7, NCCL)
+        self.function(8, "gemm")
+
+    def said(self, name: str, members: bytes, time: int) -> int:
+        """A range of NCCL begins."""
+        raw = np.frombuffer(members.ljust(32, b"\0"), "<u4")
+        return self.event(
+            "range-push",
+            id=self.string(name),
+            dst=self.string("NCCL"),
+            time_ns=time,
+            bytes=int(raw[:2].view("<u8")[0]),
+            grid=[7, 0, len(members)],
+            block=raw[2:5].tolist(),
+            cluster=raw[5:8].tolist(),
+        )
+
+    def reduce(
+        self,
+        time: int,
+        size: int = MEBI,
+        operation: int = 0,
+        ended: int | None = None,
+        name: str = "AllReduce",
+        left: bool = True,
+    ) -> None:
+        """A call, its kernel, and the return. ended: when the kernel ended; None: unknown."""
+        words = np.array([COMMUNICATOR, size], "<u8").tobytes()
+        rest = np.array([operation, 0], "<i4").tobytes() if name != "AllGather" else b""
+        self.said(f"nccl{name}", words + rest, time)
+        seq = self.event("launch", "cuLaunchKernel", id=7, time_ns=time + 1, grid=[1, 1, 1])
+        if ended is not None:
+            self.activity("launch", seq, time + 10, ended, NCCL, device=0)
+        if left:
+            self.event("range-pop", dst=self.string("NCCL"), id=self.string(f"nccl{name}"))
+
+
+def test_calls_are_rows(tmp_path: Path) -> None:
+    writer = Rank(tmp_path / "run", 0)
+    writer.reduce(1000, ended=1500, operation=4)
+    writer.reduce(2000, 4096, name="AllGather")
+    writer.said("ncclSend", np.array([COMMUNICATOR, 64, 3], "<u8").tobytes(), 3000)
+    writer.event("launch", "cuLaunchKernel", id=8)  # of the program
+    writer.close()
+    rows = tt.open(tmp_path / "run").collectives
+    assert rows["operation"].tolist() == ["AllReduce", "AllGather", "Send"]
+    assert rows["number"].tolist() == [0, 1, 0] and rows["bytes"].tolist() == [MEBI, 4096, 64]
+    assert set(rows["communicator"]) == {hex(COMMUNICATOR)}
+    assert rows["reduction"].tolist()[:1] == ["avg"] and rows["type"].tolist()[:1] == ["f32"]
+    assert rows["peer"].tolist()[2] == 3 and rows["gpu_time"].tolist()[0] == 490
+    shown = support.ttanalyze("query", tmp_path / "run", "--table", "collectives", "--json").stdout
+    assert len(json.loads(shown)) == 3
+
+
+def test_kernels_without_ranges_are_rows(tmp_path: Path) -> None:
+    writer = Rank(tmp_path / "run", 0)
+    for _ in range(2):
+        writer.event("launch", "cuLaunchKernel", id=7)
+    writer.close()
+    rows = tt.open(tmp_path / "run").collectives
+    assert rows["operation"].tolist() == ["AllReduce"] * 2 and rows["number"].tolist() == [0, 1]
+    assert rows["communicator"].isna().all() and rows["seq"].isna().all()
+
+
+def test_one_kernel_does_the_work_of_a_group(tmp_path: Path) -> None:
+    writer = Rank(tmp_path / "run", 0)
+    words = np.array([COMMUNICATOR, 64, 0], "<u8").tobytes()
+    for _ in range(3):
+        writer.said("ncclAllReduce", words, 1000)
+        writer.event("range-pop", dst=writer.string("NCCL"))
+    seq = writer.event("launch", "cuLaunchKernel", id=7)
+    writer.close()
+    assert tt.open(tmp_path / "run").collectives["launch"].tolist() == [seq] * 3
+
+
+# ---- across ranks ----
+
+
+def job(path: Path, late: int = 2) -> list[Rank]:
+    """Three ranks with four all-reduces each, of which one rank comes late to each."""
+    ranks = [Rank(path, rank) for rank in range(3)]
+    for number in range(4):
+        for rank, writer in enumerate(ranks):
+            begin = 10_000 * (number + 1) + (500 if rank == late else 0)
+            writer.reduce(begin, ended=10_000 * (number + 1) + 2000)
+    return ranks
+
+
+def test_stragglers_are_named(tmp_path: Path) -> None:
+    for rank, writer in enumerate(job(tmp_path / "run")):
+        writer.end(rank, 3)
+    report = tt.collectives(tt.open(tmp_path / "run"))
+    assert report.same and report.matched == 4
+    assert report.ranks["last"].tolist() == [0, 0, 4]
+    assert report.ranks["late_mean"].tolist() == [0, 0, 500]
+    told = support.ttanalyze("collectives", tmp_path / "run")
+    assert told.status == 0 and "all collectives fit; 4 matched across ranks" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"size": 64}, "rank 1: AllReduce of 64 B, f32, sum"),
+        ({"operation": 2}, "rank 1: AllReduce of 1.0 MiB, f32, max"),
+        ({"name": "ReduceScatter"}, "rank 1: ReduceScatter of 1.0 MiB"),
+    ],
+)
+def test_mismatched_collectives_are_found(wrong: dict[str, int], said: str, tmp_path: Path) -> None:
+    for rank, writer in enumerate(job(tmp_path / "run")):
+        writer.reduce(90_000, **(wrong if rank == 1 else {}))  # type: ignore[arg-type]
+        writer.end(rank, 3)
+    told = support.ttanalyze("collectives", tmp_path / "run")
+    assert told.status == 1 and "collective 4" in told.stdout and said in told.stdout
+    assert "ranks 0, 2: AllReduce of 1.0 MiB" in told.stdout
+
+
+def test_hang_says_who_is_in_which_collective(tmp_path: Path) -> None:
+    """Rank 1 never calls the fifth one; rank 0 is in the call, rank 2 in the kernel."""
+    for rank, writer in enumerate(job(tmp_path / "run")):
+        more = {}
+        if rank != 1:
+            writer.reduce(90_000, left=rank != 0)
+            call = {"seq": writer.seq - 1, "kind": "launch", "call": "cuLaunchKernel"}
+            stream = {"context": 0, "stream": 1, "count": 1, "calls": [call]}
+            if rank == 2:
+                more = {"incidents": [{"reason": "timeout", "in_flight": [stream], "threads": []}]}
+        place = {"rank": rank, "world_size": 3, "node": "n", "job": "j"}
+        writer.close(status="signal", reason="timeout", rank=place, **more)
+    report = tt.collectives(tt.open(tmp_path / "run"))
+    (one,) = report.open
+    assert (one.number, one.inside, one.left, one.missing) == (4, [0, 2], [], [1])
+    told = support.ttanalyze("collectives", tmp_path / "run").stdout
+    assert "ranks 0, 2 are in it; rank 1 did not call it (the last was AllReduce 3)" in told
+
+
+def test_output_that_differs_on_a_rank_is_found(tmp_path: Path) -> None:
+    """Rank 2 has a wrong element after the fourth all-reduce; NCCL's own memory always differs."""
+    run = tmp_path / "run"
+    for rank in range(3):
+        writer = Rank(run, rank)
+        for region in (0, 1):
+            writer.born(region, bytes(4096))
+        writer.name(0, 0, 4096, "grad", "f32")
+        writer.epoch("sync", "full")
+        for number in range(5):
+            writer.reduce(1000 * number)
+            data = np.random.default_rng(number).integers(0, 99, 4096, "u1")
+            data[5] += rank == 2 and number == 3
+            writer.write(0, 0, data.tobytes())
+            writer.write(1, 0, bytes([rank + 1]) * (number + 1))
+            writer.epoch("nvtx")
+        writer.end(rank, 3)
+    report = tt.collectives(tt.open(run))
+    (wrong,) = report.wrong
+    assert (wrong.number, wrong.names, wrong.groups) == (3, ["grad"], [[0, 1], [2]])
+    assert report.checked == 5 and not report.same
+
+
+def test_clocks_of_two_hosts_are_related_by_collectives(tmp_path: Path) -> None:
+    """The second host booted 7 seconds later, and its wall clock is wrong."""
+    run, behind = tmp_path / "run", 7_000_000_000
+    random = np.random.default_rng(1)
+    for rank in range(2):
+        writer = Rank(run, rank)
+        for number in range(20):
+            end = behind + 1_000_000 * (number + 1) + int(random.integers(0, 100)) - rank * behind
+            writer.reduce(end - 500, ended=end)
+        place = {"rank": rank, "world_size": 2, "node": f"n{rank}", "job": "j"}
+        clock = {"boot": f"boot{rank}", "monotonic_ns": 0, "real_ns": rank * 10**9}
+        writer.close(rank=place, clock=clock)
+    first, second = clocks(tt.open(run).processes).values()
+    assert (first.offset_ns, first.error_ns) == (0, 0)
+    assert abs(second.offset_ns - behind) < 100 and second.error_ns in range(200)
+    notes = tt.collectives(tt.open(run)).notes
+    assert any("related by collectives, to" in note for note in notes)
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    Writer(tmp_path / "bare").close()
+    with pytest.raises(Error, match="no call and no kernel of NCCL"):
+        tt.collectives(tt.open(tmp_path / "bare"))
+    writers = job(tmp_path / "run")
+    for rank, writer in enumerate(writers):
+        writer.end(rank, 4)
+    assert "not recorded: ranks 3" in tt.collectives(tt.open(tmp_path / "run")).notes
