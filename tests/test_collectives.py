@@ -197,6 +197,12 @@ def test_clocks_of_two_hosts_are_related_by_collectives(tmp_path: Path) -> None:
     first, second = clocks(tt.open(run).processes).values()
     assert (first.offset_ns, first.error_ns) == (0, 0)
     assert abs(second.offset_ns - behind) < 100 and second.error_ns in range(200)
+    with open(tmp_path / "trace.json", "wb") as file:
+        traced = tt.trace(tt.open(run), file)
+    assert traced.clock_error_ns == second.error_ns
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    ends = [e["ts"] + e["dur"] for e in events if e.get("ph") == "X" and "ncclDev" in e["name"]]
+    assert max(ends) - min(ends) < 20_000  # microseconds: 7 s without the common clock
     notes = tt.collectives(tt.open(run)).notes
     assert any("related by collectives, to" in note for note in notes)
 

@@ -76,8 +76,7 @@ static void fill(struct tt_event *e, const struct said *s)
 	e->thread = thread_self.registered ? thread_self.tid : (uint32_t)syscall(SYS_gettid);
 	e->context = context_known();
 	e->call = TT_NO_CALL;
-	e->id = TT_NO_ID;
-	e->dst = TT_NO_ID;
+	e->dst = e->id = TT_NO_ID;
 	e->bytes = s->payload;
 	e->shared = s->color;
 	e->grid[0] = s->payload_type;

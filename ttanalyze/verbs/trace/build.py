@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ttanalyze.core.clocks import clocks
 from ttanalyze.errors import Error
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -20,6 +21,7 @@ from ttanalyze.verbs.trace.lanes import Lanes
 from ttanalyze.verbs.trace.marks import read_marks, write_marks
 from ttanalyze.verbs.trace.perfetto import PerfettoWriter
 from ttanalyze.verbs.trace.rows import LATEST, Writer
+from ttanalyze.verbs.trace.shifted import Shifted
 from ttanalyze.verbs.trace.tracks import write_epochs, write_memory
 
 FORMATS: dict[str, Callable[[BinaryIO], Writer]] = {
@@ -42,6 +44,8 @@ class Traced:
         arrows: Arrows from a call to its GPU work and from an epoch to its drain.
         marks: Findings of the annotating report.
         ranges: NVTX ranges and marks.
+        clock_error_ns: How exactly the clocks of different hosts are related, in nanoseconds: 0 on
+            one host; None if only their wall clocks relate some of them.
     """
 
     processes: int = 0
@@ -51,6 +55,7 @@ class Traced:
     arrows: int = 0
     marks: int = 0
     ranges: int = 0
+    clock_error_ns: int | None = 0
 
 
 def trace(
@@ -64,7 +69,9 @@ def trace(
 ) -> Traced:
     """Writes a trace of a run.
 
-    Times in the trace are nanoseconds of CLOCK_MONOTONIC.
+    Times in the trace are nanoseconds of CLOCK_MONOTONIC on the host of the first process. Times of
+    other hosts are moved to it by the ends of common collectives. The labels of a process, and
+    `clock_error_ns`, say how exactly.
 
     Args:
         run: The run.
@@ -101,12 +108,17 @@ def trace(
     marks = [] if annotate is None else read_marks(Path(annotate), run)
     advance = counted(progress, sum(p.count_events() for p in run.processes) if progress else 0)
 
-    writer = FORMATS[form](file)
+    whole = FORMATS[form](file)
     numbers, pids, done = itertools.count(1), _pids(run), Traced()
+    relations = clocks(run.processes)
+    errors = [clock.error_ns for clock in relations.values()]
+    done.clock_error_ns = None if None in errors else max((e or 0 for e in errors), default=0)
     for process, pid in zip(run.processes, pids, strict=True):
+        clock = relations[process.index]
+        writer: Writer = Shifted(whole, clock.offset_ns) if clock.offset_ns else whole
         first, last, bounds = _window(process, epochs)
         since = int(process.captures.cuts[first - 1]) if 0 < first < last else 0
-        lanes = Lanes(process, pid, numbers, writer)
+        lanes = Lanes(process, pid, numbers, writer, clock)
         write_memory(process, lanes, writer, bounds, since)
         done.marks += write_marks(process, lanes, writer, marks, (first, last), bounds)
         done.arrows += write_epochs(process, lanes, writer, first, last, done.arrows)
@@ -120,7 +132,7 @@ def trace(
         done.calls += calls.count
         done.arrows += calls.arrows
         done.epochs += last - first
-    writer.end()
+    whole.end()
     return done
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ttanalyze.core.clocks import Clock
 from ttanalyze.format.layout import NO_ID
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
@@ -23,7 +24,9 @@ UNTIMED = 900  # among a stream's lanes, after its layers
 class Lanes:
     """The lanes of one process. numbers: yields unique numbers of groups and lanes."""
 
-    def __init__(self, process: Process, pid: int, numbers: Iterator[int], writer: Writer) -> None:
+    def __init__(
+        self, process: Process, pid: int, numbers: Iterator[int], writer: Writer, clock: Clock
+    ) -> None:
         self._writer = writer
         self._numbers = numbers
         self._lanes: dict[tuple[int, int, int, int], Lane] = {}
@@ -37,7 +40,7 @@ class Lanes:
         command = text.command(process.info.get("argv", [])) or f"process {process.index}"
         command = command if process.rank is None else f"{process.name}: {command}"
         command = command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
-        devices = [*map(str, self._names.values()), *_clock(process)]
+        devices = [*map(str, self._names.values()), *_clock(process), *_moved(clock)]
         labels = ", ".join([f"p{process.index}", *devices])
         self._group = Group(next(numbers), pid, command, labels, process.index)
         writer.group(self._group)
@@ -145,6 +148,13 @@ def _clock(process: Process) -> list[str]:
     if source == "none":
         return []
     return [f"GPU times by {source}" + ("" if error is None else f", ±{error:,} ns")]
+
+
+def _moved(clock: Clock) -> list[str]:
+    """Returns how the times of another host were moved, in words."""
+    if clock.error_ns is None:
+        return ["host moved by its wall clock, error unknown"]
+    return [f"host moved by collectives, ±{clock.error_ns:,} ns"] if clock.error_ns else []
 
 
 def _devices(process: Process) -> dict[int, int]:
