@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		return 2;
 	options.delay_ns = (uint32_t)atoi(given("TT_DELAY"));
-	options.delay_cluster_block = *block ? (uint32_t)atoi(block) : UINT32_MAX;
+	options.delay_cluster_block = *block ? (uint32_t)atoi(block) + 1 : 0;
 	options.delay_seed = (uint64_t)atoll(given("TT_DELAY_SEED"));
 	choice_parse(mode, LIMIT_DELAY_MODE, &options.delay_mode);
 	strcpy(options.delay_patterns, given("TT_DELAY_PATTERNS"));

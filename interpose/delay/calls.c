@@ -228,7 +228,7 @@ void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t c
 		any |= cluster[i] > 1 || (real.cuFuncGetAttribute(&own, sizes[i], f) == CUDA_SUCCESS && own > 1);
 	}
 	if (!any)
-		session_warn("%.150s has no clusters: all of its blocks get the same delay", kernel);
+		session_warn("%.150s has no clusters: each of its blocks is the only one of a cluster", kernel);
 }
 
 void delays_context_ends(struct context *c)

@@ -88,7 +88,7 @@ static enum config_mode mode_of_delays(void)
 /* As delay_config.block. */
 static uint32_t delayed_block(void)
 {
-	uint32_t given = options.delay_cluster_block + 1; /* 0: not given */
+	uint32_t given = options.delay_cluster_block;
 
 	return given || !chosen.loaded ? given : chosen.loaded->block;
 }

@@ -65,15 +65,17 @@ static void find(void)
 {
 	static const struct tt_sim_delays choose = {kernel, statement, done};
 	tt_sim_delays_set *set = NULL;
-	Dl_info info;
+	Dl_info loads, delays;
 	void *library = NULL;
 
-	if (dladdr((void *)(uintptr_t)real.cuLaunchKernel, &info) && info.dli_fname)
-		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (dladdr((void *)(uintptr_t)real.cuModuleLoadData, &loads) && loads.dli_fname)
+		library = dlopen(loads.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	if (!library)
 		return;
 	set = (tt_sim_delays_set *)(uintptr_t)dlsym(library, "ttSimDelays");
 	dlclose(library);
+	if (!dladdr((void *)(uintptr_t)set, &delays) || delays.dli_fbase != loads.dli_fbase)
+		set = NULL; /* of a simulator behind the driver that loads modules */
 	simulated = set != NULL;
 	if (set)
 		set(&choose);

@@ -8,6 +8,7 @@
  *
  *	SWITCH    0 or 1
  *	COUNT     a whole number of 32 bits, at most `limit`
+ *	RANK      the same; the field is one more, and 0 where none is given
  *	SEED      a whole number of 64 bits
  *	CHOICE    a word of `limit`; the enumerators in options.h have the same order
  *	WORDS     words of `limit`, separated by commas: a bit for each, in this order
@@ -143,7 +144,7 @@ OPTION(DELAY_MIN, delay_min_ns, TIME_NS, "100000000", "0", "TIME", "The shortest
 OPTION(DELAY_MODE, delay_mode, CHOICE, "random|fixed|cluster|cluster_fixed", "random", "",
        "How long --delay is: random for each warp (default), or the same for all (fixed); cluster and cluster_fixed are the same, "
        "but only in one block of each cluster.")
-OPTION(DELAY_CLUSTER_BLOCK, delay_cluster_block, COUNT, "4294967295", "4294967295", "N",
+OPTION(DELAY_CLUSTER_BLOCK, delay_cluster_block, RANK, "4294967294", "", "N",
        "With cluster or cluster_fixed: the rank of the delayed block in its cluster, from 0. It overrides the blocks of "
        "--delay-load (default: random for each instruction).")
 OPTION(DELAY_PATTERNS, delay_patterns, PATTERNS, "", "", "NAMES",

@@ -31,6 +31,7 @@ enum number {
 enum kind {
 	SWITCH,
 	COUNT,
+	RANK,
 	SEED,
 	CHOICE,
 	WORDS,
@@ -292,11 +293,12 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		*(bool *)o->field = *text == '1';
 		return !strcmp(text, "0") || !strcmp(text, "1");
 	case COUNT:
+	case RANK:
 		parse_number(o->limit, UINT32_MAX, &limit);
 		snprintf(why, size, limit < UINT32_MAX ? "expected a whole number, at most %s" : "expected a whole number",
 			 o->limit);
 		good = parse_number(text, limit, &n);
-		*(uint32_t *)o->field = (uint32_t)n;
+		*(uint32_t *)o->field = (uint32_t)n + (o->kind == RANK);
 		return good;
 	case COMPRESS:
 		snprintf(why, size, "expected off, device, or a whole number, at most %s", o->limit);

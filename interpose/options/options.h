@@ -61,6 +61,7 @@ static inline bool in_range(struct number_range r, uint64_t number)
 /* Types of fields, by the kind of option. */
 #define FIELD_SWITCH(field) bool field
 #define FIELD_COUNT(field) uint32_t field
+#define FIELD_RANK(field) uint32_t field
 #define FIELD_SEED(field) uint64_t field
 #define FIELD_CHOICE(field) uint32_t field
 #define FIELD_WORDS(field) uint32_t field
