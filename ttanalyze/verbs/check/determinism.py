@@ -37,7 +37,7 @@ ON_DEVICE = [
 
 def recordings(settings: Settings) -> Plan:
     """Returns the recordings that are compared."""
-    return Plan(("plain", *_names(settings)), 0 if settings.quick else 2 * zoom.ROUNDS + 1)
+    return Plan(("plain", *_names(settings)), 0 if settings.quick else 2 * zoom.rounds(settings))
 
 
 def _names(settings: Settings) -> list[str]:

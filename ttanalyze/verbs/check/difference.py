@@ -89,6 +89,19 @@ class Difference:
         return max(counts)
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What repeating a launch alone showed.
+
+    Attributes:
+        run: The run directory with the launch.
+        varied: The first byte that varied and the number of bytes, by region.
+    """
+
+    run: str
+    varied: dict[int, tuple[int, int]]
+
+
 @dataclass
 class Zoomed:
     """What finer recordings showed.
@@ -99,7 +112,7 @@ class Zoomed:
         pair: Two calls that nothing orders, if recordings with more epochs agree.
         agreed: Whether the last recordings with more epochs agree.
         fine: Whether `found` is from recordings with an epoch after each launch.
-        varies: Whether the launch varies when it is repeated alone, None if that was not tried.
+        proof: What repeating the launch alone showed, None if that was not tried.
         node: The kernel inside a graph after which memory differs first, mangled.
     """
 
@@ -108,7 +121,7 @@ class Zoomed:
     pair: Pair | None = None
     agreed: bool = False
     fine: bool = False
-    varies: bool | None = None
+    proof: Proof | None = None
     node: str | None = None
 
 
@@ -340,14 +353,15 @@ def _of_memory(check: str, coarse: Difference, zoomed: Zoomed) -> Finding:
     kind = kind_of(found, suspect)
     side = 0 if suspect.seq_a is not None else 1
     call = call_of(found.side(side), suspect.seq_a or suspect.seq_b or 0)
-    sure = zoomed.varies if kind == RESULT else found.calls <= 1
+    varies = zoomed.proof is not None and bool(zoomed.proof.varied)
+    sure = varies if kind == RESULT else found.calls <= 1
     details |= {"parameters_a": suspect.parameters_a, "parameters_b": suspect.parameters_b}
     summary = (
         f"{call_text(call)} {_what(kind, suspect, zoomed)}; then {memory_text(memory)} differs."
     )
-    if zoomed.varies:
+    if zoomed.proof is not None and varies:
         summary += " It varies when it is repeated alone."
-        command = ["ttanalyze", "prove", shown.a]
+        command = ["ttanalyze", "prove", zoomed.proof.run]
     elif zoomed.agreed:
         summary += " Runs with more epochs agree."
     certainty = CONFIRMED if sure else POSSIBLE
@@ -361,6 +375,8 @@ def _memory(zoomed: Zoomed) -> Memory:
     assert d is not None
     process = found.side(0)
     at, count = (d.bytes.first, d.bytes.count) if d.bytes is not None else (None, None)
+    if zoomed.proof is not None and at is None:
+        at, count = zoomed.proof.varied.get(d.region_a, (None, None))
     return memory_of(process, d.region_a, at, count, int(process.coverage.some[d.epoch_a]))
 
 

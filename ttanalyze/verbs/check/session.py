@@ -201,7 +201,7 @@ class Session:
     @property
     def epochs(self) -> str:
         """Where recordings have epochs, if a check does not say otherwise."""
-        return str(self.settings.record.get("epoch") or os.environ.get("TT_EPOCH") or EPOCHS)
+        return epochs_of_user(self.settings) or EPOCHS
 
     def record(
         self, name: str, environment: Mapping[str, str] | None = None, /, **given: Any
@@ -365,6 +365,15 @@ class Session:
             findings: The findings.
         """
         return [finding for finding in findings if not self.ignored(*finding.names())]
+
+
+def epochs_of_user(settings: Settings) -> str | None:
+    """Returns where the user wants epochs, None if he does not say.
+
+    Args:
+        settings: What to check.
+    """
+    return str(settings.record.get("epoch") or os.environ.get("TT_EPOCH") or "") or None
 
 
 # In place of what the environment says.

@@ -48,7 +48,7 @@ def recordings(settings: Settings) -> Plan:
 
     Other checks make the recordings with zeros, too.
     """
-    more = len(FILLS) if settings.quick else 2 * len(FILLS) * (1 + zoom.ROUNDS)
+    more = len(FILLS) if settings.quick else 2 * len(FILLS) * (1 + zoom.rounds(settings))
     others = (f"fill-{name}" for name in FILLS if name != "zero")
     return Plan((*CONTROLS, *others), more, either=ZEROS)
 
@@ -193,7 +193,9 @@ class _Search:
         self.session.partial = Outcome(
             NAME, FOUND, findings=[_finding(*coarse, coarse[1], printed)]
         )
-        for number in range(1, 1 if self.session.settings.quick else zoom.ROUNDS + 1):
+        settings = self.session.settings
+        rounds = 0 if settings.quick else zoom.rounds(settings)
+        for number in range(1, rounds + 1):
             window = _window(found[1])
             if len(_writers(found[1])) <= 1:
                 break
