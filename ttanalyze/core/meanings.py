@@ -11,7 +11,7 @@ import pandas as pd
 
 from ttanalyze.core.allocating_calls import allocs
 from ttanalyze.core.run_tables import TABLES
-from ttanalyze.format import graph_tables, tables, trace_tables
+from ttanalyze.format import collective_table, graph_tables, tables, trace_tables
 
 LISTS = {
     "Args": "Arguments",
@@ -28,6 +28,7 @@ MADE: dict[str, Callable[..., pd.DataFrame]] = {
     "events": tables.events,
     "activities": tables.activities,
     "ranges": tables.ranges,
+    "collectives": collective_table.collectives,
     "graphs": graph_tables.graphs,
     "graph_nodes(graph, seq)": graph_tables.nodes,
     "graph_edges(graph, seq)": graph_tables.edges,

@@ -21,7 +21,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.activities import COARSE, OWN
 from ttanalyze.format.activity_table import ActivityTable
 from ttanalyze.format.collectives import is_nccl
-from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.event_kinds import KIND, MOVE
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -150,7 +150,7 @@ class _Work:
         self.device = np.where(records["device"] == layout.NO_ID, 0, records["device"])
         self.own = records["flags"] & OWN != 0
         self.coarse = bool((records["flags"] & COARSE != 0)[~self.own].any())
-        memory = np.isin(records["kind"], [KIND["copy"], KIND["set"]])
+        memory = np.isin(records["kind"], MOVE)
         self.nccl = nccl & ~self.own
         self.memory = memory & ~self.own
         self.compute = ~(memory | nccl | self.own)

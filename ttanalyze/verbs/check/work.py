@@ -13,6 +13,7 @@ from ttanalyze.core.writers import POSSIBLE, node_writers
 from ttanalyze.errors import Error
 from ttanalyze.format import graphs
 from ttanalyze.format.epoch_coverage import INSIDE
+from ttanalyze.format.event_kinds import KIND, LAUNCH
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.check.findings import Call
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
@@ -45,7 +46,7 @@ class Work:
     def launches(self) -> bool:
         """Whether this is a launch, or a node that is a kernel."""
         if self.node is None:
-            return self.call().kind in ("launch", "graph-launch")
+            return KIND[self.call().kind] in LAUNCH
         nodes = self.process.graphs.nodes(self.graph, self.seq)
         return bool(nodes["kind"][self.node] == graphs.KERNEL)
 

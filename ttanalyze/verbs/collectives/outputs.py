@@ -12,11 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.event_kinds import WRITES
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-
-WRITES = [KIND[name] for name in ("launch", "copy", "set", "graph-launch")]
 
 
 @dataclass(frozen=True)
