@@ -115,11 +115,12 @@ def test_the_common_questions_have_shell_sessions() -> None:
 def test_findings_of_a_gpu_are_measured_ones() -> None:
     page = (GUIDES / "pytorch-quickstart.md").read_text()
     measured = json.loads((support.ROOT / "docs" / "faults.json").read_text())
-    assert f"on {measured['device'].partition(' (')[0]}" in page
+    first = measured[0]
+    assert f"on {first['device'].partition(' (')[0]}" in page
     block = page.split("```\n")[-2]
     assert len(block.splitlines()) == 3
     for line in block.splitlines():
-        assert any(line in answer["summary"] for answer in measured["answers"]), line
+        assert any(line in answer["summary"] for answer in first["answers"]), line
 
 
 @pytest.mark.parametrize(

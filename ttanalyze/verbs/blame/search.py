@@ -228,25 +228,28 @@ class _Watch:
             begin += 1
         if self._picky:
             for first, stop in batches(self.process, "blocks", 0, begin):
-                self._link(self._stored(first, stop)[1])
+                self._link(self._stored(first, stop, None)[1])
         for first, stop in batches(self.process, "blocks", begin, end):
-            numbers, records = self._stored(first, stop)
+            numbers, records, without = self._stored(first, stop, region)
+            self.unseen += without
             self._count_lost(first, stop, region)
-            if region is not None:
-                of = np.flatnonzero(records["region"] == region)
-                records, numbers = records[of], numbers[of]
             hits = self._scan(numbers, records, self._link(records) if self._picky else None)
             if hits is not None:
                 return *hits, False
             self._advance(stop)
         return None
 
-    def _stored(self, first: int, stop: int) -> tuple[Array, Array]:
-        """Returns the blocks of epochs that were recorded with contents, and the epoch of each."""
+    def _stored(self, first: int, stop: int, region: int | None) -> tuple[Array, Array, int]:
+        """Returns the blocks of epochs that were recorded with contents, the epoch of each before
+        them, and the number of blocks of the other epochs.
+        """
         records = self.process.blocks(first, stop)
         numbers = self.process.epoch_of("blocks", first, stop)
+        if region is not None:
+            of = np.flatnonzero(records["region"] == region)
+            records, numbers = records[of], numbers[of]
         stored = ~self.process.digests_alone[numbers]
-        return numbers[stored], records[stored]
+        return numbers[stored], records[stored], int(np.count_nonzero(~stored))
 
     def _link(self, records: Array) -> _Before:
         """Returns the previous record of each record's block, and remembers the last of each."""
