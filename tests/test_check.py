@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -165,6 +166,8 @@ def test_interrupted_check_resumes(varies: Callable[..., list[str]], tmp_path: P
     (tmp_path / "counter").write_text("0")
     assert support.ttanalyze(*command).status == 0
     assert (tmp_path / "counter").read_text() == "1\n"
+    log = (tmp_path / "out" / "log").read_text()
+    assert re.search(r"program 1 time, about \d+\.\d s \(1 recording of an earlier call", log)
 
 
 def test_check_exit_statuses() -> None:

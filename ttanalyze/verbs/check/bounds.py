@@ -144,7 +144,8 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
     served, count, inside, size = np.sum([zones.coverage(p) for p in processes], axis=0).tolist()
     outcome.launches = seen / launches if launches else None
     outcome.bytes = inside / size if size else None
-    outcome.reason = f"{served} of {text.count(count, 'allocation')} have zones"
+    verb = "has" if count == 1 else "have"
+    outcome.reason = f"{served} of {text.count(count, 'allocation')} {verb} zones"
     tails = sum(map(zones.tails, processes))
     if tails:
         others = text.count(tails, "other")

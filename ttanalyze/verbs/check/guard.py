@@ -120,7 +120,8 @@ def _cover(outcome: Outcome, processes: list[Process], align: str) -> None:
     served, count, inside, size = np.sum([guard.coverage(p) for p in processes], axis=0).tolist()
     outcome.launches = seen / launches if launches else None
     outcome.bytes = inside / size if size else None
-    outcome.reason = f"{served} of {text.count(count, 'allocation')} have guards"
+    verb = "has" if count == 1 else "have"
+    outcome.reason = f"{served} of {text.count(count, 'allocation')} {verb} guards"
     if align != ALIGN:
         outcome.reason += f"; the program needs ends aligned to {align} bytes"
     if not served:

@@ -176,11 +176,13 @@ class Session:
         """
         self._planned = {name for plan in plans for name in plan.names}
         self._planned |= {self.either(*plan.either) for plan in plans if plan.either}
-        done = sum(self._series.finished(name) is not None for name in self._planned)
-        runs = text.count(len(self._planned) - done, "time")
-        line = f"check runs the program {runs}"
+        done = [one for name in self._planned if (one := self._series.finished(name)) is not None]
+        left = len(self._planned) - len(done)
+        line = f"check runs the program {text.count(left, 'time')}"
+        if done and left:
+            line += f", about {sum(one.seconds for one in done) / len(done) * left:.1f} s"
         if done:
-            line += f" ({text.count(done, 'recording')} of an earlier call can be used)"
+            line += f" ({text.count(len(done), 'recording')} of an earlier call can be used)"
         if more := sum(plan.more for plan in plans):
             line += f", and at most {text.count(more, 'time')} more to explain what it finds"
         if self.settings.seconds:
