@@ -142,6 +142,12 @@ class Bed:
         preload = ":".join(str(p) for p in [*before, libraries.shim()])
         return self.bare(LD_PRELOAD=preload, TT_OUT=str(run), **named)
 
+    def let_in(self, run: Path, entry: str, options: Mapping[str, str]) -> dict[str, str]:
+        """The same with the recorder that the driver loads. entry: "stubs" or "cupti"."""
+        environment = self.recorded(run, {"entry": entry, **options})
+        environment["CUDA_INJECTION64_PATH"] = environment.pop("LD_PRELOAD")
+        return environment
+
     @contextlib.contextmanager
     def run_folder(self) -> Iterator[Path]:
         """A place for a run, gone afterwards."""

@@ -47,6 +47,7 @@ def test_parser_names_few_options() -> None:
         "CONTENTS",
         "DELAY",
         "DELAY_MIN",
+        "ENTRY",
         "EPOCH",
         "OVERWRITE",
         "REPLAYABLE",

@@ -161,6 +161,11 @@ bool driver_resolve(void)
 	return driver_resolve_from(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
 }
 
+const struct hook *driver_hook(unsigned call)
+{
+	return &hooks[call];
+}
+
 const void *driver_address(unsigned call)
 {
 	return *hooks[call].member;

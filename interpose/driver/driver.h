@@ -77,6 +77,7 @@ void driver_begin(void); /* also called by other libraries' constructors, if the
 void driver_find_dlsym(void);
 const struct hook *driver_hook_of(const char *name); /* NULL: no wrapper */
 void *driver_wrapper_of(void *address);
+const struct hook *driver_hook(unsigned call);
 /* The driver's export for a call (NULL: none), and its replacement by the wrapper. */
 const void *driver_address(unsigned call);
 void driver_exchange(unsigned call, void **pointer, bool install);

@@ -21,6 +21,14 @@ void *entry_nvtx_tool(void *theirs);
 bool entry_preloaded(void);
 /* Installs the wrappers in the driver's stubs; NULL, or why that is impossible. */
 const char *entry_inject(void);
+/*
+ * Has CUPTI call the wrappers around the program's calls; NULL, or why that is impossible. Such a wrapper can't change
+ * a call: `changed` is called once for each that tried to.
+ */
+const char *entry_follow(void (*changed)(const char *call));
+
+/* The loaded CUPTI, or one from the system, beside other CUDA libraries, or from the toolkit; NULL: none. */
+void *cupti_find_library(void);
 
 /* Calls without a wrapper and not in PASS_TABLE, as NAME:VERSION:FLAGS. */
 #define ENTRY_UNKNOWN_MAX 64

@@ -89,15 +89,45 @@ static bool start_parts(store *run)
 	return false;
 }
 
+static void call_kept(const char *call)
+{
+	session_warn("%s is made unchanged: CUPTI can't change calls", call);
+}
+
+static void enter_by_cupti(const char *stubs)
+{
+	char error[300] = "";
+	const char *why = options_enter_by_cupti(error, sizeof(error)) ? entry_follow(call_kept) : error;
+
+	if (why && stubs)
+		session_fail("the program runs without LD_PRELOAD, and nothing else works: the driver's stubs: %s; CUPTI: %s",
+			     stubs, why);
+	else if (why)
+		session_fail("CUPTI can't be the way in: %s", why);
+	else if (stubs)
+		session_warn("CUPTI reports the program's calls, without LD_PRELOAD: %s", stubs);
+}
+
 /* The driver calls this in cuInit if CUDA_INJECTION64_PATH names the recorder, and ignores the result. */
 EXPORT int InitializeInjection(void)
 {
-	const char *closed = NULL;
+	const char *closed;
 
-	if (session_state == SESSION_UNDECIDED && !entry_preloaded())
-		closed = entry_inject();
-	if (closed)
-		session_fail("the program runs without LD_PRELOAD, and driver injection is off: %s", closed);
+	if (session_state != SESSION_UNDECIDED)
+		return 1;
+	if (entry_preloaded()) {
+		if (options.entry > ENTRY_PRELOAD)
+			session_fail("TT_ENTRY=stubs and TT_ENTRY=cupti need a program without the recorder in LD_PRELOAD");
+	} else if (options.entry == ENTRY_PRELOAD) {
+		session_fail("the program runs without LD_PRELOAD, and TT_ENTRY=preload allows nothing else");
+	} else if (options.entry == ENTRY_CUPTI) {
+		enter_by_cupti(NULL);
+	} else if ((closed = entry_inject())) {
+		if (options.entry == ENTRY_AUTO)
+			enter_by_cupti(closed);
+		else
+			session_fail("the program runs without LD_PRELOAD, and driver injection is off: %s", closed);
+	}
 	return 1;
 }
 

@@ -200,6 +200,10 @@ OPTION(NO_PROGRESS, no_progress_ms, TIME_S, "1000000000", "0", "TIME",
 OPTION(RANKS, ranks, NUMBERS, "", "", "LIST",
        "Record only these ranks of a job, such as 0,3-5. The rank is that of torchrun, accelerate, DeepSpeed, mpirun or srun "
        "(default: all processes).")
+OPTION(ENTRY, entry, CHOICE, "auto|preload|stubs|cupti", "auto", "",
+       "How the recorder sees the program's calls: preload (LD_PRELOAD), stubs (the driver loads the recorder, which replaces the "
+       "driver's entry points), or cupti (the driver loads it, and CUPTI calls it around each call; it can't change calls then). "
+       "auto (default): the first of these that works.")
 OPTION(VERBOSE, verbose, SWITCH, "", "0", "", "Print what the recorder does.")
 
 IMPLIES(INSTRUMENT, "", EPOCH, "none")
@@ -250,6 +254,14 @@ NEEDS(PARAMS, "1", KERNEL_EVENTS, "!off", "parameters belong to recorded launche
 NEEDS(HOST_WRITES, "1", EVENTS, "1", "changes are recorded as events")
 NEEDS(PARAMS, "1", EVENTS, "1", "parameters belong to recorded launches")
 NEEDS(DETERMINISTIC, "1", OVERWRITE, "backpressure", "which epochs are lost depends on timing")
+NEEDS(ENTRY, "cupti", DETERMINISTIC, "0", "CUPTI can't change where memory is allocated")
+NEEDS(ENTRY, "cupti", DELAY, "0", "CUPTI can't change the code that a program loads")
+NEEDS(ENTRY, "cupti", TIMELINE, "!cupti", "CUPTI calls one function for each call")
+NEEDS(DELAY_LOAD, "", ENTRY, "!cupti", "CUPTI can't change the code that a program loads")
+NEEDS(CPU_CALLSTACK, "backtrace", ENTRY, "!cupti", "the recorder has a stack of its own then")
+NEEDS(CPU_CALLSTACK, "mixed", ENTRY, "!cupti", "the recorder has a stack of its own then")
+NEEDS(GRAPH_STAMPS, "", ENTRY, "!cupti", "CUPTI can't change graphs")
+NEEDS(INSTRUMENT, "", ENTRY, "!cupti", "CUPTI can't change the code that a program loads")
 NEEDS(DELAY_LOAD, "", DELAY, "0", "the file has all delays")
 NEEDS(DELAY_LOAD, "", LAUNCH_DELAY, "0", "the file has all delays")
 

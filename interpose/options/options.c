@@ -440,6 +440,9 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 	if (options.replayable && !options.contents.always)
 		return complain(&(struct rule){NUMBER_REPLAYABLE, "1", NUMBER_CONTENTS, "changed", "all contents are needed"},
 				as_option, error, size);
+	if (options.epoch.inside.count && options.entry == ENTRY_CUPTI)
+		return complain(&(struct rule){NUMBER_EPOCH, "graph-node", NUMBER_ENTRY, "!cupti", "CUPTI can't change graphs"},
+				as_option, error, size);
 	if (options.epoch.inside.count && options.contents.every)
 		return complain(&(struct rule){NUMBER_CONTENTS, "every", NUMBER_EPOCH, "!graph-node",
 					       "epochs inside graphs are no snapshots"},
@@ -509,6 +512,13 @@ bool options_read(char *error, size_t size)
 	const char *out = secure_getenv("TT_OUT"); /* a set-user-ID program must not write where its user says */
 
 	return !out || !*out || options_read_from(environ, NULL, error, size);
+}
+
+bool options_enter_by_cupti(char *error, size_t size)
+{
+	free(given[NUMBER_ENTRY]);
+	options.entry = ENTRY_CUPTI;
+	return (given[NUMBER_ENTRY] = strdup("cupti")) && keep_rules(NULL, error, size);
 }
 
 bool options_check(const char *name, const char *value, char *why, size_t size)

@@ -32,6 +32,8 @@ enum callstacks {
 enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOSTACK, KERNEL_EVENTS_OFF };
 /* The source of GPU times. */
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
+/* How the recorder comes to see the program's calls. */
+enum entry_way { ENTRY_AUTO, ENTRY_PRELOAD, ENTRY_STUBS, ENTRY_CUPTI };
 /* What TT_LAUNCH_DELAY delays: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 /* The alignment of the ends of allocations that lie before unmapped memory, from 4 bytes on. */
@@ -111,6 +113,8 @@ bool options_read(char *error, size_t size);
  */
 bool options_read_from(char *const *environment, const unsigned char *as_option, char *error, size_t size);
 /* Whether a variable can have this value; else with a one-line reason. */
+/* The program's calls come from CUPTI. False: options that were given do not allow it; error says which. */
+bool options_enter_by_cupti(char *error, size_t size);
 bool options_check(const char *name, const char *value, char *why, size_t size);
 
 struct json;

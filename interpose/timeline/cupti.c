@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "capture/kernels.h"
+#include "entry/entry.h"
 #include "store/activities.h"
 #include "session/session.h"
 #include "util/clock.h"

@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The loaded library, or one from the system, beside other CUDA libraries, or from the toolkit; NULL: none. */
-void *cupti_find_library(void);
 /* Finds the library and enables records. NULL, or the reason why there are none. */
 const char *cupti_open(void);
 struct context;

@@ -126,7 +126,7 @@ static void *work(void *unused)
 /* Times of graph nodes by stamps; CUPTI needs none. */
 static bool stamps_wanted(void)
 {
-	return atomic_load(&timeline_source) == TIMELINE_EVENTS;
+	return atomic_load(&timeline_source) == TIMELINE_EVENTS && options.entry != ENTRY_CUPTI; /* it can't change graphs */
 }
 
 bool timeline_open(const struct folder *folder, char *error, size_t error_size)

@@ -172,11 +172,11 @@ def record(
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         environment = launch_environment(
-            os.environ,
+            os.environ | (variables or {}),
             preload=stack.enter_context(without(str(shim), " :")),
             simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
         )
-        environment |= {**(variables or {}), "TT_OUT": str(out)}
+        environment["TT_OUT"] = str(out)
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
         if environment.get("TT_INSTRUMENT") and not sim:
@@ -305,8 +305,11 @@ def launch_environment(
 ) -> dict[str, str]:
     """Returns the environment with the recorder (and the simulator) in front."""
     out = dict(environment)
-    out["LD_PRELOAD"] = ":".join(filter(None, [preload, out.get("LD_PRELOAD")]))
-    out["CUDA_INJECTION64_PATH"] = preload
+    entry = out.get("TT_ENTRY") or "auto"
+    if entry in ("auto", "preload"):
+        out["LD_PRELOAD"] = ":".join(filter(None, [preload, out.get("LD_PRELOAD")]))
+    if entry != "preload":
+        out["CUDA_INJECTION64_PATH"] = preload
     # One that is named there keeps its place: the recorder goes along with it.
     out["NVTX_INJECTION64_PATH"] = out.get("NVTX_INJECTION64_PATH") or preload
     if simulator is not None:

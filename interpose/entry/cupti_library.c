@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/driver.h"
-#include "timeline/cupti.h"
+#include "entry/entry.h"
 
 static void *open_beside(const char *path, const char *name)
 {
