@@ -19,7 +19,7 @@ verbs = Typer()
 def launches(
     run: common.RunArgument,
     names: str | None = Option(
-        None, metavar="NAMES", help="Only kernels with exactly these mangled names; with commas."
+        None, metavar="LIST", help="Only kernels with exactly these mangled names; with commas."
     ),
     kernel: str | None = Option(
         None, metavar="REGEX", help="Only kernels whose mangled or demangled name matches."
