@@ -105,7 +105,7 @@ class _Nvrtc(_Compiler):
     def compile(self, architecture: int) -> bytes:
         options = [f"--gpu-architecture=compute_{architecture}"]
         folders = [self._path.resolve().parent]
-        for home in _toolkits():
+        for home in (*_toolkits(), *_packages()):
             folders += [home / "include", home / "include" / "cccl"]
         return self._result([*options, *(f"-I{path}" for path in folders if path.is_dir())])
 

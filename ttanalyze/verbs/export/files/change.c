@@ -126,8 +126,9 @@ static void *compile(const struct compiler *c, const char *file, char *source, s
 	int (*create)(void **, ...), (*add)(void *, const char *, size_t, const char *);
 	int (*run)(void *, int, const char **);
 	void *library = NULL, *program;
-	char option[64], include[4200];
-	const char *options[] = {option, include, "-I/usr/local/cuda/include", "-I/usr/local/cuda/include/cccl"};
+	char option[64], include[3][4200];
+	const char *options[] = {option, include[0], include[1], include[2]};
+	const char *slash = strrchr(file, '/'), *home = getenv("CUDA_HOME");
 	int i, bad;
 
 	for (i = 0; c->libraries[i] && !library; i++)
@@ -143,7 +144,9 @@ static void *compile(const struct compiler *c, const char *file, char *source, s
 	} else {
 		bad = create(&program, source, file, 0, NULL, NULL);
 		snprintf(option, sizeof option, "--gpu-architecture=compute_%d", architecture);
-		snprintf(include, sizeof include, "-I%.*s", (int)(strrchr(file, '/') - file), file);
+		snprintf(include[0], sizeof *include, "-I%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+		snprintf(include[1], sizeof *include, "-I%s/include", home ? home : "/usr/local/cuda");
+		snprintf(include[2], sizeof *include, "-I%s/include/cccl", home ? home : "/usr/local/cuda");
 	}
 	if (bad || run(program, c == &nvvm ? 1 : 4, options))
 		fail(file, bad ? "the compiler does not read it" : text_of(c, library, program, "ProgramLog"));
