@@ -11,6 +11,8 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from ttanalyze.verbs.race.exact.report import search
+from ttanalyze.verbs.retrace import Retraced
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -119,6 +121,16 @@ def test_replayable_launch_without_trace_is_replayed_and_traced(
         (launch,) = json.loads(done.stdout)["launches"]
         assert (launch["launch"], launch["kernel"]) == (seq, kernel) and not launch["missing"]
         assert all(race["region"] is not None for race in launch["races"])
+
+
+def test_memory_is_named_where_a_replay_has_it(run: Path, report: dict[str, Any]) -> None:
+    """As if the replay had the region 4 bytes before its recorded place."""
+    seq, (race,) = report["blocks"]["launch"], report["blocks"]["races"]
+    base = tt.open(run).allocs.set_index("region")["base"][race["region"]]
+    replayed = Retraced(run, 0, {"moved": {race["region"]: int(base) - 4}}, "")
+    searched = search(tt.open(run).process(0), seq, replayed=replayed)
+    (found,) = next(one.races for one in searched.launches if one.kernel == "blocks")
+    assert (found.region, found.offset) == (race["region"], race["offset"] + 4)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pandas as pd
 
 from ttanalyze.core.allocations import alive_at
 from ttanalyze.errors import Error
+from ttanalyze.format import open_run
 from ttanalyze.format.process import Process
 from ttanalyze.traces.coverage import refused
+from ttanalyze.traces.origin import Origin, origin
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.race.exact import load
 from ttanalyze.verbs.race.exact.analysis import Conflict, conflicts
@@ -148,6 +150,10 @@ def search(
         Error: There is no such trace, or it lacks what is needed.
     """
     of, doubt = (replayed.process, replayed.doubt) if replayed else (process, "")
+    if replayed and seq is not None:
+        recorded: Origin | None = Origin(process, seq, replayed.moved)
+    else:
+        recorded = origin(open_run(process.path.parent))
     chosen = load.launches(of, None if replayed else seq)
     if not chosen:
         raise Error(f"{process.path}: no launch was traced; record with `{load.ADVICE}`")
@@ -159,7 +165,7 @@ def search(
             found = _about(of, index, launch)
             found.missing = [f"the launch was not traced: {why}"]
         else:
-            found = _searched(process, of, index, launch, seen[index])
+            found = _searched(of, index, launch, seen[index], recorded)
         found.missing += [doubt] if doubt else []
         report.launches.append(found)
         tell(progress, done, len(chosen))
@@ -173,16 +179,19 @@ def _about(of: Process, index: int, seq: int) -> LaunchRaces:
 
 
 def _searched(
-    process: Process, of: Process, index: int, seq: int, seen: Mapping[int, int]
+    of: Process, index: int, seq: int, seen: Mapping[int, int], recorded: Origin | None
 ) -> LaunchRaces:
-    """Searches one launch of `process`, whose trace `of` has."""
+    """Searches one launch. recorded: the launch that it is a replay of, None if it is none."""
     began = time.monotonic()
     out = _about(of, index, seq)
     traced = load.traced(of, index, seen)
     out.machine, out.records = traced.machine, len(traced.launch.instruction)
     out.missing = list(traced.launch.missing)
     found = conflicts(traced.launch)
-    regions = alive_at(process, seq)
+    if recorded is None:
+        regions = alive_at(of, seq)
+    else:
+        regions = recorded.placed(alive_at(recorded.process, recorded.launch))
     starts, sizes = (regions[name].to_numpy().astype("u8") for name in ("base", "bytes"))
     if traced.machine and load.elsewhere(traced.launch, starts, starts + sizes):
         out.missing.append("generic addresses outside of allocations, such as of shared memory")
