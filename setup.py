@@ -68,6 +68,17 @@ LIBRARIES = {
             "-ldl",
         ),
     ),
+    "ttanalyze.lib.sim.libcudart": Library(
+        "ttanalyze/lib/sim/libcudart.so.13",
+        ("interpose/sim/runtime/*.c",),
+        (
+            "-Wl,-soname,libcudart.so.13",
+            "-Wl,--version-script=interpose/sim/runtime/symbols.map",
+            "-Wl,--no-undefined",
+            "-pthread",
+            SIMULATOR,
+        ),
+    ),
     "ttanalyze.lib.demo.vecadd": Library(
         "ttanalyze/lib/demo/vecadd", ("examples/vecadd.c",), (SIMULATOR,), kind="-pie"
     ),

@@ -1,10 +1,11 @@
 /*
  * Images of code: their kind, and their PTX text.
  *
- * Invariant: only PTX is run. A cubin is an image for another device, and so is a fat binary without plain
- * PTX text.
+ * Invariant: only PTX is run. A cubin is an image for another device, and so is a fat binary without PTX.
  */
 #include <ctype.h>
+#include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 #define FATBIN_WRAPPER 0x466243b1u
 #define FATBIN 0xba55ed50u
 #define FATBIN_PTX 1
+#define TEXT_MAX ((uint64_t)1 << 30)
+#define FATBIN_LZ4 0x2000u
+#define FATBIN_ZSTD 0x8000u
 #define FATBIN_COMPRESSED 0xe000u /* flags of all known compressions */
 
 struct wrapper {
@@ -34,30 +38,95 @@ struct entry {
 	uint32_t compressed_size, options;
 	uint16_t minor, major;
 	uint32_t architecture, name, name_size;
-	uint64_t flags;
+	uint64_t flags, reserved, whole; /* whole: bytes of compressed contents after decompression */
 };
+
+/* The number of decoded bytes; 0: damaged. */
+static size_t unpack_lz4(const unsigned char *at, size_t size, unsigned char *out, size_t room)
+{
+	const unsigned char *end = at + size;
+	size_t made = 0;
+
+	while (at < end) {
+		unsigned token = *at++, more;
+		size_t literals = token >> 4, length = token & 15;
+		for (more = 255; literals >= 15 && more == 255 && at < end; literals += more)
+			more = *at++;
+		if (literals > (size_t)(end - at) || literals > room - made)
+			return 0;
+		memcpy(out + made, at, literals);
+		made += literals;
+		at += literals;
+		if (end - at < 2)
+			return made;
+		size_t distance = at[0] | (size_t)at[1] << 8;
+		at += 2;
+		for (more = 255; length >= 15 && more == 255 && at < end; length += more)
+			more = *at++;
+		length += 4;
+		if (!distance || distance > made || length > room - made)
+			return 0;
+		for (size_t i = 0; i < length; i++, made++)
+			out[made] = out[made - distance];
+	}
+	return made;
+}
+
+static size_t unpack_zstd(const unsigned char *at, size_t size, unsigned char *out, size_t room)
+{
+	static size_t (*decompress)(void *, size_t, const void *, size_t);
+	void *library;
+
+	if (!decompress && (library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL)))
+		*(void **)&decompress = dlsym(library, "ZSTD_decompress");
+	size_t made = decompress ? decompress(out, room, at, size) : 0;
+	return made <= room ? made : 0;
+}
+
+/* The text of a PTX entry, or NULL. */
+static char *text_of(const struct entry *e, const unsigned char *contents)
+{
+	bool packed = e->flags & FATBIN_COMPRESSED;
+	size_t made = 0;
+
+	if (packed && (e->header_size < sizeof *e || e->compressed_size > e->size || e->whole > TEXT_MAX))
+		return NULL;
+	char *text = sim_alloc((packed ? e->whole : e->size) + 1);
+	if (!packed)
+		memcpy(text, contents, made = e->size);
+	else if (e->flags & FATBIN_LZ4)
+		made = unpack_lz4(contents, e->compressed_size, (unsigned char *)text, e->whole);
+	else if (e->flags & FATBIN_ZSTD)
+		made = unpack_zstd(contents, e->compressed_size, (unsigned char *)text, e->whole);
+	if (made)
+		return text;
+	free(text);
+	return NULL;
+}
 
 static CUresult fatbin_text(const unsigned char *image, char **text, char *log, size_t log_size)
 {
+	const size_t head = offsetof(struct entry, reserved); /* of entries without compression */
 	struct container container;
-	struct entry entry;
+	bool packed = false;
 	uint64_t at = 0;
 
 	memcpy(&container, image, sizeof container);
 	image += container.header_size;
-	while (at + sizeof entry <= container.size) {
-		memcpy(&entry, image + at, sizeof entry);
+	while (at + head <= container.size) {
+		struct entry entry = {0};
 		uint64_t left = container.size - at;
-		if (entry.header_size < sizeof entry || entry.header_size > left || entry.size > left - entry.header_size)
+		memcpy(&entry, image + at, left < sizeof entry ? left : sizeof entry);
+		if (entry.header_size < head || entry.header_size > left || entry.size > left - entry.header_size)
 			break;
-		if (entry.kind == FATBIN_PTX && !(entry.flags & FATBIN_COMPRESSED)) {
-			*text = sim_alloc(entry.size + 1);
-			memcpy(*text, image + at + entry.header_size, entry.size);
+		if (entry.kind == FATBIN_PTX && (*text = text_of(&entry, image + at + entry.header_size)))
 			return CUDA_SUCCESS;
-		}
+		packed |= entry.kind == FATBIN_PTX;
 		at += entry.header_size + entry.size;
 	}
-	snprintf(log, log_size, "the fat binary holds no uncompressed PTX");
+	snprintf(log, log_size,
+		 packed ? "the PTX of the fat binary can't be decompressed (is libzstd.so.1 installed?)"
+			: "the fat binary holds no PTX");
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
