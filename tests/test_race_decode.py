@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.race_traces import Written
-from ttanalyze.verbs.race.exact import listing, load, machine, statements
+from ttanalyze.code.ptx_statements import Statement, statements
+from ttanalyze.verbs.race.exact import listing, load, machine
 from ttanalyze.verbs.race.exact.model import Access, Operation, Scope, Space, Sync
 
 PTX = {
@@ -70,6 +71,20 @@ MACHINE = {
 }
 
 
+ENTRY = ".entry one() {%s\n}\n"
+
+
+def found(text: str, kernel: str) -> list[Statement]:
+    made = statements(text.encode(), kernel)
+    assert made is not None
+    return made
+
+
+def of_ptx(line: str) -> Operation:
+    (one,) = listing.of_ptx(found(ENTRY % line, "one")).values()
+    return one
+
+
 def told(one: Operation) -> str:
     words = []
     if one.access != Access.NONE:
@@ -83,7 +98,7 @@ def told(one: Operation) -> str:
 
 @pytest.mark.parametrize(
     ("decode", "line", "expected"),
-    [(statements.operation, *item) for item in PTX.items()]
+    [(of_ptx, *item) for item in PTX.items()]
     + [(machine.operation, *item) for item in MACHINE.items()],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -94,13 +109,14 @@ def test_instruction_is_understood(
 
 
 def test_generic_space_is_the_default() -> None:
-    assert statements.operation("ld.u32 %r1, [%rd1];").space == Space.GENERIC
+    assert of_ptx("ld.u32 %r1, [%rd1];").space == Space.GENERIC
 
 
 def test_lines_of_ptx_have_their_source() -> None:
-    text = '.file 1 "/home/me/a.cu"\n.loc 1 7 3\n ld.global.u32 %r1, [%rd1]; // a\n}\n bar.sync 0;'
-    made = listing.of_ptx(text)
-    assert sorted(made) == [3, 5] and made[3].source == "a.cu:7" and made[5].source is None
+    body = "\n.loc 1 7 3\n ld.global.u32 %r1, [%rd1]; // a\n}\n.entry k() {\n bar.sync 0;"
+    text = f'.file 1 "/home/me/a.cu"\n{ENTRY % body}'
+    made = listing.of_ptx(found(text, "one") + found(text, "k"))
+    assert sorted(made) == [4, 7] and made[4].source == "a.cu:7" and made[7].source is None
 
 
 def test_what_fills_the_end_of_machine_code_is_no_warp_sync() -> None:

@@ -230,12 +230,26 @@ def _machine_size(opcode: str, mnemonic: str) -> int:
 
 
 def _of_ptx(process: Process, function: int, name: str) -> dict[int, Instruction]:
+    return _by_line(statements_of(process, function, name))
+
+
+def statements_of(process: Process, function: int, name: str) -> list[Statement]:
+    """Returns the statements of PTX of a kernel and of the functions that it can call, by line.
+
+    Args:
+        process: The process.
+        function: The number of the kernel.
+        name: Its mangled name.
+
+    Raises:
+        Error: There is no PTX.
+    """
     module = modules.of_kernel(process, function)
     image = image_of(process, int(module["image"])) if module is not None else None
     for text in _texts(image or b""):
         found = statements(text, name)
         if found is not None:
-            return _by_line(found)
+            return found
     why = "its module has none"
     if not image:
         why = modules.MISSING[

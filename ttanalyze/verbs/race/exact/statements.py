@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from ttanalyze.code.pointers import split_operands
+from ttanalyze.code.ptx_statements import Statement
 from ttanalyze.verbs.race.exact.model import ALL_LANES, Access, Operation, Scope, Space, Sync
 
-STATEMENT = re.compile(r"(?:@!?[%\w$]+\s+)?([a-z][\w.:]*)\s*(.*?)\s*;?\s*$", re.S)
 TYPE = re.compile(r"[a-z]+?(\d+)(x2)?$")
-LABEL = re.compile(r"^\s*[\w$%]+:(?!:)\s*")
-OPERAND = re.compile(r"\[[^]]*\]|\{[^}]*\}|[^,\s]+")
 NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)U?$")
 STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 SPACES = {"global": Space.GLOBAL, "shared": Space.SHARED, "shared::cta": Space.SHARED}
@@ -28,30 +27,26 @@ ACCESSES = {"ld": Access.LOAD, "ldu": Access.LOAD, "st": Access.STORE, "ldmatrix
 ACCESSES |= {"stmatrix": Access.STORE, "atom": Access.ATOMIC, "red": Access.ATOMIC}
 
 
-@lru_cache(1 << 14)
-def operation(line: str, source: str | None = None) -> Operation:
-    """Returns what the statements of a line of PTX do. source: FILE:LINE."""
-    parts = [LABEL.sub("", part.strip().lstrip("{} \t")) for part in line.split(";")]
-    made = [_operation(part, source) for part in parts if part and not part.startswith(".")]
+def operation(line: Sequence[Statement]) -> Operation:
+    """Returns what the statements of a line of PTX do."""
+    made = [_operation(one) for one in line]
     telling = [one for one in made if one.access != Access.NONE or one.sync != Sync.NONE]
     if len(telling) > 1:
-        return Operation(line.strip(), sync=Sync.UNKNOWN, source=source)
-    return (telling or made or [Operation(line.strip(), source=source)])[0]
+        text = "; ".join(one.text for one in line)
+        return Operation(text, sync=Sync.UNKNOWN, source=made[0].source)
+    return (telling or made)[0]
 
 
-def _operation(text: str, source: str | None) -> Operation:
-    found = STATEMENT.match(text.strip())
-    if found is None:
-        return Operation(text, source=source)
-    words = found[1].split(".")
-    operands = OPERAND.findall(found[2])
-    made = _sync(found[1], words, operands) or _access(words)
-    return Operation(" ".join(text.split()).rstrip("; "), source=source, **made)
+def _operation(one: Statement) -> Operation:
+    source = f"{Path(one.source[0]).name}:{one.source[1]}" if one.source else None
+    words = one.mnemonic.split(".")
+    made = _sync(one.mnemonic, words, one.operands) or _access(words)
+    return Operation(one.text, source=source, **made)
 
 
 def size_register(text: str) -> int:
     """Returns the row of the register that has the size of a copy, among those in a trace."""
-    operands = OPERAND.findall(text.split(None, 1)[1])
+    operands = split_operands(text[text.index("[") :])
     names = list(dict.fromkeys(re.findall(r"%\w+", " ".join(operands[:2]))))
     return sum(2 if name.startswith("%rd") else 1 for name in names)  # rows of 4 bytes
 
