@@ -95,6 +95,7 @@ def test_wheel_lists_its_requirements(archives: Path) -> None:
         "docs",
         "instrument",
         "mutate",
+        "remote",
         "report",
         "sass",
         "scale",

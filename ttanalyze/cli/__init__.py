@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from ttanalyze import __version__
-from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
+from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text, traffic_told
 from ttanalyze.cli.help import GROUPS, Verb, Verbs
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
@@ -58,7 +58,8 @@ def run_command(arguments: list[str]) -> int:
         run_command(["--help"])
         return ERROR
     try:
-        result = app(arguments, prog_name="ttanalyze", standalone_mode=False)
+        with traffic_told():
+            result = app(arguments, prog_name="ttanalyze", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else SAME
     except Error as e:

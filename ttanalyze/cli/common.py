@@ -23,7 +23,7 @@ SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
 PROGRESS_LINE_AFTER = 5.0  # the first line; each pause doubles, up to a minute
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or its URL.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 ProcessOption = Annotated[int, typer.Option(metavar="N", help="Index of the process.")]
@@ -189,6 +189,18 @@ class _Progress:
             share = f"{100 * done / total:.0f} % " if total else ""
             say(f"{self.what}: {share}after {seconds:.0f} s")
             pause = min(2 * pause, 60.0)
+
+
+@contextlib.contextmanager
+def traffic_told() -> Iterator[None]:
+    """Says on stderr what the block has read from elsewhere."""
+    from ttanalyze.util.remote import traffic
+
+    requests, read = traffic.requests, traffic.bytes
+    yield
+    if traffic.requests > requests:
+        count = text.count(traffic.requests - requests, "request")
+        say(f"read {traffic.bytes - read:,} bytes in {count}")
 
 
 def screen_width() -> int:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ttanalyze.format.files import check_version, parsed_json, read_text
 from ttanalyze.format.layout import Array
 from ttanalyze.format.manifest_digests import Taken, take
 from ttanalyze.schemas import document_faults
+from ttanalyze.util.remote import place
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ExpectedProcess:
 
 def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
     """Reads a manifest. Raises FormatError if the file is none."""
-    file = Path(path)
+    file = place(path)
     text = read_text(file)
     taken = take(text)
     if taken is not None:

@@ -11,7 +11,7 @@ import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -22,6 +22,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.digest import checks_of
 from ttanalyze.format.layout import HEADER_SIZE, Array
 from ttanalyze.util.regular_files import open_regular
+from ttanalyze.util.remote import RemoteFile, Url
 
 KINDS = {
     "events.bin": (layout.enum("file_kind")["TT_FILE_EVENTS"], layout.EVENT),
@@ -64,11 +65,15 @@ def check_version(path: Path | str | os.PathLike[str], at: int | str, version: o
 
 
 class Reader:
-    """An open file that is read at given offsets. Close it or use it in a `with` block."""
+    """An open file that is read at given offsets. Close it or use it in a `with` block.
+
+    All bytes of runs are read here or through a map of the descriptor. A file elsewhere has none.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.fd = open_regular(path)
+        self._remote = RemoteFile(path) if isinstance(path, Url) else None
+        self.fd = -1 if self._remote else open_regular(path)
 
     def __enter__(self) -> Reader:
         return self
@@ -83,14 +88,19 @@ class Reader:
 
     @property
     def size(self) -> int:
-        return os.fstat(self.fd).st_size
+        return self._remote.size if self._remote else os.fstat(self.fd).st_size
+
+    def _some(self, offset: int, out: memoryview) -> int:
+        if self._remote:
+            return self._remote.into(offset, out)
+        with system_errors(self.path):
+            return os.preadv(self.fd, [out], offset)
 
     def into(self, offset: int, out: memoryview) -> None:
         """Fills out with bytes from offset on."""
         done = 0
         while done < len(out):
-            with system_errors(self.path):
-                n = os.preadv(self.fd, [out[done : done + (1 << 30)]], offset + done)
+            n = self._some(offset + done, out[done : done + (1 << 30)])
             if n == 0:
                 raise FormatError(self.path, offset + done, "the file ends too early")
             done += n
@@ -124,6 +134,26 @@ class ExpectedFile:
     size: int
     check: int | None
     good: bool = False
+
+
+class Records(Protocol):
+    """Records that slices are taken of: an array, or what reads them then."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: slice) -> Array: ...
+
+
+class _Slices:
+    def __init__(self, file: RecordFile) -> None:
+        self._file = file
+
+    def __len__(self) -> int:
+        return self._file.count
+
+    def __getitem__(self, which: slice) -> Array:
+        first, last, _ = which.indices(len(self))
+        return self._file.read(first, max(last - first, 0))
 
 
 class RecordFile:
@@ -165,12 +195,18 @@ class RecordFile:
         """Raises FormatError if the bytes are not those that the process wrote. The first call
         reads all of them.
         """
+        if not isinstance(self.path, Url):  # elsewhere only what is needed is read
+            self.check_whole()
+
+    def check_whole(self) -> None:
+        """The same, also of a file elsewhere."""
         ending = self._ending
         if ending is None or ending.good or ending.check is None:
             return
         state, piece = xxhash.xxh3_64(), memoryview(bytearray(SUM_PIECE))
         with Reader(self.path) as file:
-            self._check_holes(file)
+            if file.fd >= 0:
+                self._check_holes(file)
             for at in range(0, self.size, SUM_PIECE):
                 some = piece[: self.size - at]
                 file.into(at, some)
@@ -252,12 +288,16 @@ class RecordFile:
         first, last = int(records.min()), int(records.max()) + 1
         if last - first <= 4 * len(records):
             out = self.read(first, last - first).view(whole)[records - records.dtype.type(first)]
+        elif isinstance(self.path, Url):
+            out = np.concatenate([self.read(int(at), 1) for at in records]).view(whole)
         else:
-            out = self.map().view(whole)[records]
+            out = self._mapped().view(whole)[records]
         return np.asarray(out.view(self.dtype))
 
     def skip_hole(self, record: int) -> int:
         """Returns the first record from this one on that is not in a hole."""
+        if isinstance(self.path, Url):
+            return record
         with Reader(self.path) as file:
             try:
                 at = os.lseek(file.fd, self.offset_of(record), os.SEEK_DATA)
@@ -265,8 +305,11 @@ class RecordFile:
                 return self.count if e.errno == errno.ENXIO else record
         return (at - HEADER_SIZE) // self.dtype.itemsize
 
-    def map(self) -> Array:
-        """Maps all whole records read-only."""
+    def map(self) -> Records:
+        """Maps all whole records read-only. Those of a file elsewhere are read by the slice."""
+        return _Slices(self) if isinstance(self.path, Url) else self._mapped()
+
+    def _mapped(self) -> Array:
         self.check()
         if not self.count:
             return np.empty(0, self.dtype)
@@ -315,7 +358,7 @@ class Folder:
         for name in KINDS:
             file = self.open(name)
             if file:
-                file.check()
+                file.check_whole()
 
 
 def begun(path: Path, epochs: Path) -> bool:

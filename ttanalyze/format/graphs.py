@@ -14,7 +14,14 @@ import xxhash
 
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout
-from ttanalyze.format.files import Folder, RecordFile, check_values, read_checked, require
+from ttanalyze.format.files import (
+    Folder,
+    RecordFile,
+    Records,
+    check_values,
+    read_checked,
+    require,
+)
 from ttanalyze.format.layout import Array
 
 OPS = layout.enum("graph_op")
@@ -135,7 +142,7 @@ class Graphs:
         return _State(self, self._records[head], nodes)
 
     @functools.cached_property
-    def _bytes(self) -> Array:
+    def _bytes(self) -> Records:
         return self._data_file.map() if self._data_file else np.empty(0, "u1")
 
     def data(self, record: Any) -> bytes:

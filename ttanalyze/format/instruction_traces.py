@@ -15,7 +15,7 @@ import xxhash
 
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout
-from ttanalyze.format.files import Folder, check_values, read_checked
+from ttanalyze.format.files import Folder, Records, check_values, read_checked
 from ttanalyze.format.layout import HEADER_SIZE, Array
 
 KIND = {name: number for number, name in enumerate(layout.TRACE_KINDS) if name}
@@ -304,7 +304,7 @@ class InstructionTrace:
             at, number = bounds[1], number + len(records)
             yield records
 
-    def _chunk(self, contents: Array, bounds: tuple[int, int, int], number: int) -> TraceRecords:
+    def _chunk(self, contents: Records, bounds: tuple[int, int, int], number: int) -> TraceRecords:
         begin, end, count = bounds
         units = contents[begin:end].view("<u8")
         places = _places(units)
@@ -318,7 +318,7 @@ class InstructionTrace:
         self._check(records, count)
         return records
 
-    def _bounds(self, contents: Array, at: int) -> tuple[int, int, int] | None:
+    def _bounds(self, contents: Records, at: int) -> tuple[int, int, int] | None:
         """Returns begin and end of the records of the chunk at a position, and their number.
 
         None at the end, or if only an incomplete chunk is left.

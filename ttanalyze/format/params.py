@@ -9,8 +9,8 @@ import numpy as np
 import xxhash
 
 from ttanalyze.errors import FormatError
-from ttanalyze.format.files import RecordFile
-from ttanalyze.format.layout import HEADER_SIZE, Array, constant
+from ttanalyze.format.files import RecordFile, Records
+from ttanalyze.format.layout import HEADER_SIZE, constant
 
 UNIT = 16  # bytes that places are counted in
 HEAD = constant("TT_PIECE_HEAD")  # bytes before each piece: its check
@@ -24,7 +24,7 @@ class Params:
         self._file = file
 
     @functools.cached_property
-    def _bytes(self) -> Array:
+    def _bytes(self) -> Records:
         return self._file.map() if self._file else np.empty(0, "u1")
 
     def piece(self, position: int, size: int, what: str) -> bytes:

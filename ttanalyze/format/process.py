@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -44,6 +43,7 @@ from ttanalyze.format.process_info import endings
 from ttanalyze.format.spans import Spans, data_name
 from ttanalyze.format.strings import Strings
 from ttanalyze.format.unread import Unread, find_unread
+from ttanalyze.util.remote import names_in
 
 CONTROL = KIND["control"]
 
@@ -97,7 +97,7 @@ class Process(Events, Spans):
         found = {}
         needed = set(layout.distinct(self.epochs["segment"]).tolist())
         with system_errors(self.path):
-            entries = os.listdir(self.path)
+            entries = names_in(self.path)
         for name in entries:
             match = re.fullmatch(r"data-(\d{5,10})\.bin", name)
             if match:

@@ -23,6 +23,7 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, counted
+from ttanalyze.util.remote import forget, names_in, place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ def open_run(path: str | os.PathLike[str], ranks: Collection[int] | None = None)
     committed at this moment.
 
     Args:
-        path: The run directory.
+        path: The run directory, or its URL: s3://, gs://, https:// or file://.
         ranks: Open only the processes with these ranks. Default: all processes.
 
     Returns:
@@ -62,7 +63,7 @@ def open_run(path: str | os.PathLike[str], ranks: Collection[int] | None = None)
            region    label  size
         0       0  weights  4096
     """
-    return Run(Path(path), ranks)
+    return Run(place(path), ranks)
 
 
 def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
@@ -104,8 +105,9 @@ class Run:
 
     def __init__(self, path: Path, ranks: Collection[int] | None = None) -> None:
         self.path = path
+        forget(path)
         with system_errors(path):
-            names = os.listdir(path)
+            names = names_in(path)
         indices = sorted(int(n[1:]) for n in names if re.fullmatch(r"p(0|[1-9]\d{0,6})", n))
         if "run.json" not in names and not indices:
             raise Error(f"{path}: not a run directory: it has no run.json")
@@ -151,7 +153,7 @@ class Run:
         """Checks that each process in run.json has a process.json."""
         for process in self.info.get("processes", []):
             path = self.path / f"p{process.get('process', 0)}" / "process.json"
-            if not os.path.lexists(path):
+            if not path.exists():
                 raise FormatError(path, 0, "missing, and run.json names the process")
 
     def _with_ranks(self, indices: list[int], ranks: Collection[int]) -> list[int]:

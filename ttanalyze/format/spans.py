@@ -10,7 +10,7 @@ import xxhash
 from ttanalyze.format import layout
 from ttanalyze.format.data import PREFIX
 from ttanalyze.format.digest import digests_of_spans
-from ttanalyze.format.files import RecordFile, read_checked, require
+from ttanalyze.format.files import RecordFile, Records, read_checked, require
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process_info import ProcessInfo
 from ttanalyze.format.regions import Regions
@@ -51,12 +51,12 @@ class Spans(ProcessInfo):
         require(file, (count > 0) | refused | empty, f"{kind}_check", "not that of an empty span")
 
     @functools.cached_property
-    def _digest_records(self) -> Array:
+    def _digest_records(self) -> Records:
         file = self._files["digests.bin"]
         return file.map() if file else np.empty(0, layout.DIGEST)
 
     @functools.cached_property
-    def _block_records(self) -> Array:
+    def _block_records(self) -> Records:
         file = self._files["blocks.bin"]
         return file.map() if file else np.empty(0, layout.BLOCK)
 

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from ttanalyze.errors import Error, system_error, system_errors
+from ttanalyze.util.remote import RemoteFile, Url
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
@@ -34,11 +35,22 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """Returns the contents of a regular file of at most `most` bytes. Raises Error for
     anything else.
     """
+    if isinstance(path, Url):
+        return _read_remote(path, most)
     with system_errors(path), open(open_regular(path), "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise Error(f"{Path(path)}: larger than {most:,} bytes")
         return file.read(size) or b""
+
+
+def _read_remote(path: Url, most: int) -> bytes:
+    file = RemoteFile(path)
+    if file.size > most:
+        raise Error(f"{path}: larger than {most:,} bytes")
+    out = bytearray(file.size)
+    file.into(0, memoryview(out))
+    return bytes(out)
 
 
 def _check(path: str | os.PathLike[str], status: os.stat_result) -> None:

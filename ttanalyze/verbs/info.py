@@ -21,6 +21,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.traces.hangs import hang_of
+from ttanalyze.util.remote import Url, listed_bytes
 
 SHOWN_PROCESSES = 8
 SHOWN_RANKS = 64
@@ -223,6 +224,8 @@ def _tally(names: list[str]) -> dict[str, int]:
 
 
 def _disk_usage(path: Path) -> int:
+    if isinstance(path, Url):
+        return listed_bytes(path)
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:

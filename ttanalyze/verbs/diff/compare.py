@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
+from ttanalyze.util.remote import place
 from ttanalyze.verbs.diff import match
 from ttanalyze.verbs.diff.details import Details, Types
 from ttanalyze.verbs.diff.histories import common_states, contents_of
@@ -189,8 +189,9 @@ def _sides(source: Source, names: Names) -> tuple[str, list[Side]]:
         return str(source.path), [of_process(p, names) for p in source.processes]
     if isinstance(source, Mapping):
         return "manifest", _of_manifest(parse(source, "manifest"), names)
-    if Path(source).is_dir():
-        run = Run(Path(source))
+    path = place(source)
+    if path.is_dir():
+        run = Run(path)
         return str(run.path), [of_process(p, names) for p in run.processes]
     return os.fspath(source), _of_manifest(load(source), names)
 

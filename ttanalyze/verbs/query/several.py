@@ -20,6 +20,7 @@ from ttanalyze.format.columns import categories
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.util.progress import Progress
+from ttanalyze.util.remote import is_url
 from ttanalyze.verbs.query.files import RecordsFile
 from ttanalyze.verbs.query.native import TracedRun
 from ttanalyze.verbs.query.traces import open_file
@@ -72,7 +73,7 @@ def open_sources(
 
 
 def _matching(name: str) -> list[str]:
-    if os.path.lexists(name) or not glob.has_magic(name):
+    if is_url(name) or os.path.lexists(name) or not glob.has_magic(name):
         return [name]
     found = sorted(glob.glob(name, recursive=True))
     if not found:
