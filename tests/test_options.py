@@ -49,6 +49,7 @@ def test_parser_names_few_options() -> None:
         "DELAY_MIN",
         "ENTRY",
         "EPOCH",
+        "MAX_OVERHEAD",
         "OVERWRITE",
         "REPLAYABLE",
     }

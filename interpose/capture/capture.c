@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "capture/budget.h"
 #include "capture/controls.h"
 #include "capture/cut.h"
 #include "capture/drain.h"
@@ -86,10 +87,12 @@ void capture_prepare(struct thread *t, struct context *c)
 	    atomic_load(&captures_active))
 		return;
 	struct interrupted was = begin_own(t);
+	uint64_t begun = budget_begin();
 	if (session_state == SESSION_ON && !c->capture && context_push(c->handle)) {
 		c->capture = capture_create(c, false);
 		context_pop();
 	}
+	budget_end(begun, false);
 	end_own(t, was);
 }
 
@@ -121,8 +124,10 @@ static bool is_due(struct context *c, uint32_t trigger)
 	struct capture *p = c->capture;
 	if (p->broken)
 		return false;
+	/* The last epoch also covers what a skipped epoch did not. */
+	uint64_t seen = p->skipped && trigger != TT_TRIGGER_FINAL ? p->work_skipped : c->work_captured;
 	if (!capture_is_blocked(p) || capture_settled(p))
-		return !implied || p->gap || !p->epochs || context_work(c) != c->work_captured;
+		return !implied || p->gap || !p->epochs || context_work(c) != seen;
 	p->gap = true;
 	session_lost("no epochs are captured while a capture is blocked");
 	return false;
@@ -145,6 +150,9 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	q.epoch.device = (uint32_t)c->device;
 	q.epoch.flags = exact ? 0 : TT_EPOCHF_LOOSE;
 	c->work_captured = context_work(c);
+	p->gap |= p->skipped;
+	p->skipped = false;
+	budget_flush();
 	p->regions_then = regions_version_now();
 	p->last_exact = TT_NO_EPOCH;
 	if (!capture_cut(t, p, &q, full))
@@ -185,6 +193,17 @@ static uint64_t last_call(void)
 	return atomic_load(&gate_ahead) ? 0 : session_last_seq();
 }
 
+static void cut_all(struct thread *t, struct context *c, struct context **others, unsigned n, const struct tt_epoch *like,
+		    bool exact)
+{
+	cut_epoch(t, c, like, exact);
+	for (unsigned i = 0; i < n; i++)
+		if (capture_enter(others[i])) {
+			cut_epoch(t, others[i], like, exact);
+			context_pop();
+		}
+}
+
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead)
 {
 	struct context *others[OTHERS];
@@ -195,23 +214,30 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* a stream capture forbids work of the recorder */
 	struct interrupted was = begin_own(t);
+	uint64_t begun = budget_begin();
+	bool cuts = false;
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
-		bool exact = gate_close(GATE_MS);
+		bool skips = !budget_allows(c->capture, trigger), exact = !skips && gate_close(GATE_MS);
 		struct tt_epoch like = {.trigger = trigger,
 					.seq = seq,
 					.time_ns = clock_ns(),
 					.label = label,
 					.controls = controls.text,
-					.cut = ahead ? 0 : last_call()};
-		cut_epoch(t, c, &like, exact);
-		for (unsigned i = 0; i < n; i++)
-			if (capture_enter(others[i])) {
-				cut_epoch(t, others[i], &like, exact);
-				context_pop();
-			}
-		gate_open();
+					.cut = ahead || skips ? 0 : last_call()};
+		if (trigger == TT_TRIGGER_FINAL)
+			budget_take_back(c, &like);
+		if (skips) {
+			budget_skip(c, &like);
+			for (unsigned i = 0; i < n; i++)
+				budget_skip(others[i], &like);
+		} else {
+			cut_all(t, c, others, n, &like, exact);
+			gate_open();
+		}
+		cuts = !skips;
 	}
+	budget_end(begun, cuts);
 	end_own(t, was);
 }
 
@@ -314,6 +340,7 @@ static bool give_back(struct thread *t, struct context *c, struct capture *p)
 	bool all = p->host_only; /* also frees the kernels: the next epoch loads them again */
 	uint64_t expected = 0;
 
+	budget_flush();
 	flight_dump(p);
 	if (!drain_flush())
 		return false;
@@ -390,6 +417,7 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, session_next_seq(), false);
 	struct interrupted was = begin_own(t);
 	struct capture *p = c->capture;
+	budget_flush();
 	bool settled = p && !p->broken && capture_settled(p);
 	if (p && !p->broken)
 		flight_dump(p);

@@ -64,6 +64,7 @@ struct capture {
 	struct free_ranges places;       /* free ranges of the slabs */
 	CUevent order;                   /* recorded on each stream of the program in turn */
 	CUevent done[CAPTURE_PENDING];
+	CUevent begun[CAPTURE_PENDING]; /* before it; only with --max-overhead */
 	_Atomic uint64_t tail;           /* ring position up to which the drain has read */
 	uint64_t head;
 	uint32_t epochs;                 /* captured so far; counts snapshots */
@@ -71,6 +72,8 @@ struct capture {
 	uint64_t regions_then;           /* regions_version_now before it */
 	uint32_t number;                 /* of the capture being cut, as in context.captures */
 	bool force_full, gap;            /* of the next epoch */
+	bool skipped;                    /* the last epoch was skipped, to keep to --max-overhead */
+	uint64_t work_skipped;           /* context_work then */
 	bool contents_old;               /* epochs since the last one with contents had digests only */
 	pthread_mutex_t cancel_lock;     /* guards cancelling: the start of a capture waits for it */
 	uint32_t last_epoch;             /* last epoch that was started: captures up to it are cancelled together */
@@ -98,6 +101,7 @@ struct pending {
 	bool refused, final, read; /* refused: has no contents, also for dropped epochs */
 	bool digests; /* its blocks are stored without contents */
 	bool watch; /* stays in the ring and is not stored, but may need to be cancelled */
+	uint64_t charged; /* its GPU time as budget.c expected it */
 	struct tt_capture_status status;
 };
 

@@ -4,6 +4,7 @@
 #include "capture/arrays.h"
 #include "capture/cut.h"
 
+#include "capture/budget.h"
 #include "capture/controls.h"
 #include "options/options.h"
 #include "session/session.h"
@@ -162,7 +163,8 @@ static bool make_room(struct capture *p, uint64_t size)
 
 static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
 {
-	return arrays_copy(p) &&
+	return (!options.max_overhead || real.cuEventRecord(p->begun[p->last_slot], p->stream) == CUDA_SUCCESS) &&
+	       arrays_copy(p) &&
 	       (p->staged || !p->list->count ||
 		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging), p->stream) ==
 			CUDA_SUCCESS) &&
@@ -312,5 +314,6 @@ bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool fu
 		return finish(t, p, &params, q, full);
 	capture_opened(p, q->slot, capture_span(p, worst, worst));
 	p->open_stream = NULL;
+	q->charged = budget_expect();
 	return hand_over(p, q);
 }

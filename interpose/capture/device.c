@@ -157,8 +157,11 @@ static void destroy(struct capture *p)
 		memory_free(p->context, &p->slabs[i]);
 	memory_free(p->context, &p->staging_memory);
 	for (int i = 0; i < CAPTURE_PENDING; i++)
-		if (p->done[i])
-			real.cuEventDestroy_v2(p->done[i]);
+		for (unsigned k = 0; k < 2; k++) {
+			CUevent event = k ? p->begun[i] : p->done[i];
+			if (event)
+				real.cuEventDestroy_v2(event);
+		}
 	for (int i = 0; i < DRAIN_BUFFERS; i++) {
 		if (p->pinned[i])
 			real.cuMemFreeHost(p->pinned[i]);
@@ -201,6 +204,7 @@ static struct capture *create(struct context *c, bool host_only)
 	const char *name = "?", *refused = NULL;
 	uint64_t ring_wanted;
 	int processors = 1;
+	unsigned timing = options.max_overhead ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
 	CUresult r;
 
 	if (!p) {
@@ -236,7 +240,8 @@ static struct capture *create(struct context *c, bool host_only)
 		  memory_anywhere(c, &p->control, sizeof(struct tt_capture_control), p->host_only) &&
 		  make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
-		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "to create an event", &refused);
+		ok = had(real.cuEventCreate(&p->done[i], timing), "to create an event", &refused) &&
+		     (!options.max_overhead || had(real.cuEventCreate(&p->begun[i], timing), "to create an event", &refused));
 	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
 		ok = real.cuMemHostAlloc((void **)&p->pinned[i], p->pack ? PACKED_BUFFER : DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include "capture/budget.h"
 #include "capture/capture.h"
 #include "options/options.h"
 #include "session/session.h"
@@ -63,8 +64,10 @@ static bool wait_captured(struct pending *q)
 		capture_cancel(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
 	}
-	if (captured)
+	if (captured) {
 		capture_take_status(q, capture_status(p, q->slot));
+		budget_captured(q);
+	}
 	return captured;
 }
 

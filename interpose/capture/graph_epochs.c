@@ -387,7 +387,9 @@ bool instrumentation_begin(struct thread *t, struct instrumentation *q, struct e
 		instrumentation_give_up(q);
 		return false;
 	}
-	bool points = q->point_count && atomic_load_explicit(&controls.points, memory_order_relaxed) &&
+	if (q->point_count && options.max_overhead)
+		session_lost("epochs inside graphs were not captured: --max-overhead does not measure them");
+	bool points = q->point_count && !options.max_overhead && atomic_load_explicit(&controls.points, memory_order_relaxed) &&
 		      capture_inside(t, q, x, s, seq);
 	uint64_t turn = atomic_load(&q->launched);
 	if (stamps) {

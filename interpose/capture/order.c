@@ -5,6 +5,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "capture/budget.h"
 #include "capture/capture.h"
 
 #define HOST_BOUND_MS 200 /* longest wait of an epoch for streams that may wait for the host */
@@ -176,7 +177,9 @@ bool capture_catch_up(struct stream *s)
 	if (atomic_load(&captures_active) &&
 	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE))
 		return false;
+	uint64_t begun = budget_begin();
 	bool waits = wait_for_captures(p, s->handle, captures);
+	budget_end(begun, false);
 	atomic_store(&s->awaited_capture, captures);
 	return waits;
 }

@@ -330,7 +330,8 @@ struct tt_epoch {
 	uint32_t device;
 	uint64_t captured_ns;   /* CLOCK_MONOTONIC when the drain saw that the device had read memory; 0: unknown */
 	uint32_t controls;      /* string offset: settings of tt_control, such as "points=on;stamps=on;snapshot=64;regions=all"; 0: none */
-	uint8_t reserved[4];
+	uint8_t skipped;        /* 1: refused to keep to --max-overhead */
+	uint8_t reserved[3];
 	uint64_t cut;           /* tt_event.seq of the last call whose work it may contain; 0: unknown, but at most seq */
 	uint64_t check;         /* XXH3-64 of the preceding 152 bytes */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/budget.h"
 #include "entry/entry.h"
 #include "lifecycle/crash_report_json.h"
 #include "nvtx/nvtx.h"
@@ -20,6 +21,7 @@
 #include "track/streams.h"
 #include "util/clock.h"
 #include "util/json_writer.h"
+#include "util/recorder_thread.h"
 
 static uint64_t started_ns, started_monotonic_ns;
 
@@ -127,6 +129,22 @@ static void json_counters(struct json *j)
 	json_close(j, '}');
 }
 
+static void json_threads(struct json *j)
+{
+	struct recorder_thread_cost costs[RECORDER_THREAD_NAMES];
+	unsigned n = recorder_threads_cost(costs);
+
+	json_member_open(j, "threads", '[');
+	for (unsigned i = 0; i < n; i++) {
+		json_open(j, '{');
+		json_member_string(j, "name", costs[i].name);
+		json_member_u64(j, "count", costs[i].count);
+		json_member_u64(j, "cpu_ns", costs[i].cpu_ns);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 static void json_unknown_calls(struct json *j)
 {
 	const char *const *unknown;
@@ -174,6 +192,9 @@ void process_json_write(const char *status, const char *reason, bool ended)
 	timeline_json(&j);
 	json_ring(&j);
 	json_counters(&j);
+	json_key(&j, "overhead");
+	budget_json(&j);
+	json_threads(&j);
 	json_digests_only(&j);
 	json_member_open(&j, "files", '{');
 	store_files(run, &j);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "capture/arrays.h"
+#include "capture/budget.h"
 #include "capture/capture.h"
 #include "capture/graph_epochs.h"
 #include "capture/controls.h"
@@ -30,6 +31,7 @@
 #include "options/options.h"
 #include "options/rank.h"
 #include "util/clock.h"
+#include "util/recorder_thread.h"
 #include "callstack/stacks.h"
 #include "arena/arena.h"
 #include "inspect/contexts.h"
@@ -145,6 +147,21 @@ static void say_without_rank(void)
 	session_say(line, (size_t)n);
 }
 
+static void place_threads(void)
+{
+	long most = sysconf(_SC_NPROCESSORS_CONF);
+	cpu_set_t cores;
+	bool wanted;
+
+	CPU_ZERO(&cores);
+	for (unsigned i = 0; *options.thread_cores && i < CPU_SETSIZE && i < most; i++)
+		if (numbers_read(options.thread_cores, i, &wanted) && wanted)
+			CPU_SET(i, &cores);
+	if (*options.thread_cores && !CPU_COUNT(&cores))
+		session_warn("--thread-cores %s: no such core; the recorder's threads run on any", options.thread_cores);
+	recorder_threads_place(CPU_COUNT(&cores) ? &cores : NULL, options.thread_priority == THREADS_IDLE);
+}
+
 static bool start(void)
 {
 	char error[300] = "";
@@ -183,6 +200,7 @@ static bool start(void)
 	graph_kernel_found = delays_look_for_clusters;
 	process_json_begin();
 	gate_init();
+	place_threads();
 	delays_open();
 	controls_begin();
 	if (start_parts(run)) {
@@ -312,6 +330,8 @@ void recorder_forget(void)
 	conditionals_forget();
 	store_forget(run);
 	drain_forget();
+	budget_forget();
+	recorder_threads_forget();
 	regions_forget_all();
 	arena_forget();
 	thread_forget_all();

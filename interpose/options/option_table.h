@@ -13,6 +13,7 @@
  *	CHOICE    a word of `limit`; the enumerators in options.h have the same order
  *	WORDS     words of `limit`, separated by commas: a bit for each, in this order
  *	RANGE     N or A:B, both ends included
+ *	PERCENT   a share such as 5% or 0.5%, at most `limit`; the field has thousandths of a percent
  *	SIZE      bytes such as 64M or 2GiB, at least `limit`
  *	DISK      auto, off, or as SIZE
  *	COMPRESS  off, device, or a whole number, at most `limit`
@@ -185,6 +186,13 @@ OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
 OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
        "The library of NVIDIA's Sanitizer API, libsanitizer-public.so, which inserts the code that records on a GPU (default: "
        "that of the Python package nvidia-cuda-sanitizer-api).")
+OPTION(MAX_OVERHEAD, max_overhead, PERCENT, "1000", "", "PERCENT",
+       "Skip epochs, but no events, so that recording costs the program at most this share of its time, such as 5%. A skipped epoch "
+       "keeps its number and has no contents; the next epoch has its changes. The first and the last epoch are never skipped (default: skip none).")
+OPTION(THREAD_CORES, thread_cores, NUMBERS, "", "", "LIST",
+       "Run the recorder's threads only on these cores, such as 14-15 (default: on those that the program may use).")
+OPTION(THREAD_PRIORITY, thread_priority, CHOICE, "normal|idle", "normal", "",
+       "Priority of the recorder's threads: that of the program (normal, default), or only when a core has nothing else to do (idle).")
 OPTION(STALL_MS, stall_ms, TIME_MS, "4294967295", "10000", "TIME", "Give up an epoch after this wait, such as 30s (default 10s).")
 OPTION(TIMEOUT, timeout_ms, TIME_S, "1000000000", "0", "TIME",
        "End a program that runs longer, such as 90s or 5m, with the processes that it started, by SIGTERM, and say what it waited for "
@@ -244,6 +252,8 @@ NEEDS(REPLAYABLE, "1", OVERWRITE, "backpressure", "all contents are needed")
 NEEDS(REPLAYABLE, "1", DEPS, "!off", "epochs would be torn")
 NEEDS(GRAPH_STAMPS, "", EVENTS, "1", "stamps belong to recorded calls")
 NEEDS(GRAPH_STAMPS, "", TIMELINE, "!off", "stamps are part of the timeline")
+NEEDS(MAX_OVERHEAD, "", REPLAYABLE, "0", "a replayable launch needs the epochs around it")
+NEEDS(MAX_OVERHEAD, "", OVERWRITE, "!drop-oldest", "an epoch in the ring depends on the one before it")
 NEEDS(TIMELINE, "!off", EVENTS, "1", "times belong to recorded calls")
 NEEDS(KERNEL_TIMEOUT, "", TIMELINE, "events", "events say at once what has ended")
 NEEDS(NO_PROGRESS, "", TIMELINE, "events", "events say at once what has ended")

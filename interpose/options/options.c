@@ -36,6 +36,7 @@ enum kind {
 	CHOICE,
 	WORDS,
 	RANGE,
+	PERCENT,
 	SIZE,
 	DISK,
 	COMPRESS,
@@ -203,6 +204,25 @@ static bool parse_size(const char *text, uint64_t *out)
 	return true;
 }
 
+/* A share such as 5% or 0.5, in thousandths of a percent. */
+static bool parse_percent(const char *text, uint64_t limit, uint32_t *out)
+{
+	size_t digits = strspn(text, "0123456789"),
+	       decimals = text[digits] == '.' ? strspn(text + digits + 1, "0123456789") : 0;
+	const char *end = text + digits + (decimals ? decimals + 1 : 0);
+	uint64_t whole;
+	char number[8];
+
+	snprintf(number, sizeof(number), "%.*s", (int)(digits < 7 ? digits : 7), text);
+	if (digits >= 7 || decimals > 3 || strcmp(*end == '%' ? end + 1 : end, "") != 0 || !parse_number(number, limit, &whole))
+		return false;
+	whole *= 1000;
+	for (size_t i = 1, unit = 100; i <= decimals; i++, unit /= 10)
+		whole += (uint64_t)(text[digits + i] - '0') * unit;
+	*out = (uint32_t)whole;
+	return whole && whole <= limit * 1000;
+}
+
 /* A time of at most `limit`, both in units of `unit`. */
 static bool take_time(const struct option *o, const char *text, uint64_t unit, uint64_t *out, char *why, size_t size)
 {
@@ -320,6 +340,9 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 	case RANGE:
 		snprintf(why, size, "expected a number, or a range such as 10:20");
 		return parse_range(text, o->field);
+	case PERCENT:
+		snprintf(why, size, "expected a share above 0%%, at most %s%%, such as 5%% or 0.5%%", o->limit);
+		return parse_number(o->limit, UINT32_MAX, &limit) && parse_percent(text, limit, o->field);
 	case DISK:
 		*(uint64_t *)o->field = *text == 'a' ? DISK_KEEP_FREE : 0;
 		if (!strcmp(text, "auto") || !strcmp(text, "off"))
@@ -446,6 +469,10 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 	if (options.epoch.inside.count && options.contents.every)
 		return complain(&(struct rule){NUMBER_CONTENTS, "every", NUMBER_EPOCH, "!graph-node",
 					       "epochs inside graphs are no snapshots"},
+				as_option, error, size);
+	if (options.max_overhead && options.epoch.inside.count)
+		return complain(&(struct rule){NUMBER_MAX_OVERHEAD, "", NUMBER_EPOCH, "!graph-node",
+					       "the cost of epochs inside graphs is not measured"},
 				as_option, error, size);
 	if (options.epoch.inside.count && options.overwrite == OVERWRITE_DROP_OLDEST)
 		return complain(&(struct rule){NUMBER_EPOCH, "graph-node", NUMBER_OVERWRITE, "!drop-oldest",

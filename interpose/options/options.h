@@ -40,6 +40,9 @@ enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOS
 enum guard { GUARD_OFF, GUARD_4, GUARD_8, GUARD_16, GUARD_32, GUARD_64, GUARD_128, GUARD_256 };
 #define COMPRESS_DEVICE UINT32_MAX
 
+/* When the recorder's threads run. */
+enum thread_priority { THREADS_NORMAL, THREADS_IDLE };
+
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 /* Contents of new device memory. */
@@ -68,6 +71,7 @@ static inline bool in_range(struct number_range r, uint64_t number)
 #define FIELD_CHOICE(field) uint32_t field
 #define FIELD_WORDS(field) uint32_t field
 #define FIELD_RANGE(field) struct number_range field
+#define FIELD_PERCENT(field) uint32_t field /* thousandths of a percent; 0: not given */
 #define FIELD_SIZE(field) uint64_t field
 #define FIELD_DISK(field) uint64_t field /* as for disk_limit */
 #define FIELD_COMPRESS(field) uint32_t field /* zstd level, or COMPRESS_DEVICE */

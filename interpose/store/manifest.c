@@ -169,6 +169,8 @@ static void write_flags(const struct manifest_source *m, struct json *j, const s
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (set & flags[i].flag)
 			json_string(j, flags[i].name);
+	if (e->skipped)
+		json_string(j, "skipped");
 	json_close(j, ']');
 }
 

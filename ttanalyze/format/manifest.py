@@ -94,6 +94,7 @@ def _epochs(process: Process, advance: Callable[[int], None] | None) -> list[dic
         for number, epoch in enumerate(process.epochs[at:end], at):
             first, last = last, last + int(epoch["digests_count"])
             flags = epoch_flags(int(epoch["flags"]), bool(removed[number]))
+            flags += ["skipped"] * int(epoch["skipped"])
             pairs = zip(map(str, ids[first:last]), values[first:last], strict=True)
             out.append(
                 {

@@ -478,12 +478,13 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
     elif process.torn:
         out.append("files end in records that no epoch committed")
     out += unmet(process.info, len(process.epochs), len(process.launches))
-    flags = process.epochs["flags"]
+    flags, skipped = process.epochs["flags"], process.epochs["skipped"] != 0
     removed = process.removed & (flags & (layout.DROPPED | layout.REFUSED) == 0)
     dropped, left = flags & layout.DROPPED != 0, process.epochs["digests_count"] > 0
     wanted = left & (not process.without_contents)
     counts = [
-        (flags & layout.REFUSED, "refused: it has no contents"),
+        ((flags & layout.REFUSED != 0) & ~skipped, "refused: it has no contents"),
+        (skipped, "skipped, to keep to --max-overhead: it has no contents"),
         (dropped & ~left, "overwritten in the ring: its contents are lost"),
         (dropped & wanted, "stored without contents: only digests are there"),
         (removed, "removed to save space: only digests are left"),

@@ -42,6 +42,7 @@ def epochs(processes: Sequence[Process]) -> pd.DataFrame:
         trigger: `sync` `launch` `kernel-before` `kernel-after` `copy` `api` `final`
         label: the kernel, or the label given to `tt_epoch`
         full, touched, loose, refused, dropped, gap: flags, see docs/format.md#epochsbin
+        skipped: whether it was refused to keep to `--max-overhead`
         context: number of the context, in order of first use
         device: ordinal of the device
         seq: position in the order of calls: compare with `events["seq"]`
@@ -68,6 +69,7 @@ def epochs(processes: Sequence[Process]) -> pd.DataFrame:
         "trigger": named(joined(records, "trigger"), layout.TRIGGERS),
         "label": texts_of(processes, [r["label"] for r in records], string_of),
         **{name: flags & bit != 0 for name, bit in layout.EPOCH_FLAGS.items()},
+        "skipped": joined(records, "skipped") != 0,
         **plain(records, "context", "device", "seq", "time_ns", "done_ns", "regions"),
         "changed_regions": joined(records, "digests_count"),
         "changed_blocks": joined(records, "blocks_count"),

@@ -85,6 +85,9 @@ def _process(run: Run, process: Process) -> dict[str, Any]:
             name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
         },
         "epochs_dropped": _dropped(process),
+        "epochs_skipped": int(np.count_nonzero(process.epochs["skipped"])),
+        "overhead": recorded.get("overhead"),
+        "threads": recorded.get("threads", []),
         "epochs_digests_only": int(np.count_nonzero(process.digests_alone)),
         "unread": process.unread.count(0, len(process.epochs) - 1),
         "bytes_read": int(process.epochs["bytes_read"].sum(dtype="u8")),
@@ -329,6 +332,10 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         size = f"{text.size(ring.get('bytes', 0))} in {location} memory"
         pairs.append(("ring", "none" if location == "none" else size))
     pairs.append(("epochs", _epochs(process)))
+    if process["overhead"]:
+        pairs.append(("overhead", _overhead(process)))
+    if process["threads"]:
+        pairs.append(("threads", _threads(process["threads"])))
     if process["unread"]:
         pairs.append(("unread", f"{text.count(process['unread'], 'region-epoch')}: {UNREAD}"))
     pairs.append(("regions", _regions(process)))
@@ -412,6 +419,29 @@ def _epochs(process: dict[str, Any]) -> str:
     return f"{out}; {text.listing(flags)}" if flags else out
 
 
+def _overhead(process: dict[str, Any]) -> str:
+    """Returns in words what recording cost the program, and what was skipped for it."""
+    cost = process["overhead"]
+    parts = [("epochs on the host", "host_ns"), ("epochs on the GPU", "gpu_ns")]
+    parts.append(("calls", "events_ns"))
+    spent = sum(cost.get(key, 0) for _, key in parts)
+    alone = max(cost.get("elapsed_ns", 0) - spent, 1)
+    out = f"{100 * spent / alone:.2f}% of at most {cost.get('limit', 0) / 1000:g}%"
+    shown = ", ".join(f"{name} {text.duration(cost.get(key, 0))}" for name, key in parts)
+    skipped = process["epochs_skipped"]
+    return f"{out} ({shown}); {skipped:,} of {text.count(process['epochs'], 'epoch')} skipped"
+
+
+def _threads(threads: list[dict[str, Any]]) -> str:
+    """Returns the processor time of each of the recorder's threads."""
+    shown = [
+        (f"{thread['count']} " if thread.get("count", 1) > 1 else "")
+        + f"{text.printable(str(thread.get('name', '?')))} {text.duration(thread.get('cpu_ns', 0))}"
+        for thread in threads
+    ]
+    return f"processor time of the recorder: {', '.join(shown)}"
+
+
 def _dropped(process: Process) -> int:
     """Returns the number of epochs that lack contents."""
     dropped = process.epochs["flags"] & layout.DROPPED != 0
@@ -473,7 +503,8 @@ def _bytes(process: dict[str, Any]) -> str:
 def _losses(process: dict[str, Any]) -> str:
     lost = [
         ("event", "", process["events_lost"]),
-        ("epoch", " refused", process["epoch_flags"]["refused"]),
+        ("epoch", " skipped", process["epochs_skipped"]),
+        ("epoch", " refused", process["epoch_flags"]["refused"] - process["epochs_skipped"]),
         ("epoch", " dropped", process["epochs_dropped"]),
     ]
     return ", ".join(text.count(n, noun) + how for noun, how, n in lost if n) or "nothing"

@@ -254,6 +254,8 @@ class _Diff:
             epochs_b=len(b.flags),
             left_out_a=int(np.count_nonzero(~a.usable)),
             left_out_b=int(np.count_nonzero(~b.usable)),
+            skipped_a=a.skipped,
+            skipped_b=b.skipped,
         )
         if a.process is None or b.process is None:
             a, b = _without_contexts(a), _without_contexts(b)

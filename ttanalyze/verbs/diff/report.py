@@ -258,7 +258,8 @@ class ProcessDiff:
     Attributes:
         process_a, process_b: The numbers of the processes.
         epochs_a, epochs_b: The number of epochs.
-        left_out_a, left_out_b: The number of epochs that were refused or lost.
+        left_out_a, left_out_b: The number of epochs that were refused, skipped or lost.
+        skipped_a, skipped_b: The number of them that were skipped to keep to --max-overhead.
         common: The number of compared points: pairs of epochs that correspond.
         epochs_alone_a, epochs_alone_b: The number of epochs without a counterpart.
         epochs_lack: Whether missing epochs count as a difference. They do not if the same work was
@@ -287,6 +288,8 @@ class ProcessDiff:
     epochs_b: int = 0
     left_out_a: int = 0
     left_out_b: int = 0
+    skipped_a: int = 0
+    skipped_b: int = 0
     common: int = 0
     epochs_alone_a: int = 0
     epochs_alone_b: int = 0

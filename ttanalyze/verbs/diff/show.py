@@ -467,12 +467,16 @@ def _region_alone(found: RegionAlone) -> list[str]:
 def _notes(processes: Sequence[ProcessDiff]) -> list[str]:
     out = []
     for process in processes:
-        for side, count in (("A", process.left_out_a), ("B", process.left_out_b)):
-            if count:
-                was = "was" if count == 1 else "were"
-                out.append(
-                    f"{text.count(count, 'epoch')} of {side} {was} refused or lost: left out"
-                )
+        skipped = process.skipped_a, process.skipped_b
+        lost = process.left_out_a - skipped[0], process.left_out_b - skipped[1]
+        for counts, how in (
+            (skipped, "skipped to keep to --max-overhead"),
+            (lost, "refused or lost"),
+        ):
+            for side, count in zip("AB", counts, strict=True):
+                if count:
+                    was = "was" if count == 1 else "were"
+                    out.append(f"{text.count(count, 'epoch')} of {side} {was} {how}: left out")
         for side, count in (("A", process.epochs_alone_a), ("B", process.epochs_alone_b)):
             if count:
                 out.append(f"{text.count(count, 'epoch')} of {side} without a counterpart")

@@ -138,6 +138,14 @@ class Side:
         self.usable = ~lost & (self.flags & layout.REFUSED == 0)
 
     @property
+    def skipped(self) -> int:
+        """The number of epochs that were skipped to keep to --max-overhead."""
+        if self.process is not None:
+            return int(np.count_nonzero(self.process.epochs["skipped"]))
+        assert self.expected is not None, "a side is a process or a manifest's"
+        return sum("skipped" in flags for flags in self.expected.flags)
+
+    @property
     def ended(self) -> bool:
         """Whether it was recorded up to its end, as far as is known."""
         return self.process is None or self.process.status in statuses.WITH_THE_PROCESS

@@ -97,6 +97,7 @@ def verify(
         digest_only=check.digest_only,
         differing=check.differing,
         unread=check.unread,
+        skipped=check.skipped,
         total_differences=check.total_differences,
         stopped=bool(check.differences) and not keep_going,
         blocks_read=check.blocks_read,
@@ -168,7 +169,7 @@ class _Check:
         self.total_differences = 0
         self.localisers: dict[int, Localiser] = {}
         self.process_count = self.epoch_count = self.region_count = 0
-        self.region_epochs = self.digest_only = self.differing = self.unread = 0
+        self.region_epochs = self.digest_only = self.differing = self.unread = self.skipped = 0
         self.blocks_read = self.bytes_read = 0
         self.epochs_done = 0
         self._check_selection()
@@ -258,10 +259,18 @@ class _Check:
         names = [layout.TRIGGERS[trigger] for trigger in epochs["trigger"].tolist()]
         labels = [process.strings.get(label) for label in epochs["label"].tolist()]
         refused = (epochs["flags"] & layout.REFUSED != 0).tolist()
+        # Which epochs --max-overhead skips depends on the time that they would have taken.
+        skipped = [
+            "skipped" in flags or bool(ours_too)
+            for flags, ours_too in zip(wanted.flags[first:stop], epochs["skipped"], strict=False)
+        ]
+        expected = ["refused" in flags for flags in wanted.flags[first:stop]]
+        expected = [a if s else b for a, b, s in zip(refused, expected, skipped, strict=False)]
+        self.skipped += sum(skipped)
         members: list[tuple[str, list[Any], list[Any]]] = [
             ("trigger", wanted.triggers[first:stop], names),
             ("label", wanted.labels[first:stop], labels),
-            ("refused", ["refused" in flags for flags in wanted.flags[first:stop]], refused),
+            ("refused", expected, refused),
         ]
         for what, in_manifest, in_run in members:
             if in_manifest == in_run:

@@ -87,6 +87,7 @@ class VerifyReport:
             contents.
         differing: The states that differ.
         unread: The states that were not compared, since the epoch did not read the region.
+        skipped: The epochs that the recorder skipped on either side, to keep to --max-overhead.
         total_differences: The number of differences, including those not listed.
         stopped: Whether the comparison stopped at the first difference.
         blocks_read, bytes_read: The number of blocks and bytes that were read.
@@ -106,6 +107,7 @@ class VerifyReport:
     digest_only: int
     differing: int
     unread: int
+    skipped: int
     total_differences: int
     stopped: bool
     blocks_read: int

@@ -40,6 +40,9 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
         )
     if report.unread:
         out.append(f"  {text.count(report.unread, 'region-epoch')} not verified: {UNREAD}")
+    if report.skipped:
+        skipped = text.count(report.skipped, "epoch")
+        out.append(f"  {skipped} not verified: skipped to keep to --max-overhead")
     for difference in report.differences:
         out += ["", *_difference(difference, colour)]
     if not report.against and any(d.changed_block_count for d in _unseen(report)):

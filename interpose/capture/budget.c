@@ -1,0 +1,181 @@
+/*
+ * The overhead budget. See budget.h for the invariant.
+ *
+ * The cost of an epoch has two parts: the time of the thread that cuts it, and the time between two events around
+ * its work on the GPU. They are added up as if nothing ran meanwhile, so the sum is the most that the program can
+ * have lost. Calls cost EVENT_NS each. The time of the program alone is the time that passed less all of that.
+ */
+#include "capture/budget.h"
+
+#include "options/options.h"
+#include "session/session.h"
+#include "util/clock.h"
+#include "util/json_writer.h"
+
+#define EVENT_NS 100  /* of a call with its event; docs/performance.md has the measured time */
+#define SKIPPED 64    /* records of skipped epochs that wait for the drain */
+#define FLUSH_NS 50000000ull
+#define ASK_MOST 50   /* times 20 µs: the event after a capture completes soon after its status was written */
+
+static struct {
+	uint64_t began;               /* the recording, as far as epochs are concerned */
+	_Atomic uint64_t host, gpu;   /* nanoseconds spent so far; gpu has expected times where they are not known yet */
+	_Atomic uint64_t gpu_epoch;   /* expected of an epoch */
+	uint64_t host_epoch;
+	uint64_t skipped_count;       /* in total */
+	struct pending skipped[SKIPPED];
+	unsigned waiting;
+	uint64_t waiting_since;
+} budget;
+
+static uint64_t smoothed(uint64_t before, uint64_t now)
+{
+	return now > before ? now : before - before / 8 + now / 8;
+}
+
+uint64_t budget_begin(void)
+{
+	if (!options.max_overhead)
+		return 0;
+	uint64_t now = clock_ns();
+	if (!budget.began)
+		budget.began = now;
+	return now;
+}
+
+void budget_end(uint64_t begun, bool epoch)
+{
+	if (!begun)
+		return;
+	uint64_t took = clock_ns() - begun;
+	atomic_fetch_add(&budget.host, took);
+	if (epoch)
+		budget.host_epoch = smoothed(budget.host_epoch, took);
+}
+
+static uint64_t spent(void)
+{
+	return atomic_load(&budget.host) + atomic_load(&budget.gpu) + session_last_seq() * EVENT_NS;
+}
+
+/* Thousandths of a percent of the time that the program had for itself. */
+static double share(uint64_t cost, uint64_t now)
+{
+	uint64_t passed = now - budget.began;
+
+	return passed > cost ? 1e5 * (double)cost / (double)(passed - cost) : 1e9;
+}
+
+bool budget_allows(const struct capture *p, uint32_t trigger)
+{
+	if (!options.max_overhead || !p->epochs || trigger == TT_TRIGGER_FINAL)
+		return true;
+	uint64_t next = budget.host_epoch + atomic_load(&budget.gpu_epoch);
+	return share(spent() + next, clock_ns()) <= options.max_overhead;
+}
+
+/* All but the last `kept`. */
+static void flush(unsigned kept)
+{
+	unsigned i = 0;
+
+	while (i + kept < budget.waiting)
+		drain_add(&budget.skipped[i++]);
+	if (kept && i)
+		budget.skipped[0] = budget.skipped[i];
+	budget.waiting -= i;
+}
+
+void budget_skip(struct context *c, const struct tt_epoch *like)
+{
+	struct capture *p = c->capture;
+	struct pending *q = &budget.skipped[budget.waiting++];
+	uint64_t now = like->time_ns;
+
+	*q = (struct pending){.capture = p, .epoch = *like, .refused = true, .final = true, .read = true};
+	q->epoch.number = session_next_epoch();
+	q->epoch.context = c->index;
+	q->epoch.device = (uint32_t)c->device;
+	q->epoch.flags = TT_EPOCHF_REFUSED;
+	q->epoch.skipped = 1;
+	session_set_next_epoch(q->epoch.number + 1);
+	p->skipped = true;
+	p->work_skipped = context_work(c);
+	budget.skipped_count++;
+	if (budget.waiting == 1)
+		budget.waiting_since = now;
+	if (budget.waiting == SKIPPED || now - budget.waiting_since > FLUSH_NS)
+		flush(1);
+}
+
+void budget_take_back(struct context *c, struct tt_epoch *like)
+{
+	struct capture *p = c->capture;
+	const struct pending *last = budget.waiting ? &budget.skipped[budget.waiting - 1] : NULL;
+
+	if (!p->skipped || p->work_skipped != context_work(c) || !last || last->capture != p ||
+	    last->epoch.number + 1 != session_next_epoch())
+		return;
+	like->trigger = last->epoch.trigger;
+	like->label = last->epoch.label;
+	like->seq = last->epoch.seq;
+	session_set_next_epoch(last->epoch.number);
+	budget.waiting--;
+	budget.skipped_count--;
+}
+
+void budget_flush(void)
+{
+	flush(0);
+}
+
+uint64_t budget_expect(void)
+{
+	uint64_t expected = options.max_overhead ? atomic_load(&budget.gpu_epoch) : 0;
+
+	atomic_fetch_add(&budget.gpu, expected);
+	return expected;
+}
+
+void budget_captured(struct pending *q)
+{
+	const struct capture *p = q->capture;
+	CUresult r = CUDA_ERROR_NOT_READY;
+	float ms = 0;
+
+	if (!options.max_overhead)
+		return;
+	for (int i = 0; i < ASK_MOST && r == CUDA_ERROR_NOT_READY; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		r = real.cuEventElapsedTime(&ms, p->begun[q->slot], p->done[q->slot]);
+	}
+	if (r != CUDA_SUCCESS)
+		return; /* the expected time stays */
+	uint64_t took = (uint64_t)((double)ms * 1e6);
+	atomic_fetch_add(&budget.gpu, took - q->charged);
+	atomic_store(&budget.gpu_epoch, smoothed(atomic_load(&budget.gpu_epoch), took));
+}
+
+void budget_json(struct json *j)
+{
+	if (!options.max_overhead || !budget.began) {
+		json_null(j);
+		return;
+	}
+	uint64_t now = clock_ns();
+	json_open(j, '{');
+	json_member_u64(j, "elapsed_ns", now - budget.began);
+	json_member_u64(j, "host_ns", atomic_load(&budget.host));
+	json_member_u64(j, "gpu_ns", atomic_load(&budget.gpu));
+	json_member_u64(j, "events_ns", session_last_seq() * EVENT_NS);
+	json_member_u64(j, "limit", options.max_overhead);
+	json_member_u64(j, "skipped", budget.skipped_count);
+	json_close(j, '}');
+}
+
+void budget_forget(void)
+{
+	budget.began = budget.host = budget.gpu = budget.skipped_count = 0;
+	budget.waiting = 0;
+}
