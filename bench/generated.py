@@ -55,7 +55,7 @@ def write(
     padded = np.zeros((len(which), stride), "u1")
     padded[:, :size] = np.frombuffer(contents, "u1").reshape(len(which), size)
     lead = bytes(-HEADER_SIZE % ALIGN)
-    (folder / "data-00000.bin").write_bytes(_header(*DATA_KIND) + lead + padded.tobytes())
+    (folder / "data-00000.bin").write_bytes(header(*DATA_KIND) + lead + padded.tobytes())
 
     blocks = np.zeros(len(which), layout.BLOCK)
     blocks["region"], blocks["digest"], blocks["length"] = which, digests, size
@@ -65,18 +65,18 @@ def write(
     of_regions["digest"] = _hash(memoryview(digests.tobytes()), 8)
 
     records = {
-        "regions.bin": _regions(regions, size),
+        "regions.bin": regions_of(regions, size),
         "digests.bin": of_regions,
         "blocks.bin": blocks,
-        "epochs.bin": _epochs(counts, regions, size, launches, of_regions, blocks),
+        "epochs.bin": epochs_of(counts, regions, size, launches, digests=of_regions, blocks=blocks),
     }
     if launches:
         records["events.bin"] = _events(regions, epochs, launches, missing)
         records["functions.bin"], records["strings.bin"] = _functions()
     for name, (kind, dtype) in KINDS.items():
         body = records[name].tobytes() if name in records else b""
-        (folder / name).write_bytes(_header(kind, dtype) + body)
-    info = _info(len(counts))
+        (folder / name).write_bytes(header(kind, dtype) + body)
+    info = process_info(len(counts))
     (folder / "process.json").write_text(json.dumps(info))
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
     (run / "run.json").write_text(json.dumps({**head, "processes": [info]}))
@@ -92,9 +92,9 @@ def add_events(run: Path, count: int, kernels: int) -> None:
         for i in range(kernels):
             name = f"_Z{len(f'kernel{i}')}kernel{i}IfEvPT_i".encode()
             functions["name"][i] = strings.tell()
-            strings.write(_text(name))
+            strings.write(text(name))
     with (folder / "functions.bin").open("ab") as file:
-        file.write(_sealed(functions).tobytes())
+        file.write(sealed(functions).tobytes())
     kinds = [layout.EVENT_KINDS.index(k) for k in ("launch", "launch", "launch", "copy", "sync")]
     with (folder / "events.bin").open("ab") as file:
         for first in range(0, count, EVENTS):
@@ -105,7 +105,7 @@ def add_events(run: Path, count: int, kernels: int) -> None:
             events["thread"], events["call"] = 1 + number // 512 % 2, layout.NO_CALL
             events["id"] = number % kernels
             events["bytes"] = number * 2654435761 % (1 << 24)
-            file.write(_sealed(events).tobytes())
+            file.write(sealed(events).tobytes())
 
 
 def add_activities(run: Path) -> None:
@@ -120,7 +120,7 @@ def add_activities(run: Path) -> None:
                 made[name] = some[name]
             made["begin_ns"] = some["time_ns"] + np.uint64(2000)
             made["end_ns"], made["name"] = made["begin_ns"] + np.uint64(900), NO_ID
-            file.write(_sealed(made).tobytes())
+            file.write(sealed(made).tobytes())
 
 
 def write_region(run: Path, size: int) -> None:
@@ -133,7 +133,7 @@ def write_region(run: Path, size: int) -> None:
     blocks["offset"] = HEADER_SIZE + number * np.uint64(layout.BLOCK_SIZE)
     random = np.random.default_rng(0)
     with (folder / "data-00000.bin").open("wb") as data:
-        data.write(_header(*DATA_KIND))
+        data.write(header(*DATA_KIND))
         for i in range(len(blocks)):
             contents = random.bytes(layout.BLOCK_SIZE)
             blocks["digest"][i] = xxhash.xxh3_64_intdigest(contents)
@@ -141,14 +141,14 @@ def write_region(run: Path, size: int) -> None:
     digests = np.zeros(1, layout.DIGEST)
     digests["changed"] = len(blocks)
     digests["digest"] = xxhash.xxh3_64_intdigest(blocks["digest"].tobytes())
-    epochs = _epochs(np.ones(1, "u8"), 1, size, 0, digests, blocks)
+    epochs = epochs_of(np.ones(1, "u8"), 1, size, digests=digests, blocks=blocks)
     epochs["blocks_count"], epochs["blocks_check"] = (
         len(blocks),
         xxhash.xxh3_64_intdigest(blocks.tobytes()),
     )
-    records = {"regions": _regions(1, size), "digests": digests, "blocks": blocks}
-    for name, body in {**records, "epochs": _sealed(epochs)}.items():
-        (folder / f"{name}.bin").write_bytes(_header(*KINDS[f"{name}.bin"]) + body.tobytes())
+    records = {"regions": regions_of(1, size), "digests": digests, "blocks": blocks}
+    for name, body in {**records, "epochs": sealed(epochs)}.items():
+        (folder / f"{name}.bin").write_bytes(header(*KINDS[f"{name}.bin"]) + body.tobytes())
     (run / "manifest.json").write_text(manifest.text(open_run(run).manifest()))
 
 
@@ -171,7 +171,7 @@ def _hash(data: memoryview, size: int) -> Array:
     return np.array([digest(data[at : at + size]) for at in range(0, len(data), size)], "u8")
 
 
-def _regions(count: int, size: int) -> Array:
+def regions_of(count: int, size: int) -> Array:
     out = np.zeros(count, layout.REGION)
     number = np.arange(count)
     out["op"] = layout.enum("region_op")["TT_REGION_BORN"]
@@ -179,7 +179,7 @@ def _regions(count: int, size: int) -> Array:
     out["id"], out["seq"], out["size"], out["flags"] = number, number + 1, size, layout.CAPTURED
     out["base"] = BASE + number.astype("u8") * np.uint64(layout.BLOCK_SIZE)
     out["label"] = out["module"] = NO_ID
-    return _sealed(out)
+    return sealed(out)
 
 
 def _events(regions: int, epochs: int, launches: int, missing: Sequence[int]) -> Array:
@@ -192,22 +192,21 @@ def _events(regions: int, epochs: int, launches: int, missing: Sequence[int]) ->
     out["grid"], out["block"] = (64, 1, 1), (256, 1, 1)
     wait = number % (launches + 1) == launches
     out["kind"][wait], out["id"][wait] = layout.EVENT_KINDS.index("sync"), NO_ID
-    return _sealed(np.delete(out, np.flatnonzero(~wait)[list(missing)]))
+    return sealed(np.delete(out, np.flatnonzero(~wait)[list(missing)]))
 
 
 def _functions() -> tuple[Array, Array]:
     """The kernels, and the strings that are their names."""
     out = np.zeros(len(KERNELS), layout.FUNCTION)
-    texts = [_text(name.encode()) for name in KERNELS]
+    texts = [text(name.encode()) for name in KERNELS]
     ends = np.cumsum([len(text) for text in texts])
     out["id"], out["module"] = np.arange(len(KERNELS)), NO_ID
     out["name"] = HEADER_SIZE + np.append(0, ends[:-1])
-    return _sealed(out), np.frombuffer(b"".join(texts), "u1")
+    return sealed(out), np.frombuffer(b"".join(texts), "u1")
 
 
-def _epochs(
-    counts: Array, regions: int, size: int, launches: int, digests: Array, blocks: Array
-) -> Array:
+def epochs_of(counts: Array, regions: int, size: int, launches: int = 0, **spans: Array) -> Array:
+    """Epochs with so many records each. spans: these records, for their checks."""
     out = np.zeros(len(counts), layout.EPOCH)
     number = np.arange(len(counts))
     first = np.cumsum(counts) - counts
@@ -218,35 +217,36 @@ def _epochs(
     out["flags"][0] = layout.FULL
     out["bytes_read"] = regions * size
     out["bytes_changed"] = out["bytes_stored"] = counts * np.uint64(size)
-    for kind, of in (("digests", digests), ("blocks", blocks)):
+    for kind in ("digests", "blocks"):
         out[f"{kind}_first"], out[f"{kind}_count"] = first, counts
+    for kind, of in spans.items():
         for i, (begin, count) in enumerate(zip(first.tolist(), counts.tolist(), strict=True)):
             span = of[begin : begin + count].tobytes()
             out[f"{kind}_check"][i] = xxhash.xxh3_64_intdigest(span)
-    return _sealed(out)
+    return sealed(out)
 
 
-def _header(kind: int, dtype: np.dtype[Any]) -> bytes:
+def header(kind: int, dtype: np.dtype[Any]) -> bytes:
     out = np.zeros(1, layout.HEADER)
     out["magic"] = np.frombuffer(layout.MAGIC, "u1")
     out["version"], out["kind"], out["header_size"] = layout.VERSION, kind, HEADER_SIZE
     out["record_size"] = dtype.itemsize
-    return _sealed(out).tobytes()
+    return sealed(out).tobytes()
 
 
-def _sealed(records: Array) -> Array:
+def sealed(records: Array) -> Array:
     """The records, with their check members filled in."""
     records["check"] = checks_of(records)
     return records
 
 
-def _text(raw: bytes) -> bytes:
+def text(raw: bytes) -> bytes:
     """A text as it is in strings.bin."""
     check = xxhash.xxh3_64_intdigest(raw) & 0xFFFFFFFF
     return len(raw).to_bytes(4, "little") + check.to_bytes(4, "little") + raw
 
 
-def _info(epochs: int) -> dict[str, Any]:
+def process_info(epochs: int) -> dict[str, Any]:
     return {
         "process": 0,
         "pid": 1,

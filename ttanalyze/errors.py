@@ -33,6 +33,10 @@ class FormatError(Error):
         self.where = where
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[FormatError], tuple[str, int | str, str]]:
+        """Says how another process makes this error, as pickle asks."""
+        return FormatError, (self.path, self.where, self.reason)
+
 
 class UnreadWarning(UserWarning):
     """A warning: an epoch did not read a region. Its contents are those of an earlier epoch."""

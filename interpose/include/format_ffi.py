@@ -19,6 +19,7 @@ HEADERS = (
     FOLDER / "format.h",
     LOAD / "digests.h",
     LOAD / "manifest_digests.h",
+    LOAD / "spans.h",
     LOAD / "recompute.h",
     LOAD / "unpack.h",
     LOAD / "record_options.h",

@@ -14,7 +14,9 @@ from ttanalyze.format.files import RecordFile, Records, read_checked, require
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process_info import ProcessInfo
 from ttanalyze.format.regions import Regions
+from ttanalyze.util import libraries
 
+MOST_PLACES = 1 << 28  # regions, and blocks of these, that get a word each
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
 
@@ -110,6 +112,8 @@ class Spans(ProcessInfo):
         if not len(records):
             return
         self._check_sums("digests", first, last, records)
+        if not self._doubtful("digests", first, last, records):
+            return
         file, begin = self._span_file("digests"), self.span_bounds("digests", first, last)[0]
         epochs = self.epoch_of("digests", first, last)
         rows = self._check_regions(file, begin, records, epochs)
@@ -122,6 +126,12 @@ class Spans(ProcessInfo):
             return
         self._check_sums("blocks", first, last, records)
         file, begin = self._span_file("blocks"), self.span_bounds("blocks", first, last)[0]
+        if not self._doubtful("blocks", first, last, records):
+            bases = self.epochs["segment"][first:last]
+            if not (bases == layout.NO_SEGMENT).all() or (records["segment"] < bases[0]).any():
+                epochs = self.epoch_of("blocks", first, last)
+                self._check_places(file, begin, records, self.epochs["segment"][epochs])
+            return
         epochs, index = self.epoch_of("blocks", first, last), records["block"]
         rows = self._check_regions(file, begin, records, epochs)
         self._check_once(file, begin, epochs, rows, index)
@@ -145,6 +155,46 @@ class Spans(ProcessInfo):
             at = int(bad.argmax())
             reason = f"the records of epoch {first + numbers[at]} do not match the epoch's check"
             raise self._span_file(kind).error(int(firsts[at]), None, reason)
+
+    @functools.cached_property
+    def _lives(self) -> tuple[list[Array], int, int] | None:
+        """The epochs, the size and the first block of each region by id, for `tt_doubtful_record`,
+        and how many regions and blocks there are. None if ids or sizes are absurd.
+        """
+        of = self.regions
+        count = int(of.id.max()) + 1 if len(of) else 0
+        blocks = int(of.blocks.astype("f8").sum())
+        if count > MOST_PLACES or blocks > MOST_PLACES:
+            return None
+        born, died = np.full(count, layout.NO_EPOCH, "u4"), np.zeros(count, "u4")
+        sizes, places = np.zeros((2, count), "u8")
+        captured = np.flatnonzero(of.flags & layout.CAPTURED)
+        ids = of.id[captured]
+        born[ids], died[ids] = of.born[captured], of.died[captured]
+        sizes[of.id], places[of.id] = of.size, np.cumsum(of.blocks) - of.blocks
+        return [born, died, sizes, places], count, blocks
+
+    def _doubtful(self, kind: str, first: int, last: int, records: Array) -> bool:
+        """Returns whether a record may be wrong in itself, so that each check must look."""
+        if self._lives is None:
+            return True
+        lives, regions, blocks = self._lives
+        if kind == "digests":
+            lives = [*lives[:3], np.arange(regions, dtype="u8")]
+        seen = np.zeros(blocks if kind == "blocks" else regions, "u4")
+        counts = np.ascontiguousarray(self.epochs[f"{kind}_count"][first:last])
+        found = libraries.toolkit().tt_doubtful_record(
+            layout.pointer(records, "void"),
+            records.itemsize,
+            len(records),
+            first,
+            last - first,
+            layout.pointer(counts),
+            regions,
+            *map(layout.pointer, lives),
+            layout.pointer(seen),
+        )
+        return int(found) < len(records)
 
     def _check_regions(self, file: RecordFile, begin: int, records: Array, epochs: Array) -> Array:
         """Checks that all records belong to live captured regions, and returns the rows of

@@ -159,16 +159,45 @@ class Side:
             self.flags, self.context, regions, lambda: self.digests(0, len(self.flags))[:2]
         )
 
-    def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
-        """Returns region, epoch and digest of the records of epochs first to end - 1, by epoch."""
+    def digests(
+        self, first: int, end: int, only: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Returns region, epoch and digest of the records of epochs first to end - 1, by epoch.
+
+        only: ids of regions, ascending. The records of others may be left out.
+        """
         if self.process is not None:
             records = self.process.digests(first, end)
             epochs = self.process.epoch_of("digests", first, end)
+            if only is not None:
+                kept = self._kept(records["region"], only)
+                records, epochs = records[kept], epochs[kept]
             return records["region"], epochs, records["digest"]
         assert self.expected is not None, "a side is a process or a manifest's"
         before = int(self.digest_end[first - 1]) if first else 0
         of = slice(before, int(self.digest_end[end - 1]) if end > first else before)
         return self.expected.region[of], self.expected.epoch[of], self.expected.digest[of]
+
+    def _kept(self, region: Array, only: Array) -> Array | slice:
+        """Returns which of these regions are among some, all of them if these are most."""
+        if 2 * len(only) > len(self.regions.id):
+            return slice(None)
+        wanted = np.zeros(int(self.regions.id.max()) + 1, bool)
+        wanted[only] = True
+        return np.flatnonzero(wanted[region])
+
+    # ---- for one pass over all records, as `find_differing` makes it ----
+
+    def records(self, first: int, end: int) -> Array:
+        """Returns the records of epochs first to end - 1 of a process."""
+        assert self.process is not None, "a manifest has no records"
+        return self.process.digests(first, end)
+
+    def places(self, regions: Array) -> Array:
+        """Returns the row of each region by its id, -1 if it is not among these."""
+        out = np.full(int(self.regions.id.max(initial=0)) + 1, -1, "i8")
+        out[regions] = np.arange(len(regions))
+        return out
 
 
 def of_process(process: Process, names: Names) -> Side:

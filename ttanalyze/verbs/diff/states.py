@@ -2,14 +2,15 @@
 
 The state of a region in an epoch is its last digest up to this epoch. Only the state of each region
 stays in memory; digests are read in batches. A region that an epoch of one side left out is
-compared in the next common epoch that both read.
+compared in the next common epoch that both read. Pairs whose records are the same on both sides are
+found first, and need no more: see differing.py.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ttanalyze.core.digests import DigestHistory
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
 from ttanalyze.util.progress import Progress, tell
+from ttanalyze.verbs.diff.differing import find_differing
 from ttanalyze.verbs.diff.sides import Side
 
 BATCH = 1 << 20  # digests of a side that are compared at once
@@ -77,7 +79,27 @@ def compare_states(
     judge: returns whether contents with different digests count as equal. stop: at the first
     difference. progress: called with the finished and the total number of positions.
     """
+    if judge is None:
+        return _by_differing(common, progress)
     return _Comparison(common, judge, stop).run(progress)
+
+
+def _by_differing(common: Common, progress: Progress) -> Stretches:
+    """Compares only pairs whose records differ, and counts the states of the others."""
+    sides, epochs = (common.a, common.b), (common.epochs_a, common.epochs_b)
+    found = None
+    if not any(len(side.unread.begin) for side in sides):
+        found = find_differing(sides, epochs, (common.regions_a, common.regions_b), progress)
+    if found is None:
+        return _Comparison(common, None, False).run(progress)
+    since = np.maximum(common.born, found.listed)
+    same = np.maximum(np.minimum(common.died, len(epochs[0])) - since, 0)[~found.differs]
+    which = np.flatnonzero(found.differs)
+    names = "regions_a", "regions_b", "born", "died"
+    left = replace(common, **{name: getattr(common, name)[which] for name in names})
+    comparison = _Comparison(left, None, False)
+    out = comparison.run(progress) if len(which) else comparison.result(len(epochs[0]))
+    return replace(out, pair=which[out.pair], compared=out.compared + int(same.sum()))
 
 
 class _Side:
@@ -117,7 +139,7 @@ class _Side:
         Earlier positions must be requested first.
         """
         first = int(self.epochs[begin - 1]) + 1 if begin else 0
-        region, epoch, digest = self.side.digests(first, int(self.epochs[end - 1]) + 1)
+        region, epoch, digest = self.side.digests(first, int(self.epochs[end - 1]) + 1, self.ids)
         pair, ours = self._pairs(region)
         position = begin + np.searchsorted(self.epochs[begin:end], epoch[ours])
         before = np.flatnonzero(self.known)
@@ -170,6 +192,10 @@ class _Comparison:
             end = max(begin + 1, min(self.a.fits(begin), self.b.fits(begin), positions))
             begin = self._batch(begin, end)
             tell(progress, begin, positions)
+        return self.result(begin)
+
+    def result(self, positions: int) -> Stretches:
+        """Returns what was found up to a position."""
         order = np.lexsort((self.rows[:, 0], self.rows[:, 1]))
         rows = self.rows[order]
         return Stretches(
@@ -185,7 +211,7 @@ class _Comparison:
             unknown=self.unknown,
             unread=self.unread,
             total=self.total,
-            positions=begin,
+            positions=positions,
         )
 
     def _batch(self, begin: int, end: int) -> int:

@@ -112,11 +112,33 @@ class Blocks(Side):
         order = np.argsort(begin, kind="stable")
         return Unread(begin[order], end[order])
 
-    def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
-        """Returns block, epoch and digest of the records of epochs first to end - 1, by epoch."""
+    def digests(
+        self, first: int, end: int, only: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Returns block, epoch and digest of the records of epochs first to end - 1, by epoch.
+
+        only: numbers of blocks, ascending. The records of others may be left out.
+        """
         assert self.process is not None
-        records = self.process.blocks(first, end)
+        records = self.records(first, end)
         epoch = self.process.epoch_of("blocks", first, end)
+        if only is not None:
+            kept = self._kept(records["region"], np.unique(self.ids[self.layout.place(only)[0]]))
+            records, epoch = records[kept], epoch[kept]
         row, ours = self._rows(records["region"])
         block = self.layout.base[row[ours]] + records["block"][ours]
         return block, epoch[ours], records["digest"][ours]
+
+    def records(self, first: int, end: int) -> Array:
+        """Returns the records of epochs first to end - 1."""
+        assert self.process is not None
+        return self.process.blocks(first, end)
+
+    def places(self, regions: Array) -> Array:
+        """Returns the number of the first block of each region by its id, -1 if it has none.
+
+        regions: the numbers of all blocks.
+        """
+        assert len(regions) == self.layout.count
+        row = super().places(self.ids)
+        return np.where(row >= 0, self.layout.base[row], -1)

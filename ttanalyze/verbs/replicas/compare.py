@@ -20,6 +20,7 @@ from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.util.parallel import each
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.diff.compare import contexts
 from ttanalyze.verbs.diff.details import Details
@@ -27,12 +28,13 @@ from ttanalyze.verbs.diff.histories import common_states
 from ttanalyze.verbs.diff.match import MatchedRegions
 from ttanalyze.verbs.diff.pairing import Pairing, match_context
 from ttanalyze.verbs.diff.sides import Names, Side, of_process, read_calls
-from ttanalyze.verbs.diff.states import MOST, Common, Stretches, compare_states
+from ttanalyze.verbs.diff.states import BATCH, MOST, Common, Stretches, compare_states
 from ttanalyze.verbs.replicas.blocks import Blocks, Layout
 from ttanalyze.verbs.replicas.report import Replica, ReplicasReport
 
 UNNAMED = 3  # equal contents that make memory without a name a replica
 LISTED = 16  # places that are described
+WORTH = 1 << 22  # digests for which processes of their own are worth it
 
 
 def replicas(
@@ -50,7 +52,7 @@ def replicas(
         run: The run.
         ranks: The ranks to compare. Default: all.
         every: Whether to describe all places that differ, not only those of the first epoch.
-        progress: Called with the finished and the total number of epochs.
+        progress: Called with the finished and the total number of compared ranks.
 
     Returns:
         The report.
@@ -147,10 +149,8 @@ class _Context:
                 report.notes.append(f"rank {rank}: {count} without a counterpart on all ranks")
         if not len(self.epochs) or not self.layout.count:
             return
-        self.stretches = [
-            self._stretches(i, _part(progress, i, len(self.matched)))
-            for i in range(len(self.matched))
-        ]
+        several = sum(int(side.digest_end[-1]) for side in self.sides) > WORTH
+        self.stretches = each(self._stretches, len(self.matched), several, progress)
         if any(found.total > MOST for found in self.stretches):
             report.notes.append(f"more than {MOST:,} differences of two ranks: not all were judged")
         self._find()
@@ -161,16 +161,21 @@ class _Context:
         kept = np.isin(of.rows_a, self.rows)
         return replace(of, rows_a=of.rows_a[kept], rows_b=of.rows_b[kept])
 
+    def _process(self, i: int) -> Process:
+        process = self.sides[i].process
+        assert process is not None, "ranks are recorded processes"
+        return process
+
     def _common(self, i: int) -> Common:
         """Returns the regions and the epochs of the first rank and rank i + 1."""
         sides = self.sides[0], self.sides[i + 1]
         return common_states(*sides, self.epochs, self.others[i], self._regions(i))
 
-    def _stretches(self, i: int, progress: Progress) -> Stretches:
+    def _stretches(self, i: int) -> Stretches:
         """Compares the blocks of the first rank and rank i + 1."""
         common, count = self._common(i), self.layout.blocks
         numbers = np.arange(self.layout.count)
-        return compare_states(
+        found = compare_states(
             Common(
                 Blocks.of(common.a, common.regions_a, self.layout),
                 Blocks.of(common.b, common.regions_b, self.layout),
@@ -180,32 +185,46 @@ class _Context:
                 numbers,
                 np.repeat(common.born, count),
                 np.repeat(common.died, count),
-            ),
-            progress=progress,
+            )
         )
+        self._process(i + 1).release()
+        return found
 
-    def _history(self) -> tuple[Array, Array, Array]:
-        """Returns block, position and digest of what the first rank held, by block and position."""
+    def _history(self, differs: Array) -> tuple[Array, Array, Array, Array]:
+        """Returns which blocks of the first rank ever held more than a constant; block, position
+        and digest of what it held in those that differ, by block and position.
+        """
         side = Blocks.of(self.sides[0], self.regions.id, self.layout)
-        block, epoch, digest = side.digests(0, int(self.epochs[-1]) + 1)
+        ever = np.zeros(self.layout.count, bool)
+        parts = [(np.empty(0, "i8"), np.empty(0, "u4"), np.empty(0, "u8"))]
+        first, last = 0, int(self.epochs[-1]) + 1
+        while first < last and (differs | ~ever).any():
+            before = int(side.digest_end[first - 1]) if first else 0
+            fits = int(np.searchsorted(side.digest_end, before + BATCH, "right"))
+            end = min(max(first + 1, fits), last)
+            found = side.digests(first, end, np.flatnonzero(differs | ~ever))
+            ever[found[0][~np.isin(found[2], self.layout.constant_digests)]] = True
+            kept = differs[found[0]]
+            parts.append((found[0][kept], found[1][kept], found[2][kept]))
+            first = end
+        block, epoch, digest = (np.concatenate(column) for column in zip(*parts, strict=True))
         position = np.searchsorted(self.epochs, epoch)
         order = np.lexsort((epoch, position, block))
         block, position, digest = block[order], position[order], digest[order]
-        last = np.append((block[1:] != block[:-1]) | (position[1:] != position[:-1]), True)
-        last = last[: len(block)]
-        return block[last], position[last], digest[last]
+        newest = np.append((block[1:] != block[:-1]) | (position[1:] != position[:-1]), True)
+        newest = newest[: len(block)]
+        return ever, block[newest], position[newest], digest[newest]
 
     def _find(self) -> None:
         """Judges the differences, and adds those of replicas to the report."""
-        block, position, digest = self._history()
+        differing = _joined(self.stretches)
+        differs = np.zeros(self.layout.count, bool)
+        differs[list(differing)] = True
+        ever, block, position, digest = self._history(differs)
         telling = ~np.isin(digest, self.layout.constant_digests)
         bounds = np.searchsorted(block, np.arange(self.layout.count + 1))
-        differing = _joined(self.stretches)
         # Without a difference, memory counts if it ever held more than a constant.
-        ever = np.zeros(self.layout.count, bool)
-        ever[block[telling]] = True
-        ever[list(differing)] = False
-        equal = np.flatnonzero(ever).tolist()
+        equal = np.flatnonzero(ever & ~differs).tolist()
         places: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for number, parts in differing.items():
             of = slice(int(bounds[number]), int(bounds[number + 1]))

@@ -1,0 +1,69 @@
+"""Work on many parts of a run at once: a process for each processor."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, TypeVar
+
+from ttanalyze.util.progress import Progress, tell
+
+T = TypeVar("T")
+_task: Callable[[int], Any] | None = None  # of this process, which its children inherit
+
+
+def each(
+    task: Callable[[int], T], count: int, parallel: bool = True, progress: Progress = None
+) -> list[T]:
+    """Returns task(0) to task(count - 1), in order.
+
+    The task runs in forked processes. So it sees everything that this process has in memory, and
+    its changes are lost. Its results are pickled.
+
+    Args:
+        task: The task.
+        count: How often to run it.
+        parallel: Whether it takes long enough for processes of its own.
+        progress: Called with the finished and the total number of runs.
+
+    Raises:
+        BaseException: What the task raised.
+    """
+    workers = min(len(os.sched_getaffinity(0)), count) if parallel else 1
+    if workers < 2:
+        out = []
+        for number in range(count):
+            out.append(task(number))
+            tell(progress, number + 1, count)
+        return out
+    return _in_processes(task, count, workers, progress)
+
+
+def _in_processes(
+    task: Callable[[int], T], count: int, workers: int, progress: Progress
+) -> list[T]:
+    global _task
+    before, _task = _task, task
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin)
+    try:
+        futures = [pool.submit(_run, number) for number in range(count)]
+        for done, future in enumerate(as_completed(futures), 1):
+            future.result()
+            tell(progress, done, count)
+        return [future.result() for future in futures]
+    finally:
+        _task = before
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """An interrupt ends the parent alone, which then ends the pool."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run(number: int) -> Any:
+    assert _task is not None, "set before the fork"
+    return _task(number)
