@@ -20,6 +20,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.digest import digests_of_spans
 from ttanalyze.format.files import KINDS
 from ttanalyze.format.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID, Array
+from ttanalyze.util.parallel import each
 
 PIECE = 500  # steps that are written together
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -46,7 +47,7 @@ class Job:
 def write(run: Path, job: Job) -> None:
     """Writes the run of a job."""
     run.mkdir(parents=True)
-    infos = [_rank(run, job, rank) for rank in range(job.ranks)]
+    infos = each(lambda rank: _rank(run, job, rank), job.ranks)
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
     text = json.dumps({**head, "processes": infos, "exit": {"status": 0, "signal": None}})
     (run / "run.json").write_text(text)

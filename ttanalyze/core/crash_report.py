@@ -72,12 +72,14 @@ def _reaches(process: Process, call: dict[str, Any]) -> dict[str, Any]:
 
 def last_epoch(process: Process) -> dict[str, Any] | None:
     """Returns the last epoch with contents: number, trigger, and the call before it."""
-    lost = layout.REFUSED | layout.DROPPED
-    for epoch in reversed(process.epochs[-1000:]):
-        if not epoch["flags"] & lost and epoch["segment"] != layout.NO_SEGMENT:
-            trigger = layout.TRIGGERS[int(epoch["trigger"])]
-            return {"epoch": int(epoch["number"]), "trigger": trigger, "seq": int(epoch["seq"])}
-    return None
+    epochs = process.epochs
+    lost = epochs["flags"] & (layout.REFUSED | layout.DROPPED) != 0
+    good = np.flatnonzero(~lost & (epochs["segment"] != layout.NO_SEGMENT))
+    if not len(good):
+        return None
+    epoch = epochs[good[-1]]
+    trigger = layout.TRIGGERS[int(epoch["trigger"])]
+    return {"epoch": int(epoch["number"]), "trigger": trigger, "seq": int(epoch["seq"])}
 
 
 def crash_report_text(report: dict[str, Any], pid: int | None) -> str:

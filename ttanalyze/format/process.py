@@ -55,12 +55,28 @@ class Process(Events, Spans):
     records by number.
     """
 
+    epochs: Array
+    strings: Strings
+
     def __init__(self, folder: Path, index: int) -> None:
-        """Reads the headers and epochs.bin."""
-        super().__init__(folder)
+        """Reads nothing: the first use of what files say does."""
+        self.path = folder
         self.index = index
+        self._opened = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Opens the process at the first use of a member that `open` sets."""
+        if self.__dict__.get("_opened", True) or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.open()
+        return getattr(self, name)
+
+    def open(self) -> None:
+        """Reads process.json, the headers and epochs.bin."""
+        self._opened = True
+        super().__init__(self.path)
         # Before the files that epochs refer to: in a run that goes on, those may only be ahead.
-        self._folder = Folder(folder, endings(self.info))
+        self._folder = Folder(self.path, endings(self.info))
         self._epochs_file = self._folder.open("epochs.bin")
         file = self._epochs_file
         self.epochs = read_checked(file) if file else np.empty(0, layout.EPOCH)
@@ -78,7 +94,7 @@ class Process(Events, Spans):
         ):
             self._folder.open(name)
         self.strings = Strings(self._folder)
-        self._params = Params(folder, self._files["params.bin"])
+        self._params = Params(self.path, self._files["params.bin"])
         self.segments = self._find_segments()
         if file is not None:
             self._check_epochs(file, self.epochs)

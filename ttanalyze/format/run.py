@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from ttanalyze import plots
 
 FORMAT = "ttanalyze-run"
+AT_ONCE = 64  # processes that are opened with their run
 
 
 def open_run(path: str | os.PathLike[str], ranks: Collection[int] | None = None) -> Run:
     """Opens a run directory.
 
     Reads the headers, the JSON files and epochs.bin, however large the run is. All else is read
-    when it is needed. A run may be opened while it is recorded; it then has the epochs that are
-    committed at this moment.
+    when it is needed; of more than 64 processes, these files too. A run may be opened while it is
+    recorded; it then has the epochs that are committed at this moment.
 
     Args:
         path: The run directory, or its URL: s3://, gs://, https:// or file://.
@@ -115,6 +116,8 @@ class Run:
         self._check_listed()
         chosen = indices if ranks is None else self._with_ranks(indices, ranks)
         self.processes = [Process(path / f"p{i}", i) for i in chosen]
+        for process in self.processes if len(chosen) <= AT_ONCE else ():
+            process.open()
 
     def __repr__(self) -> str:
         epochs = sum(len(p.epochs) for p in self.processes)
@@ -451,15 +454,16 @@ class Run:
     @functools.cached_property
     def warnings(self) -> list[str]:
         """One line per warning of the recorder and per gap in the run."""
-        out = []
-        several = len(self.processes) > 1
         if not self.processes:
-            out.append("no process was recorded")
-        for process in self.processes:
-            lead = f"process {process.index}: " if several else ""
-            ending = None if several else self.info.get("exit")
-            out += [lead + line for line in _warnings_of(process, ending)]
-        return out
+            return ["no process was recorded"]
+        return [line for process in self.processes for line in self.warnings_of(process)]
+
+    def warnings_of(self, process: Process) -> list[str]:
+        """Returns the warnings of one process, as `warnings` has them."""
+        several = len(self.processes) > 1
+        lead = f"process {process.index}: " if several else ""
+        ending = None if several else self.info.get("exit")
+        return [lead + line for line in _warnings_of(process, ending)]
 
 
 def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, TypeVar
 
-from ttanalyze.util.progress import Progress, tell
+from ttanalyze.util.progress import Progress, counted, tell
 
 T = TypeVar("T")
+PARTS = 8  # that each process gets, so that all end at about the same time
 _task: Callable[[int], Any] | None = None  # of this process, which its children inherit
 
 
@@ -49,11 +50,15 @@ def _in_processes(
     before, _task = _task, task
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin)
     try:
-        futures = [pool.submit(_run, number) for number in range(count)]
-        for done, future in enumerate(as_completed(futures), 1):
-            future.result()
-            tell(progress, done, count)
-        return [future.result() for future in futures]
+        size = max(1, count // (PARTS * workers))
+        futures = [
+            pool.submit(_run, range(first, min(first + size, count)))
+            for first in range(0, count, size)
+        ]
+        advance = counted(progress, count)
+        for future in as_completed(futures):
+            advance(len(future.result()))
+        return [one for future in futures for one in future.result()]
     finally:
         _task = before
         pool.shutdown(cancel_futures=True)
@@ -64,6 +69,6 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run(number: int) -> Any:
+def _run(numbers: range) -> list[Any]:
     assert _task is not None, "set before the fork"
-    return _task(number)
+    return [_task(number) for number in numbers]

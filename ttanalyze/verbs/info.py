@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +17,13 @@ from ttanalyze.core.crash_report import crash_report_text, crash_reports, last_e
 from ttanalyze.core.waits import Waits
 from ttanalyze.format import event_kinds, layout, statuses
 from ttanalyze.format.captures import LATEST, Captures
+from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.format.run import Run
+from ttanalyze.format.run import AT_ONCE, Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.traces.hangs import hang_of
+from ttanalyze.util.parallel import each
 from ttanalyze.util.remote import Url, listed_bytes
 
 SHOWN_PROCESSES = 8
@@ -47,14 +50,25 @@ def info(run: Run) -> dict[str, Any]:
         >>> summary["processes"][0]["argv"]
         ['./app', '--fast']
     """
+
+    def told(number: int) -> tuple[dict[str, Any], list[str], int]:
+        process = run.processes[number]
+        return _process(run, process), run.warnings_of(process), _disk_usage(process.path)
+
+    many = len(run.processes) > AT_ONCE
+    found = each(told, len(run.processes), many)
+    others = {process.path.name for process in run.processes}
+    size = sum(of for *_, of in found) + _disk_usage(run.path, others)
+    processes = [process for process, *_ in found]
+    warnings = [line for _, lines, _ in found for line in lines] if found else run.warnings
     return {
         "run": str(run.path),
         "format": run.info.get("version", layout.VERSION),
         "created_ns": run.info.get("created_ns"),
-        "bytes_on_disk": _disk_usage(run.path),
+        "bytes_on_disk": size,
         "exit": run.info.get("exit"),
-        "processes": [_process(run, p) for p in run.processes],
-        "warnings": run.warnings,
+        "processes": processes,
+        "warnings": warnings,
     }
 
 
@@ -80,7 +94,7 @@ def _process(run: Run, process: Process) -> dict[str, Any]:
         "options": recorded.get("options", {}),
         "ring": recorded.get("ring", {}),
         "epochs": len(process.epochs),
-        "triggers": _tally([layout.TRIGGERS[t] for t in process.epochs["trigger"].tolist()]),
+        "triggers": _triggers(process.epochs["trigger"]),
         "epoch_flags": {
             name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
         },
@@ -222,15 +236,26 @@ def _held_up(process: Process) -> int:
     return total
 
 
+def _triggers(numbers: Array) -> dict[str, int]:
+    counts = np.bincount(numbers)
+    return {
+        layout.TRIGGERS[n]: int(counts[n]) for n in np.argsort(-counts, kind="stable") if counts[n]
+    }
+
+
 def _tally(names: list[str]) -> dict[str, int]:
     return dict(Counter(names).most_common())
 
 
-def _disk_usage(path: Path) -> int:
+def _disk_usage(path: Path, without: Collection[str] = ()) -> int:
+    """Returns the size of the files in a folder, without those in some folders of it. Elsewhere,
+    that of all files of a run.
+    """
     if isinstance(path, Url):
-        return listed_bytes(path)
+        return 0 if not without else listed_bytes(path)
     total = 0
-    for folder, _, names in os.walk(path):
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if name not in without]
         for name in names:
             try:
                 total += os.stat(os.path.join(folder, name)).st_size

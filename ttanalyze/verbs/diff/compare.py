@@ -22,6 +22,7 @@ from ttanalyze.format.expected import ExpectedProcess, load, parse
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.util.parallel import each
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.util.remote import place
 from ttanalyze.verbs.diff import match
@@ -36,6 +37,7 @@ from ttanalyze.verbs.diff.states import Common, Stretches, compare_states
 
 LISTED = 100  # regions without a counterpart that a report lists
 SPREAD = 16
+WORTH = 1 << 22  # digests for which it is worth to compare processes side by side
 TRIED = 64  # divergences that are looked at for one that is more than leftovers
 Source = Run | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -82,7 +84,8 @@ def diff(
         types: The type of the items of all regions, or types by the id in `a` or the label of a
             region (None: all other regions). Needed to compare values.
         tolerance: Items this close do not count as different. It applies to regions with a type.
-        progress: Called with the finished and the total number of epochs, then of divergences.
+        progress: Called with the finished and the total number of epochs, then of divergences; of
+            several large processes, with those of processes.
 
     Returns:
         The report. `same` is true if nothing differs.
@@ -112,7 +115,12 @@ def diff(
     _check_types(by_region, sides_a, work.names)
     pairs = _pairs(sides_a, sides_b)
     work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
-    processes = [work.process(x, y) for x, y in pairs]
+    large = sum(int(x.digest_end[-1]) for x, _ in pairs if len(x.digest_end)) > WORTH
+    several = large and len(pairs) > 1
+    work.progress = None if several else progress
+    processes = each(
+        lambda i: work.process(*pairs[i]), len(pairs), several, progress if several else None
+    )
     alone = [
         [s.index for s in sides if s.index not in {p[which].index for p in pairs}]
         for which, sides in enumerate((sides_a, sides_b))

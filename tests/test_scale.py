@@ -1,0 +1,121 @@
+"""Runs of many ranks: parts of the work are done side by side, with the same answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from bench import generated_job
+from bench.generated_job import Job
+from tests import support
+from tests.rundir import Writer
+from ttanalyze.errors import FormatError
+from ttanalyze.verbs.diff import compare as diff_compare
+from ttanalyze.verbs.diff import states
+from ttanalyze.verbs.replicas import compare as replicas_compare
+
+RANKS, STEPS, TENSORS, FAULT = 70, 6, 8, (5, 3, 7)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job with more ranks than are opened at once, a tensor of each rank alone, and a fault."""
+    path = tmp_path_factory.mktemp("job") / "run"
+    generated_job.write(path, Job(RANKS, STEPS, TENSORS, own=1, fault=FAULT))
+    return path
+
+
+@pytest.fixture
+def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small runs are worth processes of their own, too."""
+    for module in (diff_compare, replicas_compare):
+        monkeypatch.setattr(module, "WORTH", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+
+
+def test_ranks_of_a_large_job_are_listed(job: Path) -> None:
+    summary = tt.info(tt.open(job))
+    told = [process["rank"]["rank"] for process in summary["processes"]]
+    assert told == list(range(RANKS)) and {p["epochs"] for p in summary["processes"]} == {STEPS}
+    assert summary["bytes_on_disk"] == sum(f.stat().st_size for f in job.rglob("*") if f.is_file())
+    assert summary["warnings"] == []
+    shown = support.ttanalyze("info", job)
+    assert shown.status == 0 and "node8" not in shown.stdout and "6 more" in shown.stdout
+
+
+def test_one_wrong_tensor_among_many_ranks(job: Path, side_by_side: None) -> None:
+    report = tt.replicas(tt.open(job))
+    (place,) = report.found
+    assert (place.odd, place.epoch, place.names) == ([5], 3, ["layers.7.weight"])
+    assert report.ranks == list(range(RANKS))
+
+
+def test_answers_do_not_depend_on_processes(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    generated_job.write(other, Job(RANKS, STEPS, TENSORS, own=1))
+    ranks = [0, 4, 5, 6]
+
+    def answers() -> list[dict[str, object]]:
+        found = (
+            tt.diff(tt.open(job, ranks), tt.open(other, ranks)),
+            tt.replicas(tt.open(job, ranks)),
+        )
+        return [{**json.loads(one.to_json()), "seconds": 0} for one in found]
+
+    alone = answers()
+    for module in (diff_compare, replicas_compare):
+        monkeypatch.setattr(module, "WORTH", 0)
+    assert answers() == alone
+    monkeypatch.setattr(states, "find_differing", lambda *_: None)
+    assert answers() == alone
+
+
+def test_damage_of_one_rank_is_one_error(job: Path, tmp_path: Path, side_by_side: None) -> None:
+    path = tmp_path / "run"
+    generated_job.write(path, Job(4, STEPS, TENSORS))
+    raw = bytearray((path / "p2" / "blocks.bin").read_bytes())
+    raw[64 + 8] ^= 1
+    (path / "p2" / "blocks.bin").write_bytes(raw)
+    with pytest.raises(FormatError, match=r"p2/blocks\.bin: offset 64: .*do not match"):
+        tt.replicas(tt.open(path))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equal_records_are_left_out_rightly(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random runs: regions that one side lists later, twice changed, unread, refused or freed."""
+    random = np.random.default_rng(seed)
+    for name in ("a", "b"):
+        writer = Writer(tmp_path / name)
+        for region in range(5):
+            writer.born(region, bytes(70_000 if region == 1 else 4096))
+        own = np.random.default_rng(seed if random.random() < 0.2 else [seed, ord(name)])
+        for epoch in range(12):
+            for region in list(writer.regions):
+                if own.random() < 0.6:
+                    value = int(own.integers(3)) if own.random() < 0.3 else epoch
+                    writer.write(region, int(own.integers(9)), bytes([value]) * 7)
+            if epoch == 7 and own.random() < 0.5:
+                writer.died(3)
+            kind = own.random()
+            flags = ["refused"] if kind < 0.1 else ["full"] if kind < 0.2 or not epoch else []
+            if kind > 0.9 and epoch:
+                writer.epoch("sync", "touched", only=[0, 2])
+            else:
+                writer.epoch("sync", *flags)
+        writer.close()
+
+    def answer() -> dict[str, object]:
+        report = tt.diff(tmp_path / "a", tmp_path / "b", every=True)
+        return {**json.loads(report.to_json()), "seconds": 0}
+
+    quick = answer()
+    monkeypatch.setattr(states, "find_differing", lambda *_: None)
+    assert quick == answer()
