@@ -456,14 +456,15 @@ class Run:
         """One line per warning of the recorder and per gap in the run."""
         if not self.processes:
             return ["no process was recorded"]
-        return [line for process in self.processes for line in self.warnings_of(process)]
+        return [line for process in self.processes for line in warnings_of(self, process)]
 
-    def warnings_of(self, process: Process) -> list[str]:
-        """Returns the warnings of one process, as `warnings` has them."""
-        several = len(self.processes) > 1
-        lead = f"process {process.index}: " if several else ""
-        ending = None if several else self.info.get("exit")
-        return [lead + line for line in _warnings_of(process, ending)]
+
+def warnings_of(run: Run, process: Process) -> list[str]:
+    """Returns the warnings of one process, as `run.warnings` has them."""
+    several = len(run.processes) > 1
+    lead = f"process {process.index}: " if several else ""
+    ending = None if several else run.info.get("exit")
+    return [lead + line for line in _warnings_of(process, ending)]
 
 
 def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:

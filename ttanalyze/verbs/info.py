@@ -19,7 +19,7 @@ from ttanalyze.format import event_kinds, layout, statuses
 from ttanalyze.format.captures import LATEST, Captures
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.format.run import AT_ONCE, Run
+from ttanalyze.format.run import AT_ONCE, Run, warnings_of
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.traces.hangs import hang_of
@@ -53,7 +53,7 @@ def info(run: Run) -> dict[str, Any]:
 
     def told(number: int) -> tuple[dict[str, Any], list[str], int]:
         process = run.processes[number]
-        return _process(run, process), run.warnings_of(process), _disk_usage(process.path)
+        return _process(run, process), warnings_of(run, process), _disk_usage(process.path)
 
     many = len(run.processes) > AT_ONCE
     found = each(told, len(run.processes), many)
@@ -237,10 +237,9 @@ def _held_up(process: Process) -> int:
 
 
 def _triggers(numbers: Array) -> dict[str, int]:
-    counts = np.bincount(numbers)
-    return {
-        layout.TRIGGERS[n]: int(counts[n]) for n in np.argsort(-counts, kind="stable") if counts[n]
-    }
+    """Returns how often each trigger cut an epoch, the most frequent first."""
+    found, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+    return {layout.TRIGGERS[found[i]]: int(counts[i]) for i in np.lexsort((first, -counts))}
 
 
 def _tally(names: list[str]) -> dict[str, int]:
