@@ -27,7 +27,8 @@ def each(
     Args:
         task: The task.
         count: How often to run it.
-        parallel: Whether it takes long enough for processes of its own.
+        parallel: Whether it takes long enough for processes of its own. It must not be so if the
+            task reads files elsewhere, whose connections belong to threads of this process.
         progress: Called with the finished and the total number of runs.
 
     Raises:

@@ -53,12 +53,15 @@ def info(run: Run) -> dict[str, Any]:
 
     def told(number: int) -> tuple[dict[str, Any], list[str], int]:
         process = run.processes[number]
-        return _process(run, process), warnings_of(run, process), _disk_usage(process.path)
+        used = _disk_usage(process.path) if here else 0
+        return _process(run, process), warnings_of(run, process), used
 
-    many = len(run.processes) > AT_ONCE
+    here = not isinstance(run.path, Url)
+    many = len(run.processes) > AT_ONCE and here
     found = each(told, len(run.processes), many)
     others = {process.path.name for process in run.processes}
-    size = sum(of for *_, of in found) + _disk_usage(run.path, others)
+    rest = _disk_usage(run.path, others) if here else listed_bytes(run.path)
+    size = rest + sum(of for *_, of in found)
     processes = [process for process, *_ in found]
     warnings = [line for _, lines, _ in found for line in lines] if found else run.warnings
     return {
@@ -247,11 +250,7 @@ def _tally(names: list[str]) -> dict[str, int]:
 
 
 def _disk_usage(path: Path, without: Collection[str] = ()) -> int:
-    """Returns the size of the files in a folder, without those in some folders of it. Elsewhere,
-    that of all files of a run.
-    """
-    if isinstance(path, Url):
-        return 0 if not without else listed_bytes(path)
+    """Returns the size of the files in a folder, without those in some folders of it."""
     total = 0
     for folder, folders, names in os.walk(path):
         folders[:] = [name for name in folders if name not in without]

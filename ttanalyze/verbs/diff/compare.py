@@ -24,7 +24,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.util.parallel import each
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.util.remote import place
+from ttanalyze.util.remote import Url, place
 from ttanalyze.verbs.diff import match
 from ttanalyze.verbs.diff.details import Details, Types
 from ttanalyze.verbs.diff.histories import common_states, contents_of
@@ -116,7 +116,8 @@ def diff(
     pairs = _pairs(sides_a, sides_b)
     work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
     large = sum(int(x.digest_end[-1]) for x, _ in pairs if len(x.digest_end)) > WORTH
-    several = large and len(pairs) > 1
+    here = not any(s.process and isinstance(s.process.path, Url) for p in pairs for s in p)
+    several = large and len(pairs) > 1 and here
     work.progress = None if several else progress
     processes = each(
         lambda i: work.process(*pairs[i]), len(pairs), several, progress if several else None

@@ -22,6 +22,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.util.parallel import each
 from ttanalyze.util.progress import Progress
+from ttanalyze.util.remote import Url
 from ttanalyze.verbs.diff.compare import contexts
 from ttanalyze.verbs.diff.details import Details
 from ttanalyze.verbs.diff.histories import common_states
@@ -150,6 +151,7 @@ class _Context:
         if not len(self.epochs) or not self.layout.count:
             return
         several = sum(int(side.digest_end[-1]) for side in self.sides) > WORTH
+        several &= not isinstance(self._process(0).path, Url)
         self.stretches = each(self._stretches, len(self.matched), several, progress)
         if any(found.total > MOST for found in self.stretches):
             report.notes.append(f"more than {MOST:,} differences of two ranks: not all were judged")
