@@ -51,9 +51,9 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-test: examples ## lint and the tests that need no GPU and end soon; of the native ones a sample
+test: examples ## lint and the tests that need no GPU and end soon; of many parameters a sample
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint
-	$(PYTEST) -m 'not gpu and not long' --sample 4
+	$(PYTEST) -m 'not gpu and not long' --sample 5
 
 test-all: examples ## lint and all tests that need no GPU, the native ones under sanitizers as well
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)

@@ -1,7 +1,8 @@
 """Fixtures: the native libraries, where programs are built, runs to read.
 
 TT_LIB names a folder of libraries other than the package's, such as a sanitizer build. With
---sample N a test marked native or sampled runs with each Nth of its parameters.
+--sample N a test runs with each Nth of its parameters if it has many and is not marked whole, or is
+marked native or sampled.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.rundir import Writer, small_run
 from ttanalyze.cli import run_command
 
 ID_LENGTH = 60  # characters of a value in the name of a case
+MANY = 8  # parameters
 
 pytest.register_assert_rewrite("tests.recordings")  # its failures show what differs
 BUILT = support.ROOT / "build" / "tests"
@@ -57,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sample",
         type=int,
         default=1,
-        help="each Nth of the parameters of tests marked native or sampled",
+        help=f"each Nth of the parameters of tests with over {MANY}, or marked so",
     )
 
 
@@ -68,12 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     of: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     kept: set[pytest.Item] = set()
     for item in items:
-        if item.get_closest_marker("native") or item.get_closest_marker("sampled"):
-            of[item.nodeid.partition("[")[0]].append(item)
-        else:
-            kept.add(item)
+        of[item.nodeid.partition("[")[0]].append(item)
     for name, some in of.items():
-        kept.update(some[zlib.crc32(name.encode()) % min(step, len(some)) :: step])
+        marks = {mark.name for mark in some[0].iter_markers()}
+        many = len(some) > MANY and "whole" not in marks
+        each = step if many or marks & {"native", "sampled"} else 1
+        kept.update(some[zlib.crc32(name.encode()) % min(each, len(some)) :: each])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

@@ -171,6 +171,7 @@ def test_long_sequences_are_aligned_in_a_second(what: str) -> None:
     assert taken < 4  # below 0.5 on a quiet machine
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "b",
     [

@@ -299,6 +299,7 @@ def test_wrong_tolerances_are_refused(built: Path, tmp_path: Path) -> None:
         assert done.stdout == "-1\n" and "tt_tolerance: expected a type" in done.stderr
 
 
+@pytest.mark.long
 def test_norms_are_options_too(recorded: tuple[Path, str], tmp_path: Path) -> None:
     code = tmp_path / "kernel.ptx"
     assert replay(recorded, "--dump-ir", code).status == 0

@@ -35,6 +35,7 @@ def told(run: Path, *more: str | Path) -> tuple[int, Any]:
     return outcome.status, json.loads(outcome.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", WORK)
 def test_digests_do_not_depend_on_contents(kind: str, built: Path, tmp_path: Path) -> None:
     name, options = WORK[kind]
@@ -141,6 +142,7 @@ def memory(run: tt.Run, epoch: int) -> dict[int, bytes]:
     return {r: run.read(epoch, r).tobytes() for r in regions.id[alive].tolist()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SOME)
 def test_contents_of_each_fourth_epoch(kind: str, built: Path, tmp_path: Path) -> None:
     """They are as in a recording of all contents; the other epochs have the same digests."""

@@ -69,6 +69,7 @@ def test_patching(kernel: list[str], tmp_path: Path) -> None:
     assert [int(changes) for _, changes in found] == [0, 2 * (2 + len(kernel)) + 1]
 
 
+@pytest.mark.long
 def test_streams(tmp_path: Path) -> None:
     printed = demo("streams", tmp_path, "--", "--steps", "100")
     found = re.findall(r"^(\d+) epochs, \d+ looks at a buffer: (\d+) torn, (\d+)", printed, re.M)
@@ -94,6 +95,7 @@ def test_streams_demo_with_one_ordering(how: list[str], deps: str, tmp_path: Pat
     assert again.stdout in printed
 
 
+@pytest.mark.long
 def test_determinism(tmp_path: Path) -> None:
     printed = demo("determinism", tmp_path)
     assert "bytes: equal" in printed

@@ -110,6 +110,7 @@ def test_different_programs_differ(record: Record) -> None:
     assert not report.same
 
 
+@pytest.mark.long
 def test_race_changes_sums_only(record: Record) -> None:
     """Sums differ, or they don't, but the launches are the same; without the race all is."""
     raced = compared(*(record("example-race", again=i) for i in (0, 1)))
@@ -119,6 +120,7 @@ def test_race_changes_sums_only(record: Record) -> None:
     assert fixed.same
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["threads_own_streams", "threads_allocate"])
 def test_thread_order_is_no_difference(record: Record, name: str) -> None:
     """Each thread does the same every time, in whatever order they come.

@@ -24,6 +24,8 @@ from ttanalyze import options
 from ttanalyze.cli import app
 from ttanalyze.core import meanings
 
+pytestmark = pytest.mark.whole
+
 DOCS = support.ROOT / "docs"
 README = (support.ROOT / "README.md").read_text()
 PAGES = [*sorted(support.ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]

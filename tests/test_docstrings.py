@@ -17,6 +17,8 @@ from tests import test_replicas
 from tests.rundir import Writer
 from ttanalyze.core import meanings
 
+pytestmark = pytest.mark.whole
+
 
 def documented() -> dict[str, Any]:
     """Each public function, class and method by the name that users know."""

@@ -62,6 +62,7 @@ def test_old_slot_stays_writable(stress: Path, tmp_path: Path) -> None:
     assert records(tmp_path, "events.bin")[0]["seq"] == 300_001
 
 
+@pytest.mark.long
 def test_memory_use_is_constant(drain_path: Path, tmp_path: Path) -> None:
     body = """
 run.mkdir()

@@ -149,6 +149,7 @@ def test_check_names_a_launch_that_reads_past_the_end(faults: Path, tmp_path: Pa
     assert (tmp_path / "out" / "guard-blocking").exists()
 
 
+@pytest.mark.long
 def test_check_without_further_recordings_is_unsure(faults: Path, tmp_path: Path) -> None:
     (found,) = check([faults, "read_in_a_queue"], tmp_path / "out", "--quick")["findings"]
     assert (found["kind"], found["certainty"]) == ("access past the end", "possible")
@@ -174,6 +175,7 @@ def test_check_says_what_happened(
     assert words in found["summary"]
 
 
+@pytest.mark.long
 def test_check_is_unsure_of_pointers_in_memory(faults: Path, tmp_path: Path) -> None:
     (found,) = check([faults, "through_memory"], tmp_path / "out")["findings"]
     assert (found["kind"], found["certainty"]) == ("access past the end", "possible")

@@ -178,6 +178,7 @@ def test_report_of_a_full_launch_queue(hang: Hang, run: Path) -> None:
     assert len(incident(run)["in_flight"][0]["calls"]) == 8
 
 
+@pytest.mark.long
 def test_report_of_very_many_calls(hang: Hang, run: Path) -> None:
     line = report(hang("many calls", signal.SIGTERM, after=1, epoch="none"))[1]
     assert re.match(r"  stream 16: 65\d{3} or more calls, the first known add<<<1, 64>>> ", line)
@@ -334,6 +335,7 @@ def test_report_has_python_lines(run: Path, tmp_path: Path) -> None:
     assert summary["last_epoch"] is None
 
 
+@pytest.mark.long
 def test_info_demangles_kernel_names(hang: Hang, run: Path) -> None:
     hang("cpp", signal.SIGTERM, cpu_callstack="backtrace")
     told = support.ttanalyze("info", run).stdout

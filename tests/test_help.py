@@ -19,6 +19,8 @@ from ttanalyze.cli import app
 from ttanalyze.cli.help import GROUPS
 from ttanalyze.errors import Error
 
+pytestmark = pytest.mark.whole
+
 VERBS = [command.callback.__name__ for command in app.registered_commands if command.callback]
 
 

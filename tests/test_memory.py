@@ -112,6 +112,7 @@ def test_peak_and_end_are_reported(history: History, run_path: Path) -> None:
     assert found.host_peak is not None and found.host_peak.bytes == max(host)
 
 
+@pytest.mark.long
 def test_memory_at_any_moment(history: History, run_path: Path) -> None:
     run = tt.open(run_path)
     for seq in range(0, max(history.after) + 3, 3):

@@ -10,6 +10,8 @@ from tests import support
 from ttanalyze import options
 from ttanalyze.errors import Error
 
+pytestmark = pytest.mark.whole
+
 NAMES = [*options.TABLE]
 
 

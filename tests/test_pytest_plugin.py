@@ -154,6 +154,7 @@ def test_tests_run_normally_without_the_option(suite: pytest.Pytester) -> None:
     assert "ttanalyze" not in message(result).partition("collected")[2]
 
 
+@pytest.mark.long
 def test_failing_test_shows_its_own_failure(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
@@ -220,6 +221,7 @@ def test_failing_test_shows_its_own_failure(suite: pytest.Pytester) -> None:
 # ---- golden manifests ----
 
 
+@pytest.mark.long
 def test_golden_manifest_is_compared(suite: pytest.Pytester) -> None:
     source = """
         import pytest
@@ -261,6 +263,7 @@ def test_golden_manifest_is_compared(suite: pytest.Pytester) -> None:
     assert f"{golden[0]}: offset 1: not JSON" in message(result)
 
 
+@pytest.mark.long
 def test_golden_manifest_is_not_written_for_differing_runs(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
@@ -315,6 +318,7 @@ def test_marker_selects_the_triggers(suite: pytest.Pytester) -> None:
     assert "never" in message(result)
 
 
+@pytest.mark.long
 def test_kept_runs_are_listed(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         test_it="""
@@ -465,6 +469,7 @@ def test_entry_point_activates_the_plugin() -> None:
 # ---- checks ----
 
 
+@pytest.mark.long
 def test_each_test_runs_under_checks(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """

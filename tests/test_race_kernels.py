@@ -108,6 +108,7 @@ def test_text_has_both_sides_of_a_race(run: Path, report: dict[str, Any]) -> Non
     assert "block 0, thread 1 stores 4 bytes: st.shared.u32" in done.stdout
 
 
+@pytest.mark.long
 def test_replayable_launch_without_trace_is_replayed_and_traced(
     program: str, tmp_path: Path
 ) -> None:

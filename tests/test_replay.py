@@ -100,6 +100,7 @@ def test_replay_output_of_one_launch(runs: dict[str, Path], number: str) -> None
     assert under.status == 0 and "ran: not compared" in under.stdout
 
 
+@pytest.mark.long
 def test_differing_values_are_shown(runs: dict[str, Path]) -> None:
     """A racy kernel's sums, in other orders."""
     run = runs["race"]
@@ -129,6 +130,7 @@ def test_replay_refuses_host_written_memory(runs: dict[str, Path]) -> None:
     assert "to which the host may have written since epoch 0" in done.stdout
 
 
+@pytest.mark.long
 def test_failed_recording_is_refused(runs: dict[str, Path], number: str, tmp_path: Path) -> None:
     """Unless the launches, or the epochs, are named."""
     run = shutil.copytree(runs["async"], tmp_path / "run")
@@ -263,6 +265,7 @@ def test_variation_within_the_tolerance(runs: dict[str, Path]) -> None:
     assert "\nnot seen to vary beyond the tolerance, of 1 kernel" in done.stdout
 
 
+@pytest.mark.long
 def test_constant_results_are_not_called_deterministic(runs: dict[str, Path]) -> None:
     done = prove(runs["training"], "--times", "4")
     assert done.status == 0
@@ -298,6 +301,7 @@ def test_epochs_inside_graphs_can_not_bound_a_span(runs: dict[str, Path]) -> Non
     assert "epoch 1 can't be a bound: it lies inside a graph: take one before" in inside.stderr
 
 
+@pytest.mark.long
 def test_managed_memory_in_a_span(runs: dict[str, Path]) -> None:
     """What the host wrote to it is not known, but it may have written nothing."""
     refused = replay(runs["managed"], "--from", "0", "--to", "2")
@@ -364,6 +368,7 @@ def test_invalid_arguments_are_errors(
     assert said in err
 
 
+@pytest.mark.long
 def test_missing_data_is_named(runs: dict[str, Path]) -> None:
     done = replay(runs["graph_threads"])
     assert (
@@ -415,6 +420,7 @@ def test_runs_without_parameters_are_refused(run_path: Path) -> None:
     assert done.status == 2 and "without --params" in done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.large
 def test_many_allocations_in_a_span(run_path: Path) -> None:
     """The time for each does not depend on their number."""

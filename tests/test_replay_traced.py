@@ -64,6 +64,7 @@ def test_filters_limit_the_trace(run: Path, tmp_path: Path) -> None:
     assert len(set(found["instruction"].tolist())) == 4  # three load parameters, one stores
 
 
+@pytest.mark.long
 def test_launch_behind_others_of_its_kernel(built: Path, tmp_path: Path) -> None:
     """These are replayed as well, because no epoch lies between."""
     command = support.command("recorder_pointer_in_memory", built)

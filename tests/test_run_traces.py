@@ -91,6 +91,7 @@ def test_an_export_names_the_kernel_and_its_instructions(run: Path, tmp_path: Pa
     assert len(rest) == 3
 
 
+@pytest.mark.long
 def test_an_export_as_text(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "trace.log"
     options = ("--table", "trace", "--format", "cutracer-text", "-o", path)
@@ -172,6 +173,7 @@ def test_code_that_the_run_lacks_is_said(tmp_path: Path) -> None:
     assert "the code of unsaved is not in the run" in done.stderr
 
 
+@pytest.mark.long
 def test_many_launches_are_read_once_each(tmp_path: Path) -> None:
     trace = begun(tmp_path)
     for launch in range(200):

@@ -267,6 +267,7 @@ def test_changes_are_visible_without_colours(story: Path) -> None:
     browse(story, script)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 def test_every_type_is_displayed(run_path: Path, size: tuple[int, int]) -> None:
     """The numbers on the screen are those in memory, none cut off."""
@@ -624,6 +625,7 @@ def test_finds_values_regions_and_epochs(story: Path) -> None:
     browse(story, script)
 
 
+@pytest.mark.long
 def test_finds_whole_numbers_and_small_floats(run_path: Path) -> None:
     memory = bytearray(range(256))
     w = Writer(run_path)
@@ -1083,6 +1085,7 @@ def test_long_run_and_huge_region_stay_fast(
     assert max(most) < 4096
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (132, 43), (300, 100)])
 def test_any_terminal_size(story: Path, size: tuple[int, int]) -> None:

@@ -283,6 +283,7 @@ def test_recorded_configuration_is_tried_again(recorded: Path, tmp_path: Path, c
     assert [row["verified"] for row in rows(tmp_path / "out.csv")] == ["no", "yes", "yes"]
 
 
+@pytest.mark.long
 def test_failing_configuration_does_not_end_tuning(
     recorded: Path, tmp_path: Path, cli: Cli
 ) -> None:
@@ -441,6 +442,7 @@ def test_conditions_limit_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- several devices ----
 
 
+@pytest.mark.long
 def test_devices_share_the_work(recorded: Path, tmp_path: Path) -> None:
     """Each configuration is tried once, by two processes at the same time."""
     out = tmp_path / "out.csv"
