@@ -55,7 +55,11 @@ test: examples ## lint and the tests that need no GPU and end soon; of many para
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint
 	$(PYTEST) -m 'not gpu and not long' --sample 5
 
-test-all: examples ## lint and all tests that need no GPU, the native ones under sanitizers as well
+$(VENV)/.remote-test: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable '.[remote-test]'
+	touch $@
+
+test-all: examples $(VENV)/.remote-test ## lint and all tests that need no GPU, the native ones under sanitizers as well
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
 	$(PYTEST) -m 'not gpu'
 	$(MAKE) --no-print-directory sanitize

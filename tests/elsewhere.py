@@ -17,7 +17,7 @@ import pytest
 MODULES = ("fsspec", "s3fs", "moto", "flask", "flask_cors")
 missing = [name for name in MODULES if find_spec(name) is None]
 needs_server = pytest.mark.skipif(
-    bool(missing), reason=f"no {', '.join(missing)}: pip install -c requirements-dev.lock '.[dev]'"
+    bool(missing), reason=f"no {', '.join(missing)}: pip install '.[remote-test]'"
 )
 BUCKET = "runs"
 
