@@ -84,6 +84,26 @@ def test_bisecting_takes_few_runs() -> None:
     assert found.points == [at(4800)] and len(asked) < 40
 
 
+def test_likely_delays_are_tried_first() -> None:
+    asked: list[int] = []
+    config = configuration(1000)
+    wrong, right = [7], [points_of(config).index(at(4800))]
+    found = reduce(config, needs(at(4800), asked=asked), first=[wrong, right])
+    assert found.points == [at(4800)] and asked == [1, 1, 0]
+
+
+def test_reduce_stops_in_time() -> None:
+    """What is left then still fails."""
+    test = needs(at(48), at(400))
+
+    def slow(config: delays.Config) -> bool:
+        time.sleep(0.02)
+        return test(config)
+
+    found = reduce(configuration(), slow, seconds=0.05)
+    assert found.status == "stopped" and test(found.minimal)
+
+
 @pytest.mark.parametrize("strategy", ["bisect", "linear"])
 def test_every_remaining_delay_is_needed(strategy: str) -> None:
     """Failures that any of several sets causes, at random."""

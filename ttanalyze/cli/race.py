@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from ttanalyze.output import text
 from ttanalyze.output.files import private
 
 if TYPE_CHECKING:
-    from ttanalyze.verbs.race import RaceReport
+    from ttanalyze.verbs.race import Finding, RaceReport
 
 verbs = Typer()
 
@@ -107,6 +108,9 @@ def race(
     reduce: bool = Option(True, help="Find the fewest delays that cause the difference."),
     confidence: int = Option(1, metavar="N", help="Try each set of delays N times when reducing."),
     tests: int = Option(200, metavar="N", help="Reduce with at most N recordings."),
+    reduce_time: str = Option(
+        "40s", metavar="TIME", help="Begin no test of a reduction after this time (0: no limit)."
+    ),
     sim: bool = Option(False, "--sim", help="Use the simulator; --delay is 0 by default."),
     keep: bool = Option(False, "--keep", help="Also keep runs that do not differ."),
     force: bool = Option(
@@ -119,7 +123,8 @@ def race(
 
     The verb records the program twice without delays. Then it adds random delays inside kernels and
     between calls, until the memory, the output or the exit status of a run differs. It says where
-    memory diverges, and which unordered calls access it. An interrupted search resumes. Exit
+    memory diverges, and which unordered calls access it, as soon as it knows (on standard error);
+    then it looks for the fewest delays that cause it. An interrupted search resumes. Exit
     status 0: no difference found; 1: found; 2: the search failed.
 
     With --exact, the verb reads the traces of a run that `ttanalyze instrument` made, or replays
@@ -204,6 +209,7 @@ def _search(given: dict[str, Any], folder: Path, quiet: bool) -> RaceReport:
         delay=_nanoseconds(variables.pop("TT_DELAY")),
         launch_delay=_nanoseconds(variables.pop("TT_LAUNCH_DELAY")),
         record=variables,
+        reduce_time=options.parse_limit("--reduce-time", given["reduce_time"]),
         **{n: given[n] for n in ("runs", "stop", "sim", "keep", "reduce", "confidence", "tests")},
     )
     types = None if given["dtype"] is None else parse_types(given["dtype"])
@@ -211,7 +217,24 @@ def _search(given: dict[str, Any], folder: Path, quiet: bool) -> RaceReport:
     if given["force"]:
         remove(folder)
     with common.progress_bar("recording", quiet) as progress, common.interruptible():
-        return search(settings, folder, types=types, tolerance=allowed, progress=progress)
+        return search(
+            settings,
+            folder,
+            types=types,
+            tolerance=allowed,
+            progress=progress,
+            on_finding=None if quiet or not settings.reduce else _print_finding,
+        )
+
+
+def _print_finding(report: RaceReport, found: Finding) -> None:
+    """Prints a finding before its delays are reduced, which takes many recordings."""
+    from ttanalyze.verbs.race.show import finding_text
+
+    colour = text.colours_wanted(2)
+    head = text.coloured("found", "red", colour)
+    lines = f"{head}: delays change the result; looking for the fewest of {found.before:,} delays"
+    print(f"{lines}\n{finding_text(report, found, colour)}", file=sys.stderr, flush=True)
 
 
 def _nanoseconds(value: str) -> int:

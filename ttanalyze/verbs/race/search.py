@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,19 @@ from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
-from ttanalyze.verbs.race import pairs
+from ttanalyze.verbs.race import pairs, suspects
 from ttanalyze.verbs.race.instructions import late
 from ttanalyze.verbs.race.report import Finding, RaceReport
 from ttanalyze.verbs.record.series import Recording, Series
 from ttanalyze.verbs.reduce import name_delays, reduce
-from ttanalyze.verbs.reduce.search import NothingError
+from ttanalyze.verbs.reduce.search import Answers, NothingError
 
 STATE = "race.json"
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
 MOST = 0xFFFFFFFF
 SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
+OnFinding = Callable[[RaceReport, Finding], None] | None
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Settings:
         reduce: Whether to find the fewest delays with which a recording still differs.
         confidence: The maximal number of tries of each set of delays.
         tests: The maximal number of tests of the reduction.
+        reduce_time: No test of a reduction begins after this many seconds, 0 for no limit.
     """
 
     command: tuple[str, ...]
@@ -71,6 +73,7 @@ class Settings:
     reduce: bool = True
     confidence: int = 1
     tests: int = 200
+    reduce_time: float = 40
 
     def check(self) -> None:
         """Checks the settings.
@@ -101,6 +104,7 @@ class Race:
         out: The folder.
         types: The type of the items of a region by id or label; None: of all other regions.
         tolerance: Items this close do not count as different.
+        on_finding: Called with each finding as soon as it is found, before its reduction.
 
     Raises:
         Error: The folder has something else in it.
@@ -113,6 +117,7 @@ class Race:
         *,
         types: Mapping[str | int | None, Type] | None = None,
         tolerance: Tolerance | None = None,
+        on_finding: OnFinding = None,
     ) -> None:
         settings.check()
         self.settings, self.out = settings, out
@@ -124,6 +129,7 @@ class Race:
         self._prints_the_same = True
         self._endings: set[int] = set()
         self._progress: Progress = None
+        self._on_finding = on_finding
         self._same: list[int] = []
         self._other: list[int] = []
         self._prepare()
@@ -241,7 +247,7 @@ class Race:
             report.runs = done + 1
             if seed in self._same:
                 continue
-            found = self._try(reference, seed)
+            found = self._try(report, reference, seed)
             if found is not None:
                 report.findings.append(found)
             if settings.stop and len(report.findings) >= settings.stop:
@@ -270,7 +276,7 @@ class Race:
             report.notes.append("output differs between runs without delays: it is not compared")
         return reference
 
-    def _try(self, reference: Recording, seed: int) -> Finding | None:
+    def _try(self, report: RaceReport, reference: Recording, seed: int) -> Finding | None:
         name = f"seed-{seed}"
         found = self.compare(reference, self.recording(name, self.variables(seed)))
         if found is None:
@@ -284,6 +290,7 @@ class Race:
             self._note()
         found.seed = seed
         self._explain(found)
+        config = None
         with contextlib.suppress(Error):
             config = delays.of_run(Path(found.run))
             path = self.out / f"{name}.json"
@@ -295,7 +302,10 @@ class Race:
                 f"late were {text.count(calls, 'call')} and "
                 f"{text.count(points, 'instruction')} in kernels"
             )
-            if self.settings.reduce:
+        if self._on_finding is not None:
+            self._on_finding(report, found)
+        if self.settings.reduce and config is not None:
+            with contextlib.suppress(Error):
                 self._reduce(reference, found, config)
         return found
 
@@ -325,7 +335,11 @@ class Race:
                 config,
                 lambda tried: self._with(reference, name, tried) is not None,
                 confidence=self.settings.confidence,
-                limit=self.settings.tests,
+                limit=self.settings.tests + self.settings.confidence,  # of `known`
+                seconds=self.settings.reduce_time,
+                first=suspects.likely(config, found),
+                # The recordings without delays are the same.
+                known={frozenset(): Answers(0, self.settings.confidence)},
                 progress=self._progress,
             )
         except NothingError as e:
@@ -334,13 +348,13 @@ class Race:
         finally:
             self._series.forget(name)
             (self.out / f"{name}.json").unlink(missing_ok=True)
-        found.tests, found.reduced = reduction.runs, True
+        found.tests, found.reduced = reduction.runs - self.settings.confidence, True
         fewest = f"seed-{found.seed}-fewest"
         alone = self._with(reference, fewest, reduction.minimal)
         if reduction.status != "reduced" or alone is None:
             found.notes.append(
                 f"with the delays that are left it differs only sometimes, or more "
-                f"tests were needed ({reduction.status})"
+                f"tests or time (--tests, --reduce-time) were needed ({reduction.status})"
             )
         if alone is not None:
             found.run, found.diff = alone.run, alone.diff
@@ -364,6 +378,7 @@ def race(
     types: Mapping[str | int | None, Type] | None = None,
     tolerance: Tolerance | None = None,
     progress: Progress = None,
+    on_finding: OnFinding = None,
 ) -> RaceReport:
     """Searches for races in a program.
 
@@ -374,12 +389,14 @@ def race(
         tolerance: Items this close do not count as different.
         progress: Called with the finished and the total number of recordings, then of delays of a
             reduction.
+        on_finding: Called with each finding as soon as it is found, before its reduction.
 
     Raises:
         Error: The folder has something else in it, the program cannot be recorded, or there is
             nothing to compare.
     """
-    return Race(settings, out, types=types, tolerance=tolerance).run(progress)
+    search = Race(settings, out, types=types, tolerance=tolerance, on_finding=on_finding)
+    return search.run(progress)
 
 
 def _plain(settings: Settings) -> dict[str, Any]:

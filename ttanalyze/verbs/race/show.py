@@ -25,12 +25,22 @@ def race_text(report: RaceReport, colour: bool = False) -> str:
     return "\n".join(out)
 
 
+def finding_text(report: RaceReport, found: Finding, colour: bool = False) -> str:
+    """Returns a finding as soon as it is known, before its delays are reduced."""
+    demangle(_kernels_of(found))
+    return "\n".join(_finding(report, found, colour))
+
+
 def _kernels(report: RaceReport) -> Iterator[str]:
     for found in report.findings:
-        for pair in found.pairs:
-            yield from filter(None, (pair.first.kernel, pair.second.kernel))
-        for late in found.late:
-            yield from filter(None, (late.kernel, late.instruction and late.instruction.kernel))
+        yield from _kernels_of(found)
+
+
+def _kernels_of(found: Finding) -> Iterator[str]:
+    for pair in found.pairs:
+        yield from filter(None, (pair.first.kernel, pair.second.kernel))
+    for late in found.late:
+        yield from filter(None, (late.kernel, late.instruction and late.instruction.kernel))
 
 
 def _verdict(report: RaceReport, colour: bool) -> str:

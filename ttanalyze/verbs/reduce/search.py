@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,6 +123,8 @@ def reduce(
     strategy: str = "bisect",
     confidence: int = 1,
     limit: int = 0,
+    seconds: float = 0,
+    first: Iterable[Sequence[int]] = (),
     known: dict[frozenset[int], Answers] | None = None,
     progress: Progress = None,
 ) -> Reduction:
@@ -134,6 +137,8 @@ def reduce(
         confidence: The maximal number of runs of each set. A set fails if more than half of them
             do.
         limit: The maximal number of runs, 0 for no limit.
+        seconds: No run begins after this time, 0 for no limit.
+        first: Sets of delays that are tried alone first, by indices into `points_of`.
         known: Answers from before, by indices into `points_of`. New answers are added.
         progress: Called with the settled and the total number of delays.
 
@@ -153,9 +158,10 @@ def reduce(
         raise NothingError("this configuration has no active delays")
     search = _Search(config, points, fails, confidence, limit, {} if known is None else known)
     search.progress = progress
+    search.until = time.monotonic() + seconds if seconds else None
     status = "reduced"
     try:
-        search.begin()
+        search.begin(first)
         (search.bisect if strategy == "bisect" else search.linear)()
         answers = search.settle()
         status = "flaky" if answers.failed < answers.runs else "reduced"
@@ -185,13 +191,22 @@ class _Search:
         self.known = known
         self.left = list(range(len(points)))
         self.progress: Progress = None
+        self.until: float | None = None
         self._needed = 0  # of those that are left, known to be
 
-    def begin(self) -> None:
-        if not self._fails(self.left):
-            raise NothingError("the test does not fail with all delays of this configuration")
+    def begin(self, first: Iterable[Sequence[int]]) -> None:
+        for some in first:
+            if some and len(some) < len(self.left) and self._fails(some):
+                self._leave(sorted(some))
+                break
+        else:
+            self._require_all()
         if self._fails([]):
             raise NothingError("the test fails without any delay")
+
+    def _require_all(self) -> None:
+        if not self._fails(self.left):
+            raise NothingError("the test does not fail with all delays of this configuration")
 
     def linear(self) -> None:
         """Tries to remove one delay after the other."""
@@ -252,6 +267,8 @@ class _Search:
             if decided and not whole:
                 break
             if self._limit and sum(a.runs for a in self.known.values()) >= self._limit:
+                raise _LimitError
+            if self.until is not None and time.monotonic() > self.until:
                 raise _LimitError
             config = config or with_points(self._config, [self._points[i] for i in points])
             failed = self._ask(config)
