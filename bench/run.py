@@ -30,6 +30,7 @@ from ttanalyze.verbs.doctor import checks
 # What each part may take, in seconds.
 PARTS = {
     "kernels": 60,
+    "coder": 60,
     "drain": 80,
     "launches": 40,
     "stacks": 40,

@@ -36,7 +36,7 @@ WAYS = {
     "touched": {"epoch": "sync", "regions": "touched"},
     "all": {"epoch": "sync", "regions": "all"},
 }
-LLAMA = {"changed": {"epoch": "sync"}}
+LLAMA = {"changed": {"epoch": "sync"}, "coded": {"epoch": "sync", "compress": "device"}}
 PEERS = {"gpu_us": "torch.profiler, GPU only", "stacks_us": "torch.profiler with stacks"}
 
 Sample = dict[str, Any]
@@ -87,6 +87,10 @@ def _llama(bed: Bed, result: Result) -> None:
     peers = [Quantity("with contents, of bare", beside, RATIO)]
     words = f"{note}; with contents: {_note(samples['changed'], 0.0)}"
     result.figures.append(Figure("llama-digests", ratio, ours, peers, words))
+    coded, ours = _against_bare(samples, "coded")
+    peers = [Quantity("not coded, of bare", beside, RATIO)]
+    words = _note(samples["coded"], 0.0)
+    result.figures.append(Figure("llama-contents", coded, ours, peers, words))
 
 
 def between_turns(turns: list[list[float]]) -> tuple[float, list[Quantity]]:
