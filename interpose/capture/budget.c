@@ -81,8 +81,10 @@ static void flush(unsigned kept)
 
 	while (i + kept < budget.waiting)
 		drain_add(&budget.skipped[i++]);
-	if (kept && i)
+	if (kept && i) {
 		budget.skipped[0] = budget.skipped[i];
+		budget.waiting_since = budget.skipped[0].epoch.time_ns;
+	}
 	budget.waiting -= i;
 }
 
