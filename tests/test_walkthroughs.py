@@ -1,7 +1,8 @@
 """The shell sessions of docs/guides: each command runs and prints what the page shows.
 
 A page's blocks of the language `console` run in order in one folder, on the simulator. Times,
-addresses, digests, threads, numbers of lines and the widths of columns may differ. A line `…`
+addresses, digests, threads, numbers of lines, the size of an exported program (it holds paths) and
+the widths of columns may differ. A line `…`
 stands for any lines.
 """
 
@@ -27,6 +28,7 @@ VARIES = (
     (r"\bthread \d+", "thread N"),
     (r"±?\b[\d,.]+ (?:ns|µs|ms|s)\b", "TIME"),
     (r"\b[\d.]+ %", "SHARE"),
+    (r"\b[\d.]+ KiB in bug\b", "SIZE in bug"),
     (r"[\w./-]*/(?=\w+\.(?:py|c|check)\b)", ""),
     (r"\b(\w+\.(?:py|c)):\d+", r"\1"),
     (r"[ \t]+", " "),
