@@ -26,7 +26,8 @@ from ttanalyze.cli import run_command
 ID_LENGTH = 60  # characters of a value in the name of a case
 MANY = 8  # parameters
 
-pytest.register_assert_rewrite("tests.recordings")  # its failures show what differs
+# Their failures show what differs.
+pytest.register_assert_rewrite("tests.recordings", "tests.graph_epochs", "tests.graph_memory")
 BUILT = support.ROOT / "build" / "tests"
 IN_USE_SECONDS = 3600
 

@@ -14,6 +14,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import recordings, replay, support
+from tests.graph_memory import check_graph_memory
 from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.format import graphs, layout
@@ -162,6 +163,11 @@ def test_conditional_bodies_are_listed(built: Path, run_path: Path, cli: Cli) ->
     assert [r["type"] for r in found] == ["graph_launch", "kernel_launch", *["kernel_node"] * 5] * 2
     assert [r["kernel_launch_id"] for r in found if r["type"] == "kernel_launch"] == [0, 1]
     assert "maybe" in cli("graph", run_path, "--graph", "0").stdout
+
+
+@pytest.mark.parametrize("deps", ["region", "device"])
+def test_memory_that_a_graph_leaves_is_captured(deps: str, built: Path, run_path: Path) -> None:
+    check_graph_memory(built, run_path, SIM, deps)
 
 
 CAPTURED = ["graph_capture", "graph_capture_calls", "graph_capture_memory", "sim_graph_memory"]

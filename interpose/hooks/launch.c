@@ -299,15 +299,22 @@ static struct instrumentation *begin_inside(struct op *op, struct exec *x)
 static void end_graph(struct op *op, CUresult r, struct exec *x)
 {
 	struct tt_event *e = op_event_of_launch(op, r);
+	bool born = false;
 
 	if (e) {
 		e->id = graph_number(x);
 		e->dst = op->waited_for;
 		events_publish(e, TT_EVENT_GRAPH_LAUNCH);
 	}
+	if (r == CUDA_SUCCESS && !op->capturing && graph_keeps_memory(x)) {
+		struct region_origin origin = op_origin(op);
+		born = graph_memory_launched(x, op->context, &origin);
+	}
 	if (controls.touched && r == CUDA_SUCCESS && !graph_touch(x))
 		regions_touch_all(op->context);
 	op_end(op, r);
+	if (born)
+		capture_prepare(op->t, op->context);
 	if (r == CUDA_SUCCESS && op->capturing && graph_instrumentation(x) &&
 	    !instrumentation_has_shadow(graph_instrumentation(x)))
 		instrumentation_give_up(

@@ -415,7 +415,7 @@ enum tt_node_kind {
 	TT_NODE_EVENT_RECORD = 8, /* src = CUevent */
 	TT_NODE_SIGNAL = 9,   /* external semaphores */
 	TT_NODE_WAIT = 10,
-	TT_NODE_ALLOC = 11,   /* dst, bytes */
+	TT_NODE_ALLOC = 11,   /* dst, bytes, src = device, TT_NO_ID if none */
 	TT_NODE_FREE = 12,    /* dst */
 	TT_NODE_MEM_OP = 13,  /* data = the addresses that it writes to, 8 bytes each */
 	TT_NODE_CONDITIONAL = 14, /* src = handle, dst = 0 if, 1 while, 2 switch; nodes of its bodies have it as parent */

@@ -163,6 +163,9 @@ static bool read_memory(struct node_list *l, CUgraphNode handle, uint32_t kind)
 		r->flags |= TT_GRAPHF_UNREAD;
 	r->dst = p.dptr;
 	r->bytes = p.bytesize;
+	if (kind == TT_NODE_ALLOC)
+		r->src = p.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? (uint32_t)p.poolProps.location.id
+										  : TT_NO_ID;
 	return true;
 }
 

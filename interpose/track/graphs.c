@@ -78,6 +78,14 @@ static void has_changed(struct exec *x)
 	atomic_store(&x->spread_outdated, true);
 }
 
+/* Caller holds the lock. */
+static void has_other_nodes(struct exec *x)
+{
+	has_changed(x);
+	if (!graph_memory_read(x))
+		no_memory();
+}
+
 /* ---- records ---- */
 
 /* Caller holds the lock. */
@@ -140,7 +148,7 @@ static void lose(struct exec *x, uint64_t seq, const char *why)
 	x->unread = true;
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
-	has_changed(x);
+	has_other_nodes(x);
 	record_all(x, TT_GRAPH_REMADE, 0, seq);
 }
 
@@ -164,6 +172,8 @@ static void exec_free(struct exec *x)
 {
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
+	if (!graph_memory_read(x))
+		no_memory();
 	x->next_spare = graphs.spare;
 	graphs.spare = x;
 }
@@ -228,9 +238,9 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 		x->context = c;
 		x->unread = !whole;
 		x->nodes = *nodes;
-		has_changed(x);
 		if (!whole)
 			nodes_free(&x->nodes);
+		has_other_nodes(x);
 		record_all(x, TT_GRAPH_MADE, flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? TT_GRAPHF_DEVICE : 0, seq);
 		if (!handle_add(&graphs.by_handle, &x->handle)) {
 			no_memory();
@@ -389,7 +399,7 @@ size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, 
 {
 	graphs_lock();
 	size_t changed = update(x, child, from, runs, seq);
-	has_changed(x);
+	has_other_nodes(x);
 	graphs_unlock();
 	nodes_free(from);
 	return changed;

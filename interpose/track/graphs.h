@@ -54,6 +54,14 @@ bool graph_touch(struct exec *x);
 /* Whether a capture after number `awaited` reads one of them; true if unknown. */
 bool graph_may_write_captured(struct exec *x, uint32_t awaited, uint64_t *base);
 
+/* Whether a launch leaves memory that it allocated, or frees other memory. */
+bool graph_keeps_memory(const struct exec *x);
+/*
+ * After such a launch: memory that its nodes allocated and left, on the device of the context, are regions now; those that
+ * it freed have ended. Returns whether there are new regions.
+ */
+bool graph_memory_launched(struct exec *x, struct context *c, const struct region_origin *origin);
+
 /* context_bit of the contexts whose memory its nodes write. */
 uint64_t graph_spread(struct exec *x);
 

@@ -19,10 +19,15 @@ struct exec {
 	bool reaches_all;
 	struct region_gathering regions;
 	struct instrumentation *instrumentation;
+	struct kept_memory *_Atomic memory; /* by address; NULL: none */
+	size_t memory_count;
 	_Atomic bool spread_outdated;
 	_Atomic uint64_t spread; /* context_bit of the contexts whose memory its nodes write */
 	struct exec *next_spare;
 };
+
+/* Makes x->memory that of x->nodes; false: no host memory. The caller holds the lock. */
+bool graph_memory_read(struct exec *x);
 
 /* The lock guards all except what readers of the table use. */
 void graphs_lock(void);

@@ -359,6 +359,8 @@ void nodes_gather_one(const struct node_list *l, uint32_t number, struct region_
 		regions_gather_pointers(g, l->bytes + r->data, r->data_size);
 	else if ((r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst && !(r->flags & TT_GRAPHF_HOST_DST))
 		regions_gather(g, r->dst, r->reach ? r->reach : 1);
+	else if ((r->kind == TT_NODE_ALLOC || r->kind == TT_NODE_FREE) && r->dst)
+		regions_gather(g, r->dst, 1);
 }
 
 bool nodes_gather(const struct node_list *l, struct region_gathering *g)

@@ -20,6 +20,7 @@ from tests.graph_epochs import (
     check_streams,
     record,
 )
+from tests.graph_memory import check_graph_memory
 
 pytestmark = [
     pytest.mark.gpu,
@@ -117,3 +118,8 @@ def test_epochs_inside_several_graphs_and_streams(built: Path, tmp_path: Path) -
     )
     assert support.run(command, recorded) == bare
     check_streams(tmp_path / "run")
+
+
+@pytest.mark.parametrize("deps", ["region", "device"])
+def test_memory_that_a_graph_leaves_is_captured(deps: str, built: Path, tmp_path: Path) -> None:
+    check_graph_memory(built, tmp_path / "run", BARE, deps)

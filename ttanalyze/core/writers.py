@@ -70,7 +70,7 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
     regions = process.regions
     row = region_row(process, region)
     birth = regions.birth[row]
-    after_seq = max(after_seq, int(birth["seq"]))
+    after_seq = max(after_seq, int(birth["seq"]) - 1)  # a graph launch may write what it allocates
     if regions.death_seq[row]:
         until_seq = min(until_seq, int(regions.death_seq[row]) - 1)
     events = process.events_between(after_seq, until_seq)

@@ -179,7 +179,7 @@ class _Search:
         window = self.windows[side]
         assert window is not None, "a side without a process has no calls"
         table = window.process.regions
-        lives = table.birth["seq"] < seq
+        lives = table.birth["seq"] <= seq
         lives &= (table.death_seq == 0) | (table.death_seq > seq)
         birth, identity = table.birth[lives], self.identities[side][lives]
         if not len(birth):

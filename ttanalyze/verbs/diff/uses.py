@@ -76,7 +76,7 @@ def _pointees(process: Process, words: Array, seqs: Array) -> Pair:
     most = len(births) + 1
     keys = group * most + np.searchsorted(births, birth["seq"])
     of = np.searchsorted(bases, words, "right") - 1
-    row = np.searchsorted(keys, of * most + np.searchsorted(births, seqs)) - 1
+    row = np.searchsorted(keys, of * most + np.searchsorted(births, seqs, "right")) - 1
     offset = words - birth["base"][row]
     inside = (of >= 0) & (row >= 0) & (group[row] == of) & (offset < birth["size"][row])
     inside &= (death[row] == 0) | (death[row] > seqs)
