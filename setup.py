@@ -99,7 +99,11 @@ LIBRARIES = {
             "interpose/options/control_text.c",
             "interpose/util/json_writer.c",
         ),
-        ("-Wl,-soname,libttload.so", "-Wl,--no-undefined"),
+        (
+            "-Wl,-soname,libttload.so",
+            "-Wl,-z,nodelete",  # numpy frees arrays through it until the process ends
+            "-Wl,--no-undefined",
+        ),
     ),
     RECORDER: Library(
         "ttanalyze/lib/libttshim.so",

@@ -115,6 +115,8 @@ TARGETS = (
     Target("patch-load", "patching", "patching 10,000 instructions", "≤", 2, "ms", gpu=False),
     Target("diff", "diff", "diff of 1,000,000 launches", "≤", 5, "s", gpu=False),
     Target("diff-memory", "diff", "memory for that", "≤", 1024, "MiB", gpu=False),
+    Target("length-time", "length", "time of 10 times the launches", "≤", 12, RATIO, gpu=False),
+    Target("length-memory", "length", "memory, as many launches", "≤", 512, "MiB", gpu=False),
     Target("open-large", "toolkit", "open a run of 50 GB", "≤", 1.5, RATIO, "a small one", False),
 )
 

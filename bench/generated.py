@@ -7,7 +7,7 @@ say. What is measured on them is the reader alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,14 @@ def write(
         "epochs.bin": epochs_of(counts, regions, size, launches, digests=of_regions, blocks=blocks),
     }
     if launches:
-        records["events.bin"] = _events(regions, epochs, launches, missing)
         records["functions.bin"], records["strings.bin"] = _functions()
     for name, (kind, dtype) in KINDS.items():
         body = records[name].tobytes() if name in records else b""
         (folder / name).write_bytes(header(kind, dtype) + body)
+    if launches:
+        with (folder / "events.bin").open("ab") as file:
+            for events in _events(regions, epochs, launches, missing):
+                file.write(events.tobytes())
     info = process_info(len(counts))
     (folder / "process.json").write_text(json.dumps(info))
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
@@ -182,17 +185,20 @@ def regions_of(count: int, size: int) -> Array:
     return sealed(out)
 
 
-def _events(regions: int, epochs: int, launches: int, missing: Sequence[int]) -> Array:
-    """Each epoch's launches, of KERNELS by turns, and the wait that it is cut at."""
-    out = np.zeros(epochs * (launches + 1), layout.EVENT)
-    number = np.arange(len(out))
-    out["seq"], out["time_ns"], out["thread"] = number + 1 + regions, number * 100, 1
-    out["kind"] = layout.EVENT_KINDS.index("launch")
-    out["id"], out["stream"], out["call"] = number % len(KERNELS), 1, layout.NO_CALL
-    out["grid"], out["block"] = (64, 1, 1), (256, 1, 1)
-    wait = number % (launches + 1) == launches
-    out["kind"][wait], out["id"][wait] = layout.EVENT_KINDS.index("sync"), NO_ID
-    return sealed(np.delete(out, np.flatnonzero(~wait)[list(missing)]))
+def _events(regions: int, epochs: int, launches: int, missing: Sequence[int]) -> Iterator[Array]:
+    """Each epoch's launches, of KERNELS by turns, and the wait that it is cut at. In pieces."""
+    left_out = np.array(missing, "u8")
+    for first in range(0, epochs * (launches + 1), EVENTS):
+        number = np.arange(first, min(first + EVENTS, epochs * (launches + 1)), dtype="u8")
+        out = np.zeros(len(number), layout.EVENT)
+        out["seq"], out["time_ns"], out["thread"] = number + 1 + regions, number * 100, 1
+        out["kind"] = layout.EVENT_KINDS.index("launch")
+        out["id"], out["stream"], out["call"] = number % len(KERNELS), 1, layout.NO_CALL
+        out["grid"], out["block"] = (64, 1, 1), (256, 1, 1)
+        wait = number % (launches + 1) == launches
+        out["kind"][wait], out["id"][wait] = layout.EVENT_KINDS.index("sync"), NO_ID
+        launch = number - number // (launches + 1)
+        yield sealed(out[wait | ~np.isin(launch, left_out)])
 
 
 def _functions() -> tuple[Array, Array]:

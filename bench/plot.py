@@ -15,6 +15,8 @@ WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 56
 COLOURS = ("#1b6ca8", "#c2410c", "#3f7d20", "#7b2d8b")
 TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+Units = Sequence[tuple[float, str]]
 Points = Sequence[tuple[float, float]]
 
 
@@ -62,9 +64,15 @@ def _round_up(value: float) -> float:
 
 
 def line_plot(
-    title: str, x: str, y: str, series: Mapping[str, Points], log_x: bool, log_y: bool
+    title: str,
+    x: str,
+    y: str,
+    series: Mapping[str, Points],
+    log_x: bool,
+    log_y: bool,
+    units: Units = TIMES,
 ) -> str:
-    """An SVG document. x, y: what the axes are of; the points' y are nanoseconds."""
+    """An SVG document. x, y: what the axes are of; units: of the points' y."""
     points = [point for of in series.values() for point in of]
     across = axis([px for px, _ in points], WIDTH - LEFT - RIGHT, log_x)
     up = axis([py for _, py in points], HEIGHT - TOP - BOTTOM, log_y)
@@ -74,15 +82,16 @@ def line_plot(
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         _text(LEFT, 18, title, "start", 'font-weight="bold"'),
-        *_grid(across, up),
+        *_grid(across, up, units),
         _text(LEFT + across.length / 2, HEIGHT - 12, x, "middle"),
         _text(16, TOP + up.length / 2, y, "middle", f'transform="rotate(-90 16 {_y(up, 0.5)})"'),
     ]
+    step = min(200, (WIDTH - LEFT) // max(len(series), 1))
     for i, (name, of) in enumerate(series.items()):
         colour = COLOURS[i % len(COLOURS)]
         out += _line(of, across, up, colour)
-        out.append(_text(LEFT + 14 + 200 * i, 36, name, "start"))
-        out.append(f'<circle cx="{LEFT + 5 + 200 * i}" cy="32" r="4" fill="{colour}"/>')
+        out.append(_text(LEFT + 14 + step * i, 36, name, "start"))
+        out.append(f'<circle cx="{LEFT + 5 + step * i}" cy="32" r="4" fill="{colour}"/>')
     return "\n".join([*out, "</svg>\n"])
 
 
@@ -90,10 +99,10 @@ def _y(up: Axis, share: float) -> str:
     return _number(TOP + up.length * share)
 
 
-def _grid(across: Axis, up: Axis) -> list[str]:
+def _grid(across: Axis, up: Axis, units: Units) -> list[str]:
     out = []
     bottom = TOP + up.length
-    scale, unit = next((t for t in TIMES if up.high > t[0]), TIMES[-1])
+    scale, unit = next((t for t in units if up.high > t[0]), units[-1])
     for value in across.ticks():
         px = LEFT + across.at(value)
         out.append(_rule(px, TOP, px, bottom))
@@ -101,7 +110,7 @@ def _grid(across: Axis, up: Axis) -> list[str]:
     for value in up.ticks():
         py = bottom - up.at(value)
         out.append(_rule(LEFT, py, LEFT + across.length, py))
-        shown = time(value) if up.log else f"{value / scale:g} {unit}"
+        shown = in_units(value, units) if up.log else f"{value / scale:g} {unit}"
         out.append(_text(LEFT - 8, py + 4, shown, "end"))
     return out
 
@@ -139,9 +148,9 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def time(nanoseconds: float) -> str:
-    """Returns nanoseconds in the largest unit that gives 1 or more."""
-    for size, unit in TIMES:
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:g} {unit}"
-    return f"{nanoseconds:g} ns"
+def in_units(value: float, units: Units) -> str:
+    """Returns a value in the largest unit that gives 1 or more."""
+    for size, unit in units:
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g} {units[-1][1]}"

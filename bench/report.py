@@ -1,10 +1,11 @@
 """Makes docs/performance.md and its plots from what bench/run.py wrote.
 
-    python bench/report.py [FILE] [--docs DIR]
+    python bench/report.py [FILE] [--docs DIR] [--length FILE]
 
 FILE: the results, by default those that the page was last made from, DIR/performance.json, which
-this keeps beside it. The page's own words stand in bench/performance.md; a line <!-- NAME --> there
-is the place of what is measured.
+this keeps beside it. --length: results whose part `length` replaces that of FILE; it needs no GPU,
+so it may come from another machine. The page's own words stand in bench/performance.md; a line
+<!-- NAME --> there is the place of what is measured.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict
         f"{name}.svg": draw(name, of)
         for name, of in _data(results, "growth").get("sweeps", {}).items()
     }
+    pictures = [f"![{_caption(n.removesuffix('.svg'))}]({folder}/{n})" for n in plots]
     made = {
         "machine": _machine(results),
         "figures": _figures(results),
-        "plots": "\n".join(
-            f"![{_caption(name.removesuffix('.svg'))}]({folder}/{name})" for name in plots
-        ),
+        "plots": "\n".join(pictures),
+        "length": _length(results, folder),
         "examples": _markdown(_data(results, "examples").get("rows", [])),
         "parts": _parts(results),
     }
@@ -65,13 +66,55 @@ def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict
         raise ResultsError(f"{TEMPLATE.name}: nothing is called {min(unknown)}")
     for name, words in made.items():
         template = template.replace(f"<!-- {name} -->", words or "Not measured in this run.")
-    return template, plots
+    return template, plots | _length_plots(results)
 
 
 def draw(name: str, of: dict[str, Any]) -> str:
     log_x, log_y = LOGARITHMIC.get(name, (False, False))
     series = {key: [(x, y) for x, y in points] for key, points in of["series"].items()}
     return plot.line_plot(_caption(name), of["x"], f"time of {of['y']}", series, log_x, log_y)
+
+
+def _length_plots(results: dict[str, Any]) -> dict[str, str]:
+    """The plots of the verbs by the launches of a run."""
+    launches = _data(results, "length").get("launches", {})
+    if not launches:
+        return {}
+    out = {}
+    for what, scale, units in (("busy", 1e9, plot.TIMES), ("private", 1.0, plot.BYTES)):
+        series: dict[str, list[tuple[float, float]]] = {}
+        for count, found in sorted(launches.items(), key=lambda item: int(item[0])):
+            for verb, sample in found["verbs"].items():
+                series.setdefault(verb, []).append((int(count), sample[what] * scale))
+        name = "length-time" if what == "busy" else "length-memory"
+        y = "time of the processor" if what == "busy" else "private memory, at most"
+        out[f"{name}.svg"] = plot.line_plot(
+            _caption(name), "launches of the run", y, series, True, what == "busy", units
+        )
+    return out
+
+
+def _length(results: dict[str, Any], folder: str) -> str:
+    """A table of the verbs by the launches of a run, with the plots."""
+    data = _data(results, "length")
+    rows = [["launches", "events.bin"]]
+    for count, found in sorted(data.get("launches", {}).items(), key=lambda item: int(item[0])):
+        if len(rows) == 1:
+            rows[0] += found["verbs"]
+        row = [f"{int(count):,}", text.size(found["events_bytes"])]
+        for sample in found["verbs"].values():
+            spilled = f", {text.size(sample['spilled'])} in the file" if sample["spilled"] else ""
+            row.append(f"{sample['seconds']:,.1f} s, {text.size(sample['private'])}{spilled}")
+        rows.append(row)
+    if len(rows) == 1:
+        return ""
+    it = data["machine"]
+    memory = f"{it['memory'] / 1e9:.0f} GB of memory"
+    where = f"{it['cpu']}, {it['cores']} cores, {memory}, {it['file_system']}"
+    lines = [f"Measured on {results['parts']['length']['date']}: {where}.", "", _markdown(rows), ""]
+    for name in _length_plots(results):
+        lines.append(f"![{_caption(name.removesuffix('.svg'))}]({folder}/{name})")
+    return "\n".join(lines)
 
 
 def _caption(name: str) -> str:
@@ -81,6 +124,8 @@ def _caption(name: str) -> str:
         "dirty": "An epoch, by how much of memory changed",
         "epochs": "An epoch, over the length of a run",
         "launches": "A launch, over the length of a run",
+        "length-time": "Verbs, by the launches of a run",
+        "length-memory": "Their memory with --max-memory 512M",
     }.get(name, name)
 
 
@@ -142,10 +187,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("results", nargs="?", type=Path, metavar="FILE")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", metavar="DIR")
+    parser.add_argument("--length", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     kept = options.docs / "performance.json"
     try:
         results = read(options.results or kept)
+        if options.length:
+            results["parts"]["length"] = read(options.length)["parts"]["length"]
         words, plots = page(results, TEMPLATE.read_text(), "performance")
     except ResultsError as e:
         print(f"report.py: {e}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """What recording costs and how fast capture is, every figure beside what it competes with.
 
     python bench/run.py [--parts NAME,NAME…] [--quick] [--sim] [--out FILE] [--runs DIR]
+                        [--seconds N]
 
 On a GPU where one works, else on the simulator, whose times say nothing about a GPU's and are not
 judged. A part that fails, takes too long or lacks a tool says so, and the others go on. Prints a
@@ -40,6 +41,7 @@ PARTS = {
     "growth": 130,
     "toolkit": 40,
     "diff": 60,
+    "length": 120,
     "rewind": 40,
     "patching": 20,
     "replay": 60,
@@ -49,14 +51,17 @@ FORMAT = {"format": "ttanalyze-bench", "version": 1}
 RESULTS = ROOT / "build" / "bench" / "results.json"
 
 
-def measure(name: str, bed: Bed) -> dict[str, Any]:
-    """One part: date, status ok, skipped or failed, why, seconds, figures, data."""
+def measure(name: str, bed: Bed, limit: float | None = None) -> dict[str, Any]:
+    """One part: date, status ok, skipped or failed, why, seconds, figures, data.
+
+    limit: seconds that it may take; default: those of PARTS.
+    """
     began = time.monotonic()
     why, status = None, "ok"
     result = Result()
     try:
         part = importlib.import_module(f"bench.parts.{name}")
-        result = part.measure(dataclasses.replace(bed, deadline=began + PARTS[name]))
+        result = part.measure(dataclasses.replace(bed, deadline=began + (limit or PARTS[name])))
         if result.failed:
             status, why = "failed", "; ".join(result.failed)
     except SkipError as e:
@@ -116,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help="where runs are recorded to, that is, the file system that is measured",
     )
+    parser.add_argument(
+        "--seconds", type=float, metavar="N", help="what each part may take, for larger sizes"
+    )
     options = parser.parse_args(arguments)
     sim = options.sim or not checks.check_driver()[2]
     runs = options.runs.absolute()
@@ -129,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     head = {**FORMAT, "simulator": sim, "quick": options.quick, "machine": machine.describe(bed)}
     parts = earlier(options.out, head)
     for name in options.parts:
-        parts[name] = part = measure(name, bed)
+        parts[name] = part = measure(name, bed, options.seconds)
         words = [f"{name}: {part['status']}, {part['seconds']} s", *filter(None, [part["why"]])]
         say(": ".join(words))
         # After each part, so that a machine that goes away leaves what there is.

@@ -21,6 +21,7 @@ HEADERS = (
     LOAD / "manifest_digests.h",
     LOAD / "spans.h",
     LOAD / "recompute.h",
+    LOAD / "spill.h",
     LOAD / "unpack.h",
     LOAD / "record_options.h",
     LOAD / "opcodes.h",

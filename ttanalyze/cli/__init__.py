@@ -73,7 +73,9 @@ def run_command(arguments: list[str]) -> int:
     except OSError as e:
         message = str(system_error(e.filename or "standard output", e))
     except MemoryError:
-        message = "out of memory"
+        from ttanalyze.util.memory_limit import out_of_memory
+
+        message = out_of_memory()
     except Exception as e:
         # Typer's own errors share no public base class across its versions.
         if not hasattr(e, "format_message"):

@@ -40,6 +40,14 @@ DeviceOption = Annotated[int, typer.Option(metavar="N", help="Index of the GPU."
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file.")
 ]
+MaxMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Use at most this much memory, such as 1G. Arrays beyond it go to a temporary file in "
+        "$TMPDIR (default: /var/tmp).",
+    ),
+]
 ReportOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
 ]
@@ -54,6 +62,19 @@ def parse_ranks(ranks: str | None) -> list[int] | None:
     from ttanalyze import options
 
     return None if ranks is None else options.parse_numbers(ranks, "--rank")
+
+
+def limit_memory(size: str | None) -> None:
+    """Applies --max-memory. Verbs call this first, before they import large modules."""
+    if size is None:
+        return
+    from ttanalyze import options
+    from ttanalyze.util import memory_limit
+
+    try:
+        memory_limit.limit_memory(options.parse_size(size))
+    except Error as e:
+        raise Error(f"--max-memory {size}: {e}") from None
 
 
 def print_text(content: str, end: str = "\n", exact: bool = False) -> None:

@@ -44,6 +44,7 @@ def diff(
     ),
     out: common.ReportOption = None,
     rank: common.RanksOption = None,
+    max_memory: common.MaxMemoryOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -53,6 +54,7 @@ def diff(
     their triggers. Exit status 0: the same; 1: different; 2: nothing was compared, or the only
     difference is what a failed recording lacks.
     """
+    common.limit_memory(max_memory)
     from ttanalyze.core.values import Tolerance
     from ttanalyze.format import open_run
     from ttanalyze.verbs.diff import diff as compare

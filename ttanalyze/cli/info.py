@@ -12,9 +12,13 @@ verbs = Typer()
 
 @verbs.command(epilog="\b\nExample:\n  ttanalyze info run1")
 def info(
-    run: common.RunArgument, rank: common.RanksOption = None, json: common.JsonOption = False
+    run: common.RunArgument,
+    rank: common.RanksOption = None,
+    max_memory: common.MaxMemoryOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Summarise a run on one screen."""
+    common.limit_memory(max_memory)
     from ttanalyze.format import open_run
     from ttanalyze.verbs.info import info as summarise
     from ttanalyze.verbs.info import info_text

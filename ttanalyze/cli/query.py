@@ -168,6 +168,7 @@ def query(
         None, "--out", "-o", "--output", metavar="FILE", help="Write to a file."
     ),
     compress: bool = Option(False, "--compress", help="Compress FILE with zstd."),
+    max_memory: common.MaxMemoryOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -179,6 +180,7 @@ def query(
     COLUMNS are names separated by commas. An unknown name gives an error that lists the columns.
     docs/reference/tables.md describes them.
     """
+    common.limit_memory(max_memory)
     from ttanalyze.traces.histogram import parse_regions
     from ttanalyze.verbs.query import TRACE_TABLES, Query, open_sources
 

@@ -59,6 +59,7 @@ def trace(
     annotate: AnnotateOption = None,
     epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
     rank: common.RanksOption = None,
+    max_memory: common.MaxMemoryOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -67,6 +68,7 @@ def trace(
     Only a run with --timeline has the GPU times of the work. Other runs have only the times of the
     calls. See docs/limits/reading.md.
     """
+    common.limit_memory(max_memory)
     from dataclasses import asdict
 
     from ttanalyze import options

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, TypeVar
 
+from ttanalyze.util.memory_limit import limited
 from ttanalyze.util.progress import Progress, counted, tell
 
 T = TypeVar("T")
@@ -28,13 +29,14 @@ def each(
         task: The task.
         count: How often to run it.
         parallel: Whether it takes long enough for processes of its own. It must not be so if the
-            task reads files elsewhere, whose connections belong to threads of this process.
+            task reads files elsewhere, whose connections belong to threads of this process. With
+            limited memory, this process does all.
         progress: Called with the finished and the total number of runs.
 
     Raises:
         BaseException: What the task raised.
     """
-    workers = min(len(os.sched_getaffinity(0)), count) if parallel else 1
+    workers = min(len(os.sched_getaffinity(0)), count) if parallel and not limited() else 1
     if workers < 2:
         out = []
         for number in range(count):

@@ -82,6 +82,16 @@ class Calls:
         return self if in_context.all() else self.where(in_context)
 
 
+COLUMNS = {
+    "seq": layout.EVENT["seq"],
+    "time": layout.EVENT["time_ns"],
+    **{name: layout.EVENT[name] for name in ("context", "stream", "thread")},
+    **dict.fromkeys(("same", "alike"), np.dtype("u8")),
+    "stack": np.dtype("u4"),
+    **dict.fromkeys(("work", "launch"), np.dtype(bool)),
+}
+
+
 @dataclass(frozen=True)
 class Regions:
     """Captured regions by id.
@@ -304,23 +314,26 @@ def read_calls(side: Side, names: Names) -> Calls | None:
     kinds, births = np.zeros((2, len(layout.EVENT_KINDS)), bool)
     kinds[[*event_kinds.WORK, *event_kinds.WAIT]] = True
     births[[*event_kinds.BIRTH]] = True
-    parts: dict[str, list[Array]] = {name: [] for name in Calls.__dataclass_fields__}
-    recorded = False
+    # At once at their full length: a list of parts and its sum would take twice the memory.
+    most = side.process.count_events()
+    columns = {name: np.empty(most, dtype) for name, dtype in COLUMNS.items()}
+    recorded, count = False, 0
     stack_text = functools.cache(functools.partial(_stack_text, side.process))
     for records in side.process.event_pieces():
         recorded |= len(records) > 0
         if side.last_call is not None:
             records = layout.take(records, records["seq"] <= side.last_call)
         chosen = kinds[records["kind"]] & (records["result"] == 0)
-        calls = _calls(side.process, records[chosen], names, stack_text)
-        for name, columns in parts.items():
-            columns.append(getattr(calls, name))
+        calls = _calls(side.process, records[chosen][: most - count], names, stack_text)
+        for name, column in columns.items():
+            column[count : count + len(calls.seq)] = getattr(calls, name)
+        count += len(calls.seq)
         made = records[births[records["kind"]]]
         _, rows, at = np.intersect1d(side.regions.seq, made["seq"], return_indices=True)
         side.regions.thread[rows] = made["thread"][at]
     if not recorded:
         return None
-    out = Calls(*(np.concatenate(parts.pop(name)) for name in Calls.__dataclass_fields__))
+    out = Calls(**{name: column[:count] for name, column in columns.items()})
     in_order = (out.seq[1:] >= out.seq[:-1]).all()
     return out if in_order else out.where(np.argsort(out.seq, kind="stable"))
 
@@ -334,11 +347,9 @@ def _calls(
     sizes = [events[size][:, axis] for size in ("grid", "block", "cluster") for axis in range(3)]
     alike = mixed(kind, flags, kernel)
     return Calls(
-        seq=events["seq"].copy(),
-        time=events["time_ns"].copy(),
-        context=events["context"].copy(),
-        stream=events["stream"].copy(),
-        thread=events["thread"].copy(),
+        seq=events["seq"],
+        time=events["time_ns"],
+        **{name: events[name] for name in ("context", "stream", "thread")},
         same=mixed(alike, events["bytes"], events["shared"], *sizes),
         alike=alike,
         stack=_numbers(events["stack"], stack_text, names).astype("u4"),

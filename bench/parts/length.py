@@ -1,0 +1,133 @@
+"""info, query, trace and diff on runs of more and more launches, in 512 MiB of memory.
+
+The runs are made by bench/generated.py: an epoch for every thousand launches. Each verb runs as a
+process of its own with --max-memory, whose private memory is looked at fifty times a second. Runs
+grow by factors of ten while time and disk suffice for the next.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import generated, machine
+from bench.bed import MIB, ROOT, Bed, ProgramError, Result, last_line
+from bench.figures import Figure, Quantity
+
+LAUNCHES = 1000  # of each epoch
+REGIONS, CHANGED, CONTENTS = 100, 2, 64
+MEMORY = 512 * MIB
+EVENT = 128  # bytes
+SLOWER = 12  # times the time of a tenth, at most, as far as is planned for
+VERBS: dict[str, list[str]] = {
+    "info": ["info", "A"],
+    "query": ["query", "A", "--group-by", "short", "--count", "--sum", "bytes", "-q"],
+    "trace": ["trace", "A", "--format", "perfetto", "-o", "/dev/null", "-q"],
+    "diff": ["diff", "A", "B", "-q"],
+}
+
+
+def measure(bed: Bed) -> Result:
+    """data: by the number of launches: seconds, private bytes, bytes in the temporary file."""
+    result = Result(data={"machine": machine.describe(bed), "launches": {}})
+    taken = 0.0
+    for count in (1_000, 10_000) if bed.quick else (10**n for n in range(5, 9)):
+        room = shutil.disk_usage(bed.out).free > 5 * EVENT * count
+        if result.failed or not room or (not bed.quick and taken * SLOWER > bed.left):
+            break
+        began = time.monotonic()
+        result.attempt(partial(_take, bed, result, count))
+        taken = time.monotonic() - began
+    if len(result.data["launches"]) > 1:
+        result.figures = _figures(result.data["launches"])
+    return result
+
+
+def _take(bed: Bed, result: Result, count: int) -> None:
+    epochs = count // LAUNCHES
+    write: Callable[..., None] = partial(
+        generated.write,
+        regions=REGIONS,
+        epochs=epochs,
+        changed=CHANGED,
+        size=CONTENTS,
+        launches=LAUNCHES,
+    )
+    with bed.run_folder() as a, bed.run_folder() as b:
+        write(a)
+        write(b, altered=epochs * 3 // 5, missing=[count // 2])
+        samples = {name: _run(bed, words, a, b) for name, words in VERBS.items()}
+        size = (a / "p0" / "events.bin").stat().st_size
+    result.data["launches"][str(count)] = {"events_bytes": size, "verbs": samples}
+
+
+def _run(bed: Bed, words: list[str], a: Path, b: Path) -> dict[str, float]:
+    """Seconds by the clock and of the processor, and the most private memory and spilled bytes."""
+    places = {"A": str(a), "B": str(b)}
+    command = [sys.executable, "-m", "ttanalyze", *(places.get(word, word) for word in words)]
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    private = spilled = 0
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [*command, "--max-memory", str(MEMORY)],
+            cwd=ROOT,
+            env=bed.bare(TMPDIR=str(bed.out)),
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        while process.poll() is None:
+            private = max(private, _private(process.pid))
+            spilled = max(spilled, _spilled(process.pid))
+            time.sleep(0.02)
+        said.seek(0)
+        if process.returncode != (words[0] == "diff"):
+            raise ProgramError(f"{words[0]}: {last_line(said.read().decode())}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    seconds = time.monotonic() - began
+    return {"seconds": seconds, "busy": busy, "private": private, "spilled": spilled}
+
+
+def _private(pid: int) -> int:
+    """Bytes in memory that are in no file; 0 of a process that is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next((int(at.split()[1]) << 10 for at in lines if at.startswith("RssAnon")), 0)
+    except OSError:
+        return 0
+
+
+def _spilled(pid: int) -> int:
+    """Bytes that the process's files without a name take on the disk."""
+    total = 0
+    try:
+        for at in Path(f"/proc/{pid}/fd").iterdir():
+            found = at.stat()
+            total += found.st_blocks * 512 if found.st_nlink == 0 else 0
+    except OSError:
+        pass
+    return total
+
+
+def _figures(launches: dict[str, Any]) -> list[Figure]:
+    counts = sorted(map(int, launches))
+    last, before = counts[-1], counts[-2]
+    of = {count: launches[str(count)]["verbs"] for count in counts}
+    slopes = {name: of[last][name]["busy"] / of[before][name]["busy"] for name in VERBS}
+    worst = max(slopes, key=lambda name: slopes[name])
+    ours = [Quantity(name, of[last][name]["busy"], "s") for name in VERBS]
+    note = f"{last:,} launches, against {before:,}"
+    private = {name: of[last][name]["private"] / MIB for name in VERBS}
+    memory = [Quantity(name, value, "MiB") for name, value in private.items()]
+    return [
+        Figure("length-time", slopes[worst], ours, note=note),
+        Figure("length-memory", max(private.values()), memory, note=f"{last:,} launches"),
+    ]
