@@ -13,7 +13,8 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 46, 56
-COLOURS = ("#1b6ca8", "#c2410c", "#3f7d20", "#7b2d8b")
+COLOURS = ("#1b6ca8", "#c2410c", "#3f7d20", "#7b2d8b", "#6b7280", "#a16207")
+BAR, BETWEEN = 13, 14  # pixels: of a bar, and between groups
 TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 Units = Sequence[tuple[float, str]]
@@ -93,6 +94,43 @@ def line_plot(
         out.append(_text(LEFT + 14 + step * i, 36, name, "start"))
         out.append(f'<circle cx="{LEFT + 5 + step * i}" cy="32" r="4" fill="{colour}"/>')
     return "\n".join([*out, "</svg>\n"])
+
+
+def bar_plot(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+    """An SVG document: for each group a bar for each name, as long as its ratio, from 1 on.
+
+    Ratios below 1 are drawn as 1. The axis has powers of ten.
+    """
+    names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
+    ratios = [ratio for bars in groups.values() for ratio in bars.values()]
+    along = Axis(1.0, max(10.0, *ratios, 10.0) * 1.3, True, WIDTH - LEFT - RIGHT - 30)
+    below = TOP + 8
+    out = []
+    for group, bars in groups.items():
+        out.append(_text(LEFT - 8, below + BAR * len(bars) / 2 + 4, group, "end"))
+        for name, ratio in bars.items():
+            width = along.at(max(ratio, 1.0))
+            colour = COLOURS[names.index(name) % len(COLOURS)]
+            size = f'width="{_number(max(width, 1.0))}" height="{BAR - 2}"'
+            out.append(f'<rect x="{LEFT}" y="{_number(below)}" {size} fill="{colour}"/>')
+            shown = f"{ratio:.3g}\N{MULTIPLICATION SIGN}"
+            out.append(_text(LEFT + width + 4, below + BAR - 3, shown, "start"))
+            below += BAR
+        below += BETWEEN
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {below}" width="{WIDTH}" '
+        f'height="{below}" font-family="sans-serif" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{WIDTH}" height="{below}" fill="#fff"/>',
+        _text(12, 18, title, "start", 'font-weight="bold"'),
+    ]
+    step = (WIDTH - 12) // max(len(names), 1)
+    for i, name in enumerate(names):
+        head.append(
+            f'<circle cx="{16 + step * i}" cy="34" r="4" fill="{COLOURS[i % len(COLOURS)]}"/>'
+        )
+        head.append(_text(24 + step * i, 38, name, "start"))
+    return "\n".join([*head, *out, "</svg>\n"])
 
 
 def _y(up: Axis, share: float) -> str:

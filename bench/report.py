@@ -1,11 +1,11 @@
 """Makes docs/performance.md and its plots from what bench/run.py wrote.
 
-    python bench/report.py [FILE] [--docs DIR] [--length FILE]
+    python bench/report.py [FILE] [--docs DIR] [--add FILE]
 
 FILE: the results, by default those that the page was last made from, DIR/performance.json, which
-this keeps beside it. --length: results whose part `length` replaces that of FILE; it needs no GPU,
-so it may come from another machine. The page's own words stand in bench/performance.md; a line
-<!-- NAME --> there is the place of what is measured.
+this keeps beside it. --add: results whose parts `length` and `programs` replace those of FILE.
+These name their own machine, so they may come from another one. The page's own words stand in
+bench/performance.md; a line <!-- NAME --> there is the place of what is measured.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict
         "figures": _figures(results),
         "plots": "\n".join(pictures),
         "length": _length(results, folder),
+        "programs": _programs(results, folder),
         "examples": _markdown(_data(results, "examples").get("rows", [])),
         "parts": _parts(results),
     }
@@ -66,7 +67,7 @@ def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict
         raise ResultsError(f"{TEMPLATE.name}: nothing is called {min(unknown)}")
     for name, words in made.items():
         template = template.replace(f"<!-- {name} -->", words or "Not measured in this run.")
-    return template, plots | _length_plots(results)
+    return template, plots | _length_plots(results) | _programs_plot(results)
 
 
 def draw(name: str, of: dict[str, Any]) -> str:
@@ -102,9 +103,13 @@ def _length(results: dict[str, Any], folder: str) -> str:
         if len(rows) == 1:
             rows[0] += found["verbs"]
         row = [f"{int(count):,}", text.size(found["events_bytes"])]
-        for sample in found["verbs"].values():
+        for verb in rows[0][2:]:
+            sample = found["verbs"].get(verb)
+            if sample is None:
+                row.append("not run to its end")
+                continue
             spilled = f", {text.size(sample['spilled'])} in the file" if sample["spilled"] else ""
-            row.append(f"{sample['seconds']:,.1f} s, {text.size(sample['private'])}{spilled}")
+            row.append(f"{sample['busy']:,.1f} s, {text.size(sample['private'])}{spilled}")
         rows.append(row)
     if len(rows) == 1:
         return ""
@@ -117,6 +122,29 @@ def _length(results: dict[str, Any], folder: str) -> str:
     return "\n".join(lines)
 
 
+def _programs_plot(results: dict[str, Any]) -> dict[str, str]:
+    groups = {
+        name: {way: taken / of["bare"] for way, taken in of.items() if way != "bare"}
+        for name, of in _data(results, "programs").get("step_us", {}).items()
+        if of.get("bare")
+    }
+    return {"programs.svg": plot.bar_plot(_caption("programs"), groups)} if groups else {}
+
+
+def _programs(results: dict[str, Any], folder: str) -> str:
+    """The table of whole programs, and their picture."""
+    data = _data(results, "programs")
+    if not data.get("rows"):
+        return ""
+    part, it = results["parts"]["programs"], data["machine"]
+    lines = [
+        f"Measured on {part['date']}: {it.get('gpu')}, driver {it.get('driver')}, {it['cpu']}."
+    ]
+    lines += ["", _markdown(data["rows"]), ""]
+    lines += [f"![{_caption('programs')}]({folder}/{name})" for name in _programs_plot(results)]
+    return "\n".join([*lines, *([f"\nNot measured: {part['why']}."] if part["why"] else [])])
+
+
 def _caption(name: str) -> str:
     return {
         "bytes": "An epoch, by the bytes it reads",
@@ -124,6 +152,7 @@ def _caption(name: str) -> str:
         "dirty": "An epoch, by how much of memory changed",
         "epochs": "An epoch, over the length of a run",
         "launches": "A launch, over the length of a run",
+        "programs": "A step of whole programs, of a bare one",
         "length-time": "Verbs, by the launches of a run",
         "length-memory": "Their memory with --max-memory 512M",
     }.get(name, name)
@@ -187,13 +216,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("results", nargs="?", type=Path, metavar="FILE")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", metavar="DIR")
-    parser.add_argument("--length", type=Path, metavar="FILE")
+    parser.add_argument("--add", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     kept = options.docs / "performance.json"
     try:
         results = read(options.results or kept)
-        if options.length:
-            results["parts"]["length"] = read(options.length)["parts"]["length"]
+        if options.add:
+            others = read(options.add)["parts"]
+            results["parts"] |= {name: of for name, of in others.items() if "machine" in of["data"]}
         words, plots = page(results, TEMPLATE.read_text(), "performance")
     except ResultsError as e:
         print(f"report.py: {e}", file=sys.stderr)

@@ -45,6 +45,7 @@ PARTS = {
     "rewind": 40,
     "patching": 20,
     "replay": 60,
+    "programs": 900,
     "examples": 40,
 }
 FORMAT = {"format": "ttanalyze-bench", "version": 1}
@@ -148,9 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = figures.figure_rows(figures.from_json(found), not sim, done)
     if len(rows) > 1:
         print(figures.table(rows))
-    if done.get("examples", {}).get("status") == "ok":
-        print()
-        print(figures.table(done["examples"]["data"]["rows"]))
+    for name in ("programs", "examples"):
+        if done.get(name, {}).get("data", {}).get("rows"):
+            print()
+            print(figures.table(done[name]["data"]["rows"]))
     say(f"results in {options.out}")
     return 1 if any(part["status"] == "failed" for part in done.values()) else 0
 

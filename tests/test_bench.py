@@ -14,7 +14,7 @@ import pytest
 
 from bench import figures, plot, report
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
-from bench.parts import kernels, training
+from bench.parts import kernels, programs, training
 from tests import support
 from ttanalyze.format import layout
 
@@ -40,7 +40,7 @@ def test_every_part_is_measured(results: Path) -> None:
     said = report.read(results)
     status = {name: (part["status"], part["why"]) for name, part in said["parts"].items()}
     skipped = {name for name, (it, _) in status.items() if it == "skipped"}
-    assert skipped == {"kernels", "coder", "training"}, status
+    assert skipped == {"kernels", "coder", "programs", "training"}, status
     assert {it for it, _ in status.values()} == {"ok", "skipped"}, status
     found = [figure for part in said["parts"].values() for figure in part["figures"]]
     values = figures.from_json(found)
@@ -65,7 +65,10 @@ def test_the_page_is_made_from_the_results(results: Path, tmp_path: Path) -> Non
         assert f"| {target.what} |" in page
     assert "<!--" not in page
     plots = sorted((tmp_path / "performance").glob("*.svg"))
-    assert [p.stem for p in plots] == ["bytes", "dirty", "epochs", "launches", "regions"]
+    assert [p.stem for p in plots] == [
+        *("bytes", "dirty", "epochs", "launches"),
+        *("length-memory", "length-time", "regions"),
+    ]
     for path in plots:
         assert f"performance/{path.name}" in page
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
@@ -181,6 +184,28 @@ def test_plots_contain_all_points() -> None:
     assert sorted((y for _, y in at), reverse=True) == [y for _, y in at], "and further up"
     words = [c.text for c in root.iter() if c.tag.endswith("text")]
     assert "A <title>" in words and "10M" in words and "1 ms" in words
+
+
+def test_whole_programs_are_compared_with_bare_ones() -> None:
+    steps = {"sort": {"bare": 100.0, "events": 101.0, "compute-sanitizer": 2500.0}, "jax": {}}
+    head, row = programs.rows(steps)
+    said = dict(zip(head, row, strict=True))
+    assert said["bare step"] == "100 µs" and said["events"] == "1.01\N{MULTIPLICATION SIGN}"
+    assert said["compute-sanitizer"] == "25.00\N{MULTIPLICATION SIGN}" and said["touched"] == ""
+    here = dict.fromkeys(("cpu", "cores", "system", "kernel", "file_system", "gpu", "driver"), "x")
+    part: dict[str, Any] = {"date": "1", "status": "ok", "why": None, "seconds": 1.0, "figures": []}
+    part["data"] = {"machine": here, "step_us": steps, "rows": [head, row]}
+    results: dict[str, Any] = {
+        "machine": here,
+        "simulator": True,
+        "quick": True,
+        "parts": {"programs": part},
+    }
+    page, plots = report.page(results, "<!-- programs -->", "here")
+    assert "| sort | 100 µs |" in page and "here/programs.svg" in page
+    made = plots["programs.svg"]
+    words = [c.text for c in ElementTree.fromstring(made).iter() if c.tag.endswith("text")]
+    assert {"sort", "events", "25\N{MULTIPLICATION SIGN}"} <= set(words) and "jax" not in words
 
 
 def test_plot_of_zeros_is_drawn() -> None:

@@ -64,14 +64,24 @@ def _take(bed: Bed, result: Result, count: int) -> None:
     with bed.run_folder() as a, bed.run_folder() as b:
         write(a)
         write(b, altered=epochs * 3 // 5, missing=[count // 2])
-        samples = {name: _run(bed, words, a, b) for name, words in VERBS.items()}
         size = (a / "p0" / "events.bin").stat().st_size
-    result.data["launches"][str(count)] = {"events_bytes": size, "verbs": samples}
+        samples: dict[str, dict[str, float]] = {}
+        result.data["launches"][str(count)] = {"events_bytes": size, "verbs": samples}
+        for name, words in VERBS.items():
+            result.attempt(partial(_add, bed, samples, name, words, (a, b)))
 
 
-def _run(bed: Bed, words: list[str], a: Path, b: Path) -> dict[str, float]:
+def _add(
+    bed: Bed, samples: dict[str, Any], name: str, words: list[str], runs: tuple[Path, Path]
+) -> None:
+    samples[name] = _run(words, runs, bed.bare(TMPDIR=str(bed.out)), bed.left)
+
+
+def _run(
+    words: list[str], runs: tuple[Path, Path], environment: dict[str, str], limit: float
+) -> dict[str, float]:
     """Seconds by the clock and of the processor, and the most private memory and spilled bytes."""
-    places = {"A": str(a), "B": str(b)}
+    places = dict(zip("AB", map(str, runs), strict=True))
     command = [sys.executable, "-m", "ttanalyze", *(places.get(word, word) for word in words)]
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     private = spilled = 0
@@ -79,7 +89,7 @@ def _run(bed: Bed, words: list[str], a: Path, b: Path) -> dict[str, float]:
         process = subprocess.Popen(
             [*command, "--max-memory", str(MEMORY)],
             cwd=ROOT,
-            env=bed.bare(TMPDIR=str(bed.out)),
+            env=environment,
             stdout=subprocess.DEVNULL,
             stderr=said,
         )
@@ -87,6 +97,10 @@ def _run(bed: Bed, words: list[str], a: Path, b: Path) -> dict[str, float]:
             private = max(private, _private(process.pid))
             spilled = max(spilled, _spilled(process.pid))
             time.sleep(0.02)
+            if time.monotonic() - began > limit:
+                process.kill()
+                process.wait()
+                raise ProgramError(f"{words[0]}: no end within {limit:.0f} s")
         said.seek(0)
         if process.returncode != (words[0] == "diff"):
             raise ProgramError(f"{words[0]}: {last_line(said.read().decode())}")
@@ -119,15 +133,16 @@ def _spilled(pid: int) -> int:
 
 def _figures(launches: dict[str, Any]) -> list[Figure]:
     counts = sorted(map(int, launches))
-    last, before = counts[-1], counts[-2]
     of = {count: launches[str(count)]["verbs"] for count in counts}
+    whole = [count for count in counts if of[count].keys() == VERBS.keys()]
+    last, before = whole[-1], whole[-2]
     slopes = {name: of[last][name]["busy"] / of[before][name]["busy"] for name in VERBS}
     worst = max(slopes, key=lambda name: slopes[name])
     ours = [Quantity(name, of[last][name]["busy"], "s") for name in VERBS]
     note = f"{last:,} launches, against {before:,}"
-    private = {name: of[last][name]["private"] / MIB for name in VERBS}
+    private = {name: sample["private"] / MIB for name, sample in of[counts[-1]].items()}
     memory = [Quantity(name, value, "MiB") for name, value in private.items()]
     return [
         Figure("length-time", slopes[worst], ours, note=note),
-        Figure("length-memory", max(private.values()), memory, note=f"{last:,} launches"),
+        Figure("length-memory", max(private.values()), memory, note=f"{counts[-1]:,} launches"),
     ]
