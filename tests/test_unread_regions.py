@@ -55,6 +55,29 @@ def test_contents_are_correct_or_marked_uncertain(chased: dict[str, Path]) -> No
 
 
 @pytest.mark.native
+def test_writes_without_an_address_are_seen_where_all_is_read(built: Path, tmp_path: Path) -> None:
+    """No word that the host or a kernel is given holds the address: no search for one finds it."""
+    program = support.build_program("recorder_hidden_writes", built)
+    ways = ["masked", "halves", "distance", "indexed", "variable"]
+    seen: dict[str, list[int]] = {}
+    for regions in ("all", "touched"):
+        options = {"regions": regions, "epoch": "sync", "snapshot_every": "0", "deterministic": "1"}
+        environment = support.simulator_environment()
+        run = tmp_path / regions
+        done = support.run([program], support.recording(environment, run, **options))
+        assert (done.stderr, done.status) == ("", 0)
+        assert done.stdout == "".join(f"{way}: {i + 1}\n" for i, way in enumerate(ways))
+        opened = tt.open(run)
+        assert len(opened.epochs) == len(ways) * 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreadWarning)
+            found = [opened.read(epoch, 1, dtype="u4")[0] for epoch in range(1, len(ways) * 2, 2)]
+        seen[regions] = [int(value) for value in found]
+    assert seen["all"] == [1, 2, 3, 4, 5]
+    assert seen["touched"] == [0] * len(ways), "docs/limits/epochs.md"
+
+
+@pytest.mark.native
 def test_verbs_mark_uncertain_contents(chased: dict[str, Path], cli: Cli) -> None:
     run = chased["touched"]
     opened = tt.open(run)
