@@ -96,6 +96,7 @@ def test_wheel_lists_its_requirements(archives: Path) -> None:
         "instrument",
         "mutate",
         "remote",
+        "remote-test",
         "report",
         "sass",
         "scale",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +16,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests import elsewhere
+from tests import elsewhere, support
 from tests.rundir import Writer, tell_endings
 from ttanalyze.cli import run_command
 from ttanalyze.util import remote
@@ -131,3 +136,30 @@ def test_a_web_server(runs: tuple[Path, str], capfd: pytest.CaptureFixture[str])
         assert tt.open(f"{address}/run").manifest() == tt.open(runs[0]).manifest()
         assert run_command(["info", f"{address}/nothing"]) == 2
     assert "/nothing: " in capfd.readouterr().err
+
+
+@pytest.mark.long
+def test_a_program_is_recorded_and_uploaded(server: dict[str, str], tmp_path: Path) -> None:
+    """By two commands side by side. An interrupt ends the second, which then goes on."""
+    run, url = tmp_path / "run", f"s3://{elsewhere.BUCKET}/live"
+    environment = os.environ | server
+    push = [sys.executable, "-m", "ttanalyze", "push", str(run), url, "--every", "0.1"]
+    uploads = subprocess.Popen(push, env=environment, stdout=subprocess.PIPE, text=True)
+    script = "import subprocess, sys, time\nfor _ in range(3): "
+    script += "subprocess.run(sys.argv[1:]); time.sleep(1)"
+    program = [sys.executable, "-c", script, *support.command("copy_1d", tmp_path)]
+    record = [sys.executable, "-m", "ttanalyze", "record", "--sim", "-o", str(run), "--"]
+    recorded = subprocess.Popen([*record, *program], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not elsewhere.files().exists(f"{url}/p0/epochs.bin"):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    uploads.send_signal(signal.SIGINT)
+    assert "interrupted: the same command goes on" in uploads.communicate(timeout=60)[0]
+    assert uploads.returncode == 130
+    done = support.run(push, environment)
+    assert done.status == 0 and url in done.stdout and "still runs" not in done.stdout
+    assert recorded.wait(60) == 0
+    assert len(tt.open(url).processes) == 3
+    assert tt.open(url).manifest() == tt.open(run).manifest()
+    assert json.loads(elsewhere.files().cat(f"{url}/push.json"))["ended"]

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ttanalyze.verbs.memory import memory
     from ttanalyze.verbs.merge import merge
     from ttanalyze.verbs.prove import prove
+    from ttanalyze.verbs.push import push
     from ttanalyze.verbs.query import query
     from ttanalyze.verbs.race import race
     from ttanalyze.verbs.record import record
@@ -102,6 +103,7 @@ MODULES = {
     "paths": "util.libraries",
     "plots": "integrations.plots",
     "prove": "verbs.prove",
+    "push": "verbs.push",
     "pytest_plugin": "integrations.pytest_plugin",
     "query": "verbs.query",
     "race": "verbs.race",
@@ -154,6 +156,7 @@ __all__ = [
     "paths",
     "plots",
     "prove",
+    "push",
     "pytest_plugin",
     "query",
     "race",

@@ -219,7 +219,7 @@ def traffic_told() -> Iterator[None]:
 
     requests, read = traffic.requests, traffic.bytes
     yield
-    if traffic.requests > requests:
+    if traffic.bytes > read:
         count = text.count(traffic.requests - requests, "request")
         say(f"read {traffic.bytes - read:,} bytes in {count}")
 

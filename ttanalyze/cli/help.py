@@ -25,7 +25,7 @@ GROUPS = {  # in the order of the help; each verb is a file of this folder
     "Compare runs": ("diff", "replicas", "collectives", "verify", "compare"),
     "Replay launches": ("launches", "replay", "prove", "tune", "export"),
     "Examine kernels": ("sass", "memcheck"),
-    "Write and check files": ("events", "trace", "manifest", "validate", "merge"),
+    "Write and check files": ("events", "trace", "manifest", "validate", "merge", "push"),
 }
 
 

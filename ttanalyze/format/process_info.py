@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,16 @@ class ProcessInfo:
         return str(self.info.get("status", "running"))
 
     @property
+    def runs(self) -> bool:
+        """Whether the process says that it runs, and exists, as far as this machine knows."""
+        if self.status in statuses.OVER:
+            return False
+        boot, pid = self.info.get("clock", {}).get("boot"), self.info.get("pid")
+        if not pid or (boot and boot != _boot()):
+            return True
+        return Path(f"/proc/{pid}").exists()
+
+    @property
     def rank(self) -> Rank | None:
         """The rank that a launcher gave the process. None if none did."""
         told = self.info.get("rank")
@@ -116,6 +127,13 @@ class ProcessInfo:
     def ended(self) -> bool:
         """Whether the process wrote how its files end."""
         return bool(self.info.get("files"))
+
+
+def _boot() -> str:
+    """Returns what tells this boot of this machine from others, as the recorder does."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def endings(info: dict[str, Any]) -> dict[str, ExpectedFile]:

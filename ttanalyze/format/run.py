@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ttanalyze import plots
 
 FORMAT = "ttanalyze-run"
+PUSHED = "push.json"  # beside the files of a run that `push` uploaded
 AT_ONCE = 64  # processes that are opened with their run
 
 
@@ -112,6 +113,7 @@ class Run:
         indices = sorted(int(n[1:]) for n in names if re.fullmatch(r"p(0|[1-9]\d{0,6})", n))
         if "run.json" not in names and not indices:
             raise Error(f"{path}: not a run directory: it has no run.json")
+        self._names = names
         self.info = self._read_info() if "run.json" in names else {}
         self._check_listed()
         chosen = indices if ranks is None else self._with_ranks(indices, ranks)
@@ -158,6 +160,14 @@ class Run:
             path = self.path / f"p{process.get('process', 0)}" / "process.json"
             if not path.exists():
                 raise FormatError(path, 0, "missing, and run.json names the process")
+
+    @functools.cached_property
+    def over(self) -> bool:
+        """Whether its program has ended, also if it was killed. `record` or `push` told so."""
+        if "exit" in self.info and "job.json" not in self._names:
+            return True
+        pushed = PUSHED in self._names and read_json(self.path / PUSHED)
+        return bool(pushed and pushed.get("ended"))
 
     def _with_ranks(self, indices: list[int], ranks: Collection[int]) -> list[int]:
         """Returns the numbers of the processes with these ranks, in the order of the ranks."""
@@ -463,20 +473,19 @@ def warnings_of(run: Run, process: Process) -> list[str]:
     """Returns the warnings of one process, as `run.warnings` has them."""
     several = len(run.processes) > 1
     lead = f"process {process.index}: " if several else ""
-    ending = None if several else run.info.get("exit")
-    return [lead + line for line in _warnings_of(process, ending)]
+    number = None if several else run.info.get("exit", {}).get("signal")
+    until = "by then" if run.over else "so far"
+    how = "it was killed" if run.over else "it was killed or still runs"
+    how = how if number is None else f"it was killed by signal {number}"
+    seen = text.count(len(process.epochs), "epoch") if len(process.epochs) else "no epoch"
+    return [lead + line for line in _warnings_of(process, f"{how}: {seen} committed {until}")]
 
 
-def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
-    """Returns the warnings of one process. ending: how the program ended, if known."""
+def _warnings_of(process: Process, running: str) -> list[str]:
+    """Returns the warnings of one process. running: that of one that did not say how it ended."""
     out = list(process.info.get("warnings", []))
     if process.status == "running":
-        seen = text.count(len(process.epochs), "epoch") if len(process.epochs) else "no epoch"
-        number = (ending or {}).get("signal")
-        if number is not None:
-            out.append(f"it was killed by signal {number}: {seen} committed by then")
-        else:
-            out.append(f"it was killed or still runs: {seen} committed so far")
+        out.append(running)
         out.append("it did not record the sizes of its files: records may be lost")
     elif process.failure is not None:
         out.append(process.failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 RUNNING = "running"
+KILLED = "killed"  # of a process that says "running", in a run that is over
 COMPLETE = "complete"
 TIMEOUT = "timeout"
 WITH_THE_PROCESS = (COMPLETE, "signal", TIMEOUT)

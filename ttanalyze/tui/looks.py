@@ -8,7 +8,6 @@ program for nothing.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import numpy as np
 from ttanalyze.code.demangle import demangle, short
 from ttanalyze.core.allocations import ELSEWHERE
 from ttanalyze.errors import Error
-from ttanalyze.format import captures, event_kinds, layout, open_run, statuses
+from ttanalyze.format import captures, event_kinds, layout, open_run
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.events import SLOTS
 from ttanalyze.format.layout import Array
@@ -167,7 +166,7 @@ class Follower:
         names = demangle(name for name, _ in kernels.most_common())
         flags = [p.epochs["flags"] for p in run.processes]
         memory = [_memory(p) for p in run.processes]
-        running = [p for p in run.processes if _runs(p)]
+        running = [p for p in run.processes if p.runs]
         counts = [sum(getattr(t, n) for t in tallies.values()) for n in ("launches", "waits")]
         epochs = sum(len(p.epochs) for p in run.processes)
         return Look(
@@ -212,13 +211,6 @@ class Follower:
         if time.monotonic() - self._new_at < QUIET:
             return None
         return f"no process of the program runs, and nothing is new for {QUIET:.0f} s"
-
-
-def _runs(process: Process) -> bool:
-    """Returns whether a process says that it runs, and exists."""
-    if process.status in statuses.OVER:
-        return False
-    return not process.info.get("pid") or os.path.exists(f"/proc/{process.info['pid']}")
 
 
 def _memory(process: Process) -> tuple[int, int, int]:

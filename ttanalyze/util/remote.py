@@ -162,6 +162,8 @@ def _error(url: str, error: Exception) -> Error:
         rights = RIGHTS.get(scheme)
         todo = f"set {rights}" if rights else "use a URL that needs no login"
         return Error(f"{url}: no permission; {todo}")
+    if isinstance(error, NotImplementedError):
+        return Error(f"{url}: {scheme}:// cannot be written to; use s3:// or gs://")
     unreachable = {"EndpointConnectionError", "ClientConnectorError", "ConnectTimeoutError"}
     if kinds & unreachable or isinstance(error, (ConnectionError, TimeoutError)):
         todo = "check the network and the address"
@@ -188,7 +190,7 @@ def survey(directory: Path) -> dict[str, Pieces]:
         listed = {}
     found: dict[str, Pieces] = {}
     for name, info in sorted(listed.items()):
-        url = name if "://" in name else f"{scheme}://{name}"
+        url = name if "://" in name else f"{scheme}://{name.lstrip('/')}"
         whole, begin = url, 0
         match = PIECE.fullmatch(url)
         if match:

@@ -87,7 +87,7 @@ def _process(run: Run, process: Process) -> dict[str, Any]:
         "argv": recorded.get("argv", []),
         "rank": None if process.rank is None else asdict(process.rank),
         "cwd": recorded.get("cwd"),
-        "status": process.status,
+        "status": _status(run, process),
         "reason": recorded.get("reason"),
         "started_ns": recorded.get("started_ns"),
         "ended_ns": recorded.get("ended_ns"),
@@ -128,6 +128,11 @@ def _process(run: Run, process: Process) -> dict[str, Any]:
         "incidents": [_incident(run, process, one) for one in crash_reports(process)],
         "last_epoch": last_epoch(process),
     }
+
+
+def _status(run: Run, process: Process) -> str:
+    killed = process.status == statuses.RUNNING and run.over
+    return statuses.KILLED if killed else process.status
 
 
 def _incident(run: Run, process: Process, report: dict[str, Any]) -> dict[str, Any]:
@@ -416,7 +421,8 @@ def _program(process: dict[str, Any]) -> str:
         "signal": f"recorded until it ended by {reason}",
         "timeout": f"recorded until it was ended by {reason}",
         "failed": f"recording stopped early: {reason}",
-        "running": "killed, or still running",
+        statuses.KILLED: "killed",
+        statuses.RUNNING: "killed, or still running",
     }
     ending = endings.get(process["status"], text.printable(process["status"]))
     return f"{shown}\npid {'unknown' if process['pid'] is None else process['pid']}, {ending}"

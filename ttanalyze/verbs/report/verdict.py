@@ -65,6 +65,8 @@ def verdict(overview: dict[str, Any], warnings: list[str], launches: int) -> Ver
 
 def _ending(process: dict[str, Any]) -> str:
     reason = text.printable(process["reason"] or "no reason given")
+    if process["status"] == statuses.KILLED:
+        return "The program was killed."
     if process["status"] == statuses.RUNNING:
         return "The program was killed, or still runs."
     if process["status"] in statuses.WITH_THE_PROCESS:
