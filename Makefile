@@ -40,7 +40,7 @@ lint: build ## ruff, mypy, clang-format and clang-tidy
 	@find interpose -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
 	@find interpose -name '*.c' -not -path '*/sim/*' | \
 		xargs -P $(JOBS) -n 16 $(BIN)/clang-tidy --quiet -p build/native/plain 2>/dev/null
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(JOBS)
 
 browser: ## Chromium, in which the tests draw the report page (as root, where there is apt-get)
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
@@ -53,7 +53,7 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 test: examples ## lint and the tests that need no GPU and end soon; of many parameters a sample
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint
-	$(PYTEST) -m 'not gpu and not long' --sample 5
+	$(PYTEST) -m 'not gpu and not long' --sample 8
 
 $(VENV)/.remote-test: $(STAMP)
 	$(BIN)/python -m pip install --quiet --editable '.[remote-test]'

@@ -57,6 +57,7 @@ def test_alignment_is_longest(seed: int) -> None:
         assert len(found.a) == longest(a.tolist(), b.tolist())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("cells", "edits", "window", "kept"),
     [(0, 1000, 8, 6), (0, 3, 8, 6), (0, 0, 8, 6), (30, 0, 16, 12), (0, 0, 2, 1)],

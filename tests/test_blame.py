@@ -562,6 +562,7 @@ def brute(w: Writer, region: int | None, value: float) -> tuple[int, int] | None
     return None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("segments", [False, True])
 def test_watch_equals_a_full_scan(

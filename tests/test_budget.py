@@ -77,6 +77,7 @@ def test_skipped_epochs_are_no_difference(runs: dict[str, Path], other: str) -> 
     assert told["skipped"] >= tt.open(runs["few"]).epochs["skipped"].sum()
 
 
+@pytest.mark.long
 def test_info_shows_the_share_and_the_skips(runs: dict[str, Path]) -> None:
     outcome = support.ttanalyze("info", runs["few"])
     assert "% of at most 1%" in outcome.stdout

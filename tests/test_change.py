@@ -166,6 +166,7 @@ def test_changed_launch_is_compared_and_measured(recorded: tuple[Path, str]) -> 
     ]
 
 
+@pytest.mark.long
 def test_edited_code_is_compared(recorded: tuple[Path, str], tmp_path: Path) -> None:
     path = tmp_path / "kernel.ptx"
     done = replay(recorded, "--dump-ir", path)
@@ -258,6 +259,7 @@ def test_exported_program_takes_the_same_options(
 # ---- tolerances ----
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("declared", "status"),
     [

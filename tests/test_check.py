@@ -143,6 +143,7 @@ def test_before_command_restores_program_input(
     assert outcome.status == 2 and "--before exit 3: ended with status 3" in outcome.stdout
 
 
+@pytest.mark.long
 @pytest.mark.native
 def test_interrupted_check_resumes(varies: Callable[..., list[str]], tmp_path: Path) -> None:
     """The second run hangs until SIGTERM; the next call makes only this recording again."""

@@ -473,6 +473,7 @@ def test_verify_lists_a_hundred_differences_and_counts_all(cli: Cli, tmp_path: P
     assert outcome.stdout.count("10 differ, from offset 0 to 9") == 100
 
 
+@pytest.mark.long
 def test_colours_only_on_a_terminal(
     cli: Cli, small: Writer, run_path: Path, tmp_path: Path
 ) -> None:
@@ -527,6 +528,7 @@ sys.exit(cli.run_command(sys.argv[1:]))
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("verb", "word"),
     [("verify", "verifying"), ("manifest", "reading digests"), ("doctor", "checking")],

@@ -123,6 +123,7 @@ def test_stragglers_are_named(tmp_path: Path) -> None:
     assert told.status == 0 and "all collectives fit; 4 matched across ranks" in told.stdout
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

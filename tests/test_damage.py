@@ -515,6 +515,7 @@ def test_terabyte_file_is_refused_without_reading_it(
     assert size - layout.EPOCH.itemsize <= int(at[1]) <= size
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["digests.bin", "blocks.bin", "data-00000.bin"])
 def test_terabytes_after_the_committed_end_are_ignored(
     folder: Path, run_path: Path, name: str
@@ -556,6 +557,7 @@ def limited(run: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("size", "region"),
     [(1 << 63, 0), ((1 << 64) - 1, 0), (1 << 52, 1)],
@@ -627,6 +629,7 @@ def harmless(path: Path) -> Any:
     return value
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("change", [flip, cut])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_damage_to_a_manifest(

@@ -81,6 +81,7 @@ def put(harness: Path, tmp_path: Path) -> Put:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cubin", CUBINS, ids=lambda path: path.stem)
 def test_random_half_of_the_points_is_delayed(
     cubin: Path, put: Put, cli: Cli, tmp_path: Path

@@ -32,6 +32,7 @@ def points(run: Path) -> dict[str, Any]:
     return {pc: p for k in kernels for pc, p in k["instrumentation_points"].items()}
 
 
+@pytest.mark.long
 def test_delays_change_only_what_is_not_ordered(examples: Path, tmp_path: Path) -> None:
     """The same seed gives the same result; a kernel with its barriers gives the right one."""
     race = examples / "race"

@@ -22,6 +22,7 @@ def demo(name: str, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_graphs(tmp_path: Path) -> None:
     printed = demo("graphs", tmp_path)
     energies = re.findall(r"^step \d: energy (\d+)", printed, re.M)[:5]  # of the first recording
@@ -105,6 +106,7 @@ def test_determinism(tmp_path: Path) -> None:
     assert one == two != three
 
 
+@pytest.mark.long
 def test_verify(tmp_path: Path) -> None:
     printed = demo("verify", tmp_path, "--step", "3")
     assert re.search(r"^same: ", printed, re.M)

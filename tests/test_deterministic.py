@@ -100,6 +100,7 @@ def test_two_devices_have_their_own_addresses(name: str, built: Path, run: Path)
     assert list(bases) == [BASE, BASE + STRIDE]
 
 
+@pytest.mark.long
 @pytest.mark.large
 def test_many_small_allocations(built: Path, run: Path) -> None:
     command = [str(support.build_program("simonly_many", built))]
@@ -120,6 +121,7 @@ REPEATED = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.large
 @pytest.mark.parametrize("name", REPEATED)
 def test_manifests_of_equal_runs_are_identical(name: str, built: Path, tmp_path: Path) -> None:
@@ -144,6 +146,7 @@ def test_manifests_of_other_work_differ(name: str, built: Path, tmp_path: Path) 
     assert one != two
 
 
+@pytest.mark.long
 @pytest.mark.large
 def test_threads_that_alternate(built: Path, tmp_path: Path) -> None:
     """They allocate, work and free on streams of their own, one after the other."""
@@ -417,6 +420,7 @@ def test_address_space_below_a_tebibyte(built: Path, run: Path) -> None:
     assert set(tt.open(run).regions["kind"]) == {"arena"}
 
 
+@pytest.mark.long
 def test_memory_in_larger_pages(built: Path, run: Path) -> None:
     """A device that maps memory in pages of 8 MiB: addresses begin at one of these."""
     outcome = recorded(addresses(built, "plain"), run, fault=f"granularity:{8 << 20}")

@@ -35,6 +35,7 @@ def record(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Record:
     return run
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["vecadd", "pipeline", "training", "graph", "async", "managed"])
 def test_program_recorded_twice_is_the_same(record: Record, name: str) -> None:
     first, again = (record(f"example-{name}", again=i) for i in (0, 1))
@@ -61,6 +62,7 @@ def test_perturbed_sum_is_found(record: Record) -> None:
     assert launches is not None and (launches.same, launches.others_b) == (8, 1)
 
 
+@pytest.mark.long
 def test_perturbed_training_is_found_by_step_and_by_launch(record: Record) -> None:
     """At waits the step is found, at launches the very one."""
     name, perturb = "example-training", ("--perturb", "3")

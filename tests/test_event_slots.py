@@ -26,6 +26,7 @@ from tests.drain_run import (
 )
 
 
+@pytest.mark.long
 def test_sixteen_threads_record_each_event_once(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "events", tmp_path, 16, 20_000)
     assert (count, lost) == (320_000, 0)
@@ -51,6 +52,7 @@ def test_close_while_threads_record(stress: Path, tmp_path: Path) -> None:
     assert count - len(used) <= 64
 
 
+@pytest.mark.long
 def test_old_slot_stays_writable(stress: Path, tmp_path: Path) -> None:
     count, lost = run_stress(stress, "hold", tmp_path, 300_000)
     assert (count, lost) == (300_002, 0)
@@ -83,6 +85,7 @@ assert worst < 64 << 20, worst
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_event_after_close_is_ignored(drain_path: Path, tmp_path: Path) -> None:
     body = """
 import json, xxhash

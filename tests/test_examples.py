@@ -139,6 +139,7 @@ def test_failing_call_is_named(examples: Path) -> None:
     assert "cuMemAlloc(&device_a, bytes): CUDA_ERROR_OUT_OF_MEMORY" in outcome.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 def test_ptx_is_current() -> None:
     command = ["make", "-s", "-C", str(support.EXAMPLES), "ptx-check"]

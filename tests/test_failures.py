@@ -698,6 +698,7 @@ def test_process_exit_while_the_disk_hangs(
     check_stored(opened)
 
 
+@pytest.mark.long
 def test_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
     """Contents that repeat within an epoch are found while their first copy is being written."""
     program, run = [str(support.build_program("recorder_large_epochs", built))], tmp_path / "run"
@@ -800,6 +801,7 @@ def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path)
     stopped(outcome, run, ": No space left on device$")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "arguments", "memory"),
     [
@@ -1075,6 +1077,7 @@ def test_ring_moves_to_pinned_memory(failing: Path, built: Path, run: Path) -> N
     assert len(opened.epochs) >= 7
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_capture_finishes_while_it_is_cancelled(failing: Path, built: Path, run: Path) -> None:
     """Streams that wait for the next one go on when that is through."""

@@ -16,6 +16,7 @@ from tests.fuzz import parsers
 SANITIZE = ["-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [t for t in parsers.TARGETS if t != "ptx"])
 def test_kept_inputs_pass(name: str, tmp_path: Path) -> None:
     run(name, tmp_path)

@@ -146,6 +146,7 @@ def test_epochs_captured_into_a_graph_have_limits(
     assert "graph-node" not in set(tt.open(run).epochs["trigger"])
 
 
+@pytest.mark.long
 def test_full_queue_of_graph_epochs(built: Path, run: Path) -> None:
     """The program goes on without, where it alone can let those before go."""
     command = [str(support.build_program("recorder_graph_epochs_blocked", built))]

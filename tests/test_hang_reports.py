@@ -100,6 +100,7 @@ def test_missing_arrival_at_an_mbarrier_is_named(program: str, tmp_path: Path) -
     assert group.instructions[0].mnemonic.startswith("mbarrier.test_wait")
 
 
+@pytest.mark.long
 def test_producer_and_consumer_that_wait_for_each_other_are_named(
     program: str, tmp_path: Path
 ) -> None:

@@ -120,6 +120,7 @@ def test_handler_of_the_program_runs(hang: Hang, run: Path) -> None:
     assert tt.open(run).processes[0].info["incidents"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"epoch": "sync,launch:50", "cpu_callstack": "backtrace"}])
 def test_report_while_streams_and_events_are_destroyed(
     options: dict[str, str], built: Path, tmp_path: Path
@@ -221,6 +222,7 @@ def test_report_without_recorded_calls(hang: Hang, run: Path) -> None:
     check_whole(run, "signal", "signal 15")
 
 
+@pytest.mark.long
 def test_epoch_behind_a_hang_is_cancelled(hang: Hang, run: Path) -> None:
     """It is given up; those before it are in the run."""
     outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="500")
@@ -242,6 +244,7 @@ def test_flight_recorder_saves_epochs_before_a_hang(hang: Hang, run: Path) -> No
     assert len(before) >= 2
 
 
+@pytest.mark.long
 def test_exit_behind_a_hang_prints_no_report(hang: Hang, run: Path) -> None:
     """No signal, no report; the last epoch would come after work that never ends."""
     outcome = hang("exit", stall_ms="300")
@@ -438,6 +441,7 @@ def test_record_with_a_timeout(built: Path, run: Path) -> None:
     assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)
 
 
+@pytest.mark.long
 def test_record_timeout_ends_unrecorded_children(built: Path, run: Path) -> None:
     """The recorder comes first; what does not end with its process is ended then."""
     program = str(support.build_program("recorder_hangs", built))

@@ -121,6 +121,7 @@ def at_epoch(versions: list[history.Version], epoch: int) -> history.Version:
     return [v for v in versions if v.first <= epoch][-1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("segments", [False, True])
 def test_lost_epochs_give_no_wrong_contents(run_path: Path, seed: int, segments: bool) -> None:

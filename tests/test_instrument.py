@@ -116,6 +116,7 @@ def test_only_what_was_chosen_is_recorded(
         assert re.search(lines or "", text[line - 1])
 
 
+@pytest.mark.long
 def test_only_accesses_to_some_addresses_are_recorded(vecadd: list[str], tmp_path: Path) -> None:
     instrument(tmp_path / "all", vecadd, "--kind", "addresses", "--deterministic")
     some = tt.open(tmp_path / "all").trace_records(kinds=["addresses"])

@@ -257,6 +257,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("image", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_read_quickly(image: bytes) -> None:
     began = time.process_time()

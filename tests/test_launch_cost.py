@@ -48,6 +48,7 @@ def count(program: Path, environment: dict[str, str]) -> dict[str, int]:
     return {name: int(steps) for name, steps in map(str.split, done.stdout.splitlines())}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", LIMITS)
 def test_recorded_call_costs_few_instructions(
     what: str, program: Path, bare: dict[str, int], run_path: Path

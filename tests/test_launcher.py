@@ -74,11 +74,13 @@ def recorded(environment: dict[str, str], tmp_path: Path) -> Record:
 # ---- how it ends ----
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("status", [0, 1, 2, 77, 255])
 def test_exit_status_is_passed_on(recorded: Record, status: int) -> None:
     assert recorded("--", "sh", "-c", f"exit {status}").status == status
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
 def test_signal_gives_status_128_plus_its_number(recorded: Record, number: signal.Signals) -> None:
     assert recorded("--", "sh", "-c", f"kill -{int(number)} $$").status == 128 + number
@@ -258,6 +260,7 @@ def test_signal_dispositions_are_inherited(recorded: Record) -> None:
     assert recorded("-q", "--", *command).stdout == bare
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
 def test_closed_streams_stay_closed(
     environment: dict[str, str], tmp_path: Path, redirection: str
@@ -295,6 +298,7 @@ print(*map(int, got + ([more.si_signo] if more else [])), flush=True)
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT], ids=str
 )

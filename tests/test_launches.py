@@ -34,6 +34,7 @@ def listed(run: Path, *options: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_database_has_what_a_replay_needs(run: Path) -> None:
     found = {one["name"]: one for one in listed(run)}
     assert list(found) == ["scale", "sums", "follow", "reverse", "fill", "poke", "bump"]

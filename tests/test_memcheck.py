@@ -156,6 +156,7 @@ def test_regions_may_lie_within_others(tmp_path: Path) -> None:
     assert memcheck(run)[0] == 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("option", "value"), [("blocks", "0:1"), ("instructions", "1:7"), ("category", "memory")]
 )

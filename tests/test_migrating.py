@@ -80,6 +80,7 @@ def _cases() -> list[Any]:
     return [pytest.param(line, marks=m, id=line) for line, m in zip(LINES, marks, strict=True)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("line", _cases())
 def test_mapped_line_runs(line: str, place: Path) -> None:
     if " sass " in line and not tools.find("nvdisasm"):

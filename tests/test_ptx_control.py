@@ -11,6 +11,7 @@ from tests.ptx_machine import HEADER, Machine
 pytestmark = pytest.mark.native
 
 
+@pytest.mark.long
 @pytest.mark.large
 def test_divergence_and_reconvergence() -> None:
     """Threads take paths of different lengths and are one group again afterwards."""

@@ -283,6 +283,7 @@ def test_golden_manifest_is_not_written_for_differing_runs(suite: pytest.Pyteste
 # ---- options ----
 
 
+@pytest.mark.long
 def test_marker_selects_the_triggers(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         test_it="""
@@ -397,6 +398,7 @@ def test_plugin_works_with_xdist(suite: pytest.Pytester) -> None:
     run(suite, "--tt-verify", "-n", "2").assert_outcomes(passed=2, failed=1)
 
 
+@pytest.mark.long
 def test_no_files_are_left(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = suite.mkdir("scratch")
     monkeypatch.setenv("TMPDIR", str(scratch))

@@ -99,6 +99,7 @@ def test_launch_without_race_is_no_race(run: Path, report: dict[str, Any]) -> No
     assert done.status == 0 and done.stdout.startswith(f"launch {launch} of flag_fixed: no race")
 
 
+@pytest.mark.long
 def test_text_has_both_sides_of_a_race(run: Path, report: dict[str, Any]) -> None:
     launch = str(report["warp"]["launch"])
     done = support.ttanalyze("race", run, "--exact", "--launch", launch)
@@ -134,6 +135,7 @@ def test_memory_is_named_where_a_replay_has_it(run: Path, report: dict[str, Any]
     assert (found.region, found.offset) == (race["region"], race["offset"] + 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("more", "missing"),
     [

@@ -123,6 +123,7 @@ class Model:
             act(self.random.randrange(BLOCKS), self.random.randrange(WARPS))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("steps", [4, 6, 10])
 def test_random_launches_race_where_a_search_of_all_pairs_says_so(steps: int) -> None:
     raced = 0

@@ -161,6 +161,7 @@ def test_rank_selects_a_process_in_python(job: Path) -> None:
         run.process(1, rank=1)
 
 
+@pytest.mark.long
 def test_rank_selects_a_process_on_the_command_line(job: Path, tmp_path: Path) -> None:
     out = tmp_path / "weights.npy"
     assert support.ttanalyze("rewind", job, "--epoch", "0", "--rank", "3", "-o", out).status == 0

@@ -230,6 +230,7 @@ def test_either_exit_status_may_mean_a_race(
     assert "expected 0 or 1" in cli(*asked, "-t", script, "--race-exit", "2").stderr
 
 
+@pytest.mark.long
 def test_interrupted_search_resumes(
     cli: Cli, files: tuple[Path, str, Path], tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def as_json(done: Outcome) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_each_launch_replays_alone(runs: dict[str, Path]) -> None:
     """Each replay leaves the recorded contents, at the recorded addresses."""
     done = replay(runs["async"], "--kernel", "accumulate|shift", "--times", "3", "--json")
@@ -184,6 +185,7 @@ def test_earlier_work_is_replayed_first(runs: dict[str, Path]) -> None:
     assert launch["status"] == "same"
 
 
+@pytest.mark.long
 def test_selected_launches_replay(runs: dict[str, Path]) -> None:
     """The first launch of each kernel; and one that was not chosen, which takes those before it."""
     done = replay(runs["training"], "--kernel", ".", "--json")
@@ -276,6 +278,7 @@ def test_constant_results_are_not_called_deterministic(runs: dict[str, Path]) ->
     assert "at least 2 are required" in prove(runs["race"], "--times", "1").stderr
 
 
+@pytest.mark.long
 def test_span_of_epochs_replays(runs: dict[str, Path]) -> None:
     done = replay(runs["async"], "--from", "1", "--to", "7", "--json")
     assert done.status == 0

@@ -51,6 +51,7 @@ def test_trace_of_a_launch_is_a_run(run: Path, tmp_path: Path) -> None:
     assert table.status == 0 and len(table.stdout.splitlines()) == 185
 
 
+@pytest.mark.long
 def test_filters_limit_the_trace(run: Path, tmp_path: Path) -> None:
     (seq,) = launches(run, "fill")
     filters = ("--category", "memory", "--blocks", "2:3", "--json")
@@ -82,6 +83,7 @@ def memcheck(run: Path) -> tuple[int, Any]:
     return done.status, json.loads(done.stdout)["launches"][0] if done.stdout else done.stderr
 
 
+@pytest.mark.long
 def test_memcheck_takes_the_recorded_allocations(built: Path, tmp_path: Path) -> None:
     """Those of a replay are larger."""
     steps = ("a:1000", "a:1000", "w:1:1000:1:7", "s")

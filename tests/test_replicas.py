@@ -101,6 +101,7 @@ def test_report_on_a_screen(tmp_path: Path) -> None:
     assert told["found"][0]["odd"] == [1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("named", [True, False])
 def test_clean_training_is_silent(named: bool, tmp_path: Path) -> None:
     found = report(made(tmp_path / "run", weights, named=named))
@@ -177,6 +178,7 @@ def test_missing_and_shorter_ranks_are_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

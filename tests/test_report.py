@@ -130,6 +130,7 @@ def test_page_opens_with_the_verdict(recorded: tuple[Path, Path]) -> None:
     assert "The recording is complete: 8 launches and 8 epochs. Nothing is missing." in alone
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("members", "said"),
     [

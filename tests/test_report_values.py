@@ -70,6 +70,7 @@ def test_long_runs_are_sampled_and_say_so(changing: Path, monkeypatch: pytest.Mo
     assert found.note == "2 of 4 epochs were read"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [

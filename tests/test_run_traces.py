@@ -143,6 +143,7 @@ def test_a_trace_is_validated(run: Path, tmp_path: Path) -> None:
     assert "no launch was to be traced; nothing was checked" in done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

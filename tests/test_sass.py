@@ -464,6 +464,7 @@ def test_errors_from_python() -> None:
         tt.sass("/nowhere.cubin")
 
 
+@pytest.mark.long
 def test_patcher_and_tables_name_opcodes_alike(tools: Path) -> None:
     script = support.ROOT / "interpose" / "sass" / "opcodes.py"
     environment = {**support.bare_environment(), "PATH": str(tools)}

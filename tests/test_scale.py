@@ -54,6 +54,7 @@ def test_one_wrong_tensor_among_many_ranks(job: Path, side_by_side: None) -> Non
     assert report.ranks == list(range(RANKS))
 
 
+@pytest.mark.long
 def test_answers_do_not_depend_on_processes(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def test_wrong_options_are_one_line(cli: Cli, timed: Path, arguments: list[str],
     assert said in outcome.stderr and outcome.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.native
 def test_recorded_graph_kernels_are_counted_with_and_without_times(
     built: Path, tmp_path: Path

@@ -438,6 +438,7 @@ def test_run_json_joins_processes(drain: Any, tmp_path: Path) -> None:
     assert sorted(p.name for p in run.iterdir()) == ["manifest.json", "p0", "p1", "p2", "run.json"]
 
 
+@pytest.mark.long
 def test_processes_started_together_share_a_run(stress: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     running = [

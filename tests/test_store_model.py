@@ -41,6 +41,7 @@ def cut(
     assert store.commit(number, flags=flags, label=store.string(b'k\x7f\xff"\n'))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("retain", [0, 6])
 @pytest.mark.parametrize("seed", range(4))
 def test_reader_restores_what_the_store_wrote(

@@ -36,6 +36,7 @@ def stress(built: Path, run: Path, seed: int, *arguments: str, **options: str) -
 ORDERED = [("region", "touched"), ("region", "all"), ("device", "touched"), ("device", "all")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--graphs", "--async"]])
 @pytest.mark.parametrize(("deps", "regions"), ORDERED)
 def test_no_epoch_is_torn(

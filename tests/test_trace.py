@@ -213,6 +213,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(tracks, "PIECE", 3)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("held", [3, 1 << 12])
 def test_calls_with_unordered_times(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, form: str

@@ -220,6 +220,7 @@ def test_browser_starts_at_the_last_epoch(story: Path) -> None:
     browse(story, script)
 
 
+@pytest.mark.long
 def test_every_epoch_and_region_shows_what_was_recorded(training: Path) -> None:
     """Shows memory, changes and epochs of a recorded program."""
     run = tt.open(training)
@@ -890,6 +891,7 @@ def test_lost_contents_are_marked(run_path: Path) -> None:
     browse(run_path, script)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "at", "shown"),
     [
@@ -1324,6 +1326,7 @@ def test_no_color_is_followed(story: Path) -> None:
     assert {"1", "4", "7"} <= codes
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -222,6 +222,7 @@ def test_live_view_follows_a_program_to_its_end(tmp_path: Path) -> None:
     assert last.stored == whole.epochs["bytes_stored"].sum()
 
 
+@pytest.mark.long
 def test_follow_of_a_finished_run_opens_the_browser(growing: Writer) -> None:
     growing.close()
     path = growing.run / "run.json"

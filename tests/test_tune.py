@@ -152,6 +152,7 @@ def strided(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return out, json.loads(outcome.stdout)
 
 
+@pytest.mark.long
 def test_grid_stride_kernel_verifies_at_other_sizes(strided: tuple[Path, Any]) -> None:
     out, said = strided
     found = rows(out)
@@ -307,6 +308,7 @@ def test_failing_configuration_does_not_end_tuning(
     assert found[5][2] == "took longer than 3 s"
 
 
+@pytest.mark.long
 def test_tolerance_accepts_differing_values(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "near.ptx").write_text(
         FASTER.replace("mul.lo.u32 %r8, %r8, FACTOR", "mad.lo.u32 %r8, %r8, 3, 1")
@@ -321,6 +323,7 @@ def test_tolerance_accepts_differing_values(recorded: Path, tmp_path: Path, cli:
     assert mixed.status == 2 and "or of other --flush-l2, --dtype, --tolerance" in mixed.stderr
 
 
+@pytest.mark.long
 def test_interrupt_keeps_tried_configurations(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "loop.ptx").write_text(FATAL.replace("DO", "LOOP: bra LOOP;"))
     out = tmp_path / "out.csv"
