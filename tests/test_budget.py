@@ -81,6 +81,7 @@ def test_skipped_epochs_are_no_difference(runs: dict[str, Path], other: str) -> 
 def test_info_shows_the_share_and_the_skips(runs: dict[str, Path]) -> None:
     outcome = support.ttanalyze("info", runs["few"])
     assert "% of at most 1%" in outcome.stdout
+    assert "were skipped, to keep to --max-overhead: they have no contents" in outcome.stdout
     assert "of 401 epochs skipped" in outcome.stdout or "epochs skipped" in outcome.stdout
     told = json.loads(support.ttanalyze("info", runs["few"], "--json").stdout)["processes"][0]
     assert told["epochs_skipped"] == tt.open(runs["few"]).epochs["skipped"].sum()
@@ -105,6 +106,23 @@ def test_a_generous_budget_skips_nothing(built: Path, tmp_path: Path) -> None:
     assert record(command, SIM, tmp_path / "run", "--max-overhead", "1000%").status == 0
     info = tt.open(tmp_path / "run").processes[0].info["overhead"]
     assert info["host_ns"] > 0 and info["elapsed_ns"] > info["host_ns"]
+
+
+def test_call_stacks_and_timing_count_as_cost_of_calls(
+    runs: dict[str, Path], built: Path, tmp_path: Path
+) -> None:
+    each = {"plain": _cost_of_a_call(runs["few"])}
+    for option, value in (("--cpu-callstack", "backtrace"), ("--timeline", "events")):
+        run = tmp_path / value
+        outcome = record(many_waits(built), SIM, run, "--max-overhead", "1%", option, value)
+        assert outcome.status == 0, outcome.stderr
+        each[value] = _cost_of_a_call(run)
+    assert each["plain"] < 200 < min(each["backtrace"], each["events"])
+
+
+def _cost_of_a_call(run: Path) -> float:
+    process = tt.open(run).processes[0]
+    return float(process.info["overhead"]["events_ns"] / len(process.events))
 
 
 @pytest.mark.parametrize(
@@ -154,3 +172,5 @@ def test_threads_run_where_they_are_asked_to(built: Path, tmp_path: Path) -> Non
         assert os.sched_getscheduler(program.pid) == os.SCHED_OTHER
         program.communicate("\n")
     assert program.returncode == 0
+    shown = support.ttanalyze("info", tmp_path / "run").stdout
+    assert f"% of a core, on cores {core}, only when these are idle: tt-" in shown

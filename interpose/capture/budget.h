@@ -2,7 +2,8 @@
  * --max-overhead: measures what recording costs the program, and skips epochs to stay within the limit.
  *
  * Invariant: each skipped epoch has its number and its record (tt_epoch.skipped), in the order of numbers. Without
- * the option nothing is measured and nothing is skipped. The capture lock guards all but the drain's part.
+ * the option nothing is measured and nothing is skipped. The capture lock guards all but the sums of
+ * time.
  */
 #ifndef TT_CAPTURE_BUDGET_H
 #define TT_CAPTURE_BUDGET_H
@@ -13,8 +14,9 @@ struct json;
 
 /* Starts to measure time that a thread of the program spends here; 0 without the option. */
 uint64_t budget_begin(void);
-/* The end of that time; epoch: an epoch was cut. */
-void budget_end(uint64_t begun, bool epoch);
+/* What that time was for: an epoch that was cut, other work for epochs, or what a call needs beside its event. */
+enum budget_part { BUDGET_EPOCH, BUDGET_OTHER, BUDGET_CALL };
+void budget_end(uint64_t begun, enum budget_part part);
 /* Whether another epoch keeps to the limit. Always true for the first and the last epoch of a context. */
 bool budget_allows(const struct capture *p, uint32_t trigger);
 /* Skips the epoch of a context: it gets a number, and a record later. */

@@ -92,7 +92,7 @@ void capture_prepare(struct thread *t, struct context *c)
 		c->capture = capture_create(c, false);
 		context_pop();
 	}
-	budget_end(begun, false);
+	budget_end(begun, BUDGET_OTHER);
 	end_own(t, was);
 }
 
@@ -237,7 +237,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		}
 		cuts = !skips;
 	}
-	budget_end(begun, cuts);
+	budget_end(begun, cuts ? BUDGET_EPOCH : BUDGET_OTHER);
 	end_own(t, was);
 }
 

@@ -179,7 +179,7 @@ bool capture_catch_up(struct stream *s)
 		return false;
 	uint64_t begun = budget_begin();
 	bool waits = wait_for_captures(p, s->handle, captures);
-	budget_end(begun, false);
+	budget_end(begun, BUDGET_OTHER);
 	atomic_store(&s->awaited_capture, captures);
 	return waits;
 }

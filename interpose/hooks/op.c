@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/budget.h"
 #include "capture/graph_epochs.h"
 #include "lifecycle/crash_report.h"
 #include "hooks/op.h"
@@ -41,8 +42,34 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	e->stream = op->stream ? op->stream->id : 0;
 	e->id = TT_NO_ID;
 	if (unlikely(stack))
-		e->stack = op->stack ? op->stack : stacks_here();
+		e->stack = op->stack ? op->stack : op_stack();
 	return e;
+}
+
+uint32_t op_stack(void)
+{
+	uint64_t begun = budget_begin();
+	uint32_t stack = stacks_here();
+
+	budget_end(begun, BUDGET_CALL);
+	return stack;
+}
+
+struct timing *op_timing(const struct op *op)
+{
+	uint64_t begun = budget_begin();
+	struct timing *timing = timing_begin(op->stream, op->seq);
+
+	budget_end(begun, BUDGET_CALL);
+	return timing;
+}
+
+void op_timed(const struct op *op, bool submitted)
+{
+	uint64_t begun = budget_begin();
+
+	timing_end(op->timing, op->stream, op->event, submitted);
+	budget_end(begun, BUDGET_CALL);
 }
 
 struct region_origin op_origin(const struct op *op)

@@ -135,21 +135,28 @@ static inline void op_delay(struct op *op)
 	delay_list(op->stream->id, op->delay_number, op->delays, op->delay_ns);
 }
 
-/* The same for work that is timed. */
+/* Events before and after the op's work, whose cost counts as that of the call. */
+struct timing *op_timing(const struct op *op);
+void op_timed(const struct op *op, bool submitted);
+
+/* The same as op_delay for work that is timed. */
 static inline void op_time(struct op *op)
 {
 	op_delay(op);
 	if (unlikely(atomic_load_explicit(&timeline_source, memory_order_relaxed) == TIMELINE_EVENTS) && op->on &&
 	    !op->capturing)
-		op->timing = timing_begin(op->stream, op->seq);
+		op->timing = op_timing(op);
 }
+
+/* The caller's call stack. */
+uint32_t op_stack(void);
 
 /* Call right before a driver call that waits for the GPU: if it hangs, its call stack is known. */
 static inline void op_waits(struct op *op)
 {
 	if (likely(!options.callstacks) || !op->on)
 		return;
-	op->stack = stacks_here();
+	op->stack = op_stack();
 	atomic_store_explicit(&op->t->waits_at, op->stack, memory_order_relaxed);
 }
 
@@ -263,7 +270,7 @@ static inline struct tt_event *op_event_of_launch(struct op *op, CUresult result
 static inline void op_end(struct op *op, CUresult result)
 {
 	if (unlikely(op->timing != NULL))
-		timing_end(op->timing, op->stream, op->event, result == CUDA_SUCCESS);
+		op_timed(op, result == CUDA_SUCCESS);
 	if (!op->on || !op->writes)
 		return;
 	if (result == CUDA_SUCCESS && !op->capturing)

@@ -507,7 +507,10 @@ def _warnings_of(process: Process, running: str) -> list[str]:
     for of, what in counts:
         number = int(np.count_nonzero(of))
         if number:
-            out.append(f"{text.count(number, 'epoch')} {'was' if number == 1 else 'were'} {what}")
+            said = f"was {what}"
+            if number > 1:
+                said = f"were {what}".replace(" it has ", " they have ").replace(" its ", " their ")
+            out.append(f"{text.count(number, 'epoch')} {said}")
     lost = int(process.info.get("counters", {}).get("events_lost", 0))
     if lost:
         out.append(f"{text.count(lost, 'event')} {'was' if lost == 1 else 'were'} lost")

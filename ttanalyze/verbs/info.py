@@ -363,7 +363,7 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     if process["overhead"]:
         pairs.append(("overhead", _overhead(process)))
     if process["threads"]:
-        pairs.append(("threads", _threads(process["threads"])))
+        pairs.append(("threads", _threads(process)))
     if process["unread"]:
         pairs.append(("unread", f"{text.count(process['unread'], 'region-epoch')}: {UNREAD}"))
     pairs.append(("regions", _regions(process)))
@@ -461,14 +461,24 @@ def _overhead(process: dict[str, Any]) -> str:
     return f"{out} ({shown}); {skipped:,} of {text.count(process['epochs'], 'epoch')} skipped"
 
 
-def _threads(threads: list[dict[str, Any]]) -> str:
-    """Returns the processor time of each of the recorder's threads."""
+def _threads(process: dict[str, Any]) -> str:
+    """Returns the processor time of the recorder's threads, and where they may run."""
+    threads, options = process["threads"], process["options"]
     shown = [
         (f"{thread['count']} " if thread.get("count", 1) > 1 else "")
         + f"{text.printable(str(thread.get('name', '?')))} {text.duration(thread.get('cpu_ns', 0))}"
         for thread in threads
     ]
-    return f"processor time of the recorder: {', '.join(shown)}"
+    total = sum(thread.get("cpu_ns", 0) for thread in threads)
+    out = f"{text.duration(total)} of processor time"
+    if process["started_ns"] is not None and process["ended_ns"] is not None:
+        took = max(process["ended_ns"] - process["started_ns"], 1)
+        out += f", {100 * total / took:.2g}% of a core"
+    if options.get("TT_THREAD_CORES"):
+        out += f", on cores {text.printable(options['TT_THREAD_CORES'])}"
+    if options.get("TT_THREAD_PRIORITY") == "idle":
+        out += ", only when these are idle" if options.get("TT_THREAD_CORES") else ", on idle cores"
+    return f"{out}: {', '.join(shown)}"
 
 
 def _dropped(process: Process) -> int:
