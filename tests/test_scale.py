@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +15,11 @@ import ttanalyze as tt
 from bench import generated_job
 from bench.generated_job import Job
 from tests import support
-from tests.rundir import Writer
+from tests.rundir import Writer, copy_of
 from ttanalyze.errors import FormatError
+from ttanalyze.format import process as process_module
+from ttanalyze.format.files import RecordFile, read_checked
+from ttanalyze.format.layout import Array
 from ttanalyze.verbs.diff import compare as diff_compare
 from ttanalyze.verbs.diff import states
 from ttanalyze.verbs.replicas import compare as replicas_compare
@@ -45,6 +51,35 @@ def test_ranks_of_a_large_job_are_listed(job: Path) -> None:
     assert summary["warnings"] == []
     shown = support.ttanalyze("info", job)
     assert shown.status == 0 and "node8" not in shown.stdout and "6 more" in shown.stdout
+
+
+def test_threads_open_a_rank_together(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them opens it, and the others wait for it."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slow(file: RecordFile) -> Array:
+        began.set()
+        goes_on.wait(10)
+        return read_checked(file)
+
+    monkeypatch.setattr(process_module, "read_checked", slow)
+    process = tt.open(job).processes[0]
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(lambda: len(process.epochs))]
+        assert began.wait(10)
+        asked.append(pool.submit(lambda: len(process.epochs)))
+        time.sleep(0.05)
+        goes_on.set()
+        assert [one.result() for one in asked] == [STEPS, STEPS]
+
+
+def test_damaged_rank_is_the_same_error_each_time(job: Path, tmp_path: Path) -> None:
+    run = copy_of(job, tmp_path / "run")
+    (run / "p3" / "epochs.bin").write_bytes(b"no records")
+    process = tt.open(run).processes[3]
+    for _ in range(2):
+        with pytest.raises(FormatError, match=r"epochs\.bin"):
+            len(process.epochs)
 
 
 def test_one_wrong_tensor_among_many_ranks(job: Path, side_by_side: None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,17 +64,29 @@ class Process(Events, Spans):
         self.path = folder
         self.index = index
         self._opened = False
+        self._opening = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
         """Opens the process at the first use of a member that `open` sets."""
-        if self.__dict__.get("_opened", True) or name.startswith("__"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.open()
-        return getattr(self, name)
+        if "_opening" in self.__dict__ and not name.startswith("__"):
+            with self._opening:
+                if not self._opened:
+                    self.open()
+                if name in self.__dict__:
+                    return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def open(self) -> None:
         """Reads process.json, the headers and epochs.bin."""
-        self._opened = True
+        with self._opening:
+            self._opened = True  # so that a member that is missing now is an error
+            try:
+                self._read()
+            except BaseException:
+                self._opened = False
+                raise
+
+    def _read(self) -> None:
         super().__init__(self.path)
         # Before the files that epochs refer to: in a run that goes on, those may only be ahead.
         self._folder = Folder(self.path, endings(self.info))
