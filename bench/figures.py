@@ -93,6 +93,10 @@ TARGETS = (
         "one without",
     ),
     Target("llama-contents", "training", "Llama step, contents coded", "≤", 4, RATIO, "bare"),
+    Target("budget-waits", "budget", "17,000 waits, 96 MB, limit 5 %", "≤", 1.05, RATIO, "bare"),
+    Target(
+        "budget-regions", "budget", "1,500 waits, 400 regions, limit 5 %", "≤", 1.05, RATIO, "bare"
+    ),
     Target("zones-multiply", "bounds", "matrices with zones", "≤", 1.10, RATIO, "bare"),
     Target("zones-relax", "bounds", "grid with zones", "≤", 1.10, RATIO, "bare"),
     Target("zones-train", "bounds", "MLP step with zones", "≤", 1.10, RATIO, "bare"),

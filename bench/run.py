@@ -36,6 +36,7 @@ PARTS = {
     "launches": 40,
     "stacks": 40,
     "training": 330,
+    "budget": 60,
     "bounds": 150,
     "memory": 50,
     "growth": 130,
