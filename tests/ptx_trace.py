@@ -101,8 +101,8 @@ class Trace:
         self.held = ffi.from_buffer(self.lines)
         addresses = (self.ring_at, self.base_at, self.size, self.counts_at, self.beats_at)
         at = int(ffi.cast("uintptr_t", self.held))
-        param = (*addresses, 7, 0, *self.blocks, 0, 0, 0xFFFFFFFF)
-        return struct.pack("<5QII2QQIIQI4x", *param, at, self.line_count)
+        param = (*addresses, 7, 0, *self.blocks, 0, 0, 0xFFFFFFFF, 0, 0)
+        return struct.pack("<5QII2QQ4IQI4x", *param, at, self.line_count)
 
     def drain(self) -> None:
         """Takes the complete records and makes room."""

@@ -7,7 +7,7 @@
 #include "format.h"
 #include "sass/fatbin.h"
 #include "sass/patch.h"
-#include "sass/trace_code.h"
+#include "sass/trace_image.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -111,7 +111,7 @@ API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned regis
 {
 	const struct cubin_kernel *k = &c->kernels[kernel];
 	size_t count = k->size / SASS_INSTRUCTION;
-	struct trace_kernel from = {c->architecture, registers, parameter, NULL, count, {{0}, 0, NULL}, NULL};
+	struct trace_kernel from = {c->architecture, registers, parameter, NULL, count, {{0}, 0, NULL}, NULL, false};
 	struct instruction *code = malloc(k->size);
 	struct trace_point *points = calloc(count, sizeof(*points));
 	struct traced_code traced = {0};
@@ -120,16 +120,49 @@ API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned regis
 	from.code = code;
 	for (size_t i = 0; i < count; i++) {
 		trace_use(c->architecture, code[i], &from.used);
-		points[i] = (struct trace_point){(uint32_t)(i * SASS_INSTRUCTION), kinds, NULL};
+		points[i] = (struct trace_point){kinds, NULL};
 	}
-	const char *wrong = trace_insert(&from, points, count, &traced);
+	const char *wrong = trace_insert(&from, points, &traced);
 	for (size_t i = 0; i < count; i++)
 		reasons[i] = wrong ? wrong : points[i].refused;
 	numbers[0] = traced.count;
 	numbers[1] = traced.registers;
 	numbers[2] = traced.points;
 	free(traced.moved);
+	free(traced.slots);
 	free(points);
 	free(code);
 	return (uint64_t *)traced.code;
+}
+
+/* The address of each variable is that of `variables`, 0: unknown. */
+static uint64_t same_address(void *user, const char *name)
+{
+	(void)name;
+	return *(const uint64_t *)user;
+}
+
+/*
+ * A cubin whose kernel has recording code of the same kinds at every instruction that can have it. numbers: parameters,
+ * offset of the new one, registers, points, slots. slots: by instruction.
+ */
+API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t kinds, uint64_t variables, const char **wrong,
+				  uint64_t numbers[5], uint32_t *slots, uint64_t *size)
+{
+	const struct cubin_kernel *k = &c->kernels[kernel];
+	size_t count = k->size / SASS_INSTRUCTION;
+	struct trace_point *points = calloc(count, sizeof(*points));
+	struct traced_image image;
+
+	for (size_t i = 0; i < count; i++)
+		points[i].kinds = kinds;
+	*wrong = trace_image(c, k, points, false, &(struct trace_variables){same_address, &variables}, &image);
+	const uint64_t all[5] = {image.parameters, image.offset, image.registers, image.points, image.slot_count};
+	memcpy(numbers, all, sizeof(all));
+	if (image.slots)
+		memcpy(slots, image.slots, count * sizeof(*slots));
+	*size = image.size;
+	free(image.slots);
+	free(points);
+	return image.bytes;
 }

@@ -18,8 +18,11 @@ SOURCES = (
     "sass/cubin.c",
     "sass/code.c",
     "sass/patch.c",
+    "sass/rebuild.c",
     "sass/fatbin.c",
+    "sass/blocks.c",
     "sass/trace_code.c",
+    "sass/trace_image.c",
     "track/image.c",
 )
 EMPTY, FIXED, RANDOM, CLUSTER, CLUSTER_FIXED = range(5)
@@ -36,6 +39,10 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {  # what each gives and takes
     "refused": (TEXT, [POINTER, SIZE, NUMBER, POINTER]),
     "patch": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER, POINTER]),
     "trace": (POINTER, [POINTER, SIZE, *3 * [ctypes.c_uint], POINTER, POINTER]),
+    "traced_image": (
+        POINTER,
+        [POINTER, SIZE, ctypes.c_uint, ctypes.c_uint64, *4 * [POINTER]],
+    ),
     "fatbin": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER]),
     "codes": (NUMBER, [TEXT, SIZE, ctypes.c_uint, VISIT]),
 }
@@ -71,6 +78,19 @@ class Traced:
     registers: int
     points: int
     refused: list[str | None]
+
+
+@dataclass(frozen=True)
+class TracedImage:
+    """offset: of the additional parameter; slots: by instruction, as in trace_code.h."""
+
+    image: bytes
+    parameters: int
+    offset: int
+    registers: int
+    points: int
+    slot_count: int
+    slots: list[int]
 
 
 @dataclass(frozen=True)
@@ -191,6 +211,19 @@ class Cubin:
         self._free(out)
         refused = [r.decode() if r else None for r in reasons]
         return Traced(list(struct.iter_unpack("<QQ", code)), numbers[1], numbers[2], refused)
+
+    def traced_image(self, kernel: Kernel, kinds: int, variables: int = 0) -> TracedImage:
+        """With code that records at every instruction; ValueError says why there is none."""
+        numbers, slots = (ctypes.c_uint64 * 5)(), (ctypes.c_uint32 * (kernel.size // 16))()
+        wrong, size = ctypes.c_char_p(), ctypes.c_uint64()
+        told = ctypes.byref(wrong), numbers, slots, ctypes.byref(size)
+        out = self._lib.harness_traced_image(self._handle, kernel.index, kinds, variables, *told)
+        if not out:
+            raise ValueError((wrong.value or b"").decode())
+        image = ctypes.string_at(out, size.value)
+        self._free(out)
+        parameters, offset, registers, points, count = numbers
+        return TracedImage(image, parameters, offset, registers, points, count, list(slots))
 
     def patch(self, kernel: Kernel | None = None, points: Sequence[Point] = ()) -> Patched:
         """Of one kernel or all of them, at these points or everywhere."""

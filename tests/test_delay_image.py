@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.native, pytest.mark.large]
 DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))
 SOURCES = ["delay/image.c", "delay/points.c", "options/delay_config.c", "util/json_reader.c"]
-SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c"]
+SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/rebuild.c"]
+SOURCES += ["sass/blocks.c"]
 SOURCES += ["store/disk.c", "store/file.c", "store/folder.c", "util/json_writer.c"]
 SOURCES += ["util/clock.c", "options/kernel_filters.c", "options/triggers.c"]
 

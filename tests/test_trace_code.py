@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests import sass_patcher as sp
-from tests import traced_image as ti
 from tests.test_sass_patch import Elf, target
 from ttanalyze.disassembly import tools
 
 DATA = Path(__file__).parent / "data" / "sass"
 OPCODE, ADDRESSES, COUNT = 1 << 1, 1 << 3, 1 << 6
 REUSE, BRANCH, OWN = 15 << 58, 0x7947, 64  # OWN: the registers that kernels here may have
+VARIABLE = 0x7F0012345678
+BANK, PARAM_BANK = 0x210, 0x0A  # where parameters begin in constant bank 0; their attribute
+PARAMETER = struct.Struct("<5Q2I3Q4I")  # struct tt_trace_param
 ADDRESS = re.compile(r"\[(U?R[Z\d]+)(?:\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
 NVDISASM = tools.find("nvdisasm")
 
@@ -37,6 +39,15 @@ def code_of(cubin: sp.Cubin, kernel: sp.Kernel) -> list[tuple[int, int]]:
     return list(struct.iter_unpack("<QQ", cubin.image[kernel.code : kernel.code + kernel.size]))
 
 
+def detoured(old: list[tuple[int, int]], new: list[tuple[int, int]]) -> list[int]:
+    """The instructions that are branches to behind the old code."""
+    return [
+        i
+        for i in range(len(old))
+        if new[i][0] & 0xFFFF == BRANCH and target(90, 16 * i, *new[i]) >= 16 * len(old)
+    ]
+
+
 def disassemble(code: list[tuple[int, int]], folder: Path) -> list[str]:
     raw = folder / "raw"
     raw.write_bytes(b"".join(struct.pack("<QQ", *i) for i in code))
@@ -52,8 +63,10 @@ def test_each_traced_instruction_runs_once_behind_its_detour(cubin: sp.Cubin, ki
         old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, kinds)
         if not new.code:
             continue
-        chosen = [i for i, reason in enumerate(new.refused) if reason is None]
+        chosen = detoured(old, new.code)
         assert len(chosen) == new.points > 0
+        possible = [i for i, reason in enumerate(new.refused) if reason is None]
+        assert set(chosen) <= set(possible) and (kinds & COUNT or chosen == possible)
         traced += len(chosen)
         ends = [
             i
@@ -85,7 +98,8 @@ def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path:
         count = kernel.size // 16
         written = {r for t in texts[:count] for r in re.findall(r"\b(?:UR|B)\d+\b", t)}
         begins = {
-            target(90, 16 * i, *new.code[i]) // 16 for i, r in enumerate(new.refused) if not r
+            target(90, 16 * i, *new.code[i]) // 16
+            for i in detoured(code_of(cubin, kernel), new.code)
         }
         for at in begins:
             assert re.match(r"NOP", texts[at])
@@ -128,7 +142,8 @@ def test_the_recorded_address_is_that_of_the_operand(cubin: sp.Cubin, tmp_path: 
 
 def test_what_cannot_be_traced_says_why(patcher: sp.Patcher, cubin: sp.Cubin) -> None:
     kernel = cubin.kernels[0]
-    assert set(cubin.trace(kernel, 240, COUNT | ADDRESSES).refused) == {"no free registers"}
+    few = cubin.trace(kernel, 240, COUNT | ADDRESSES).refused
+    assert set(few) == {"it leaves too few registers free"}
     assert set(cubin.trace(kernel, OWN, 1 << 5).refused) == {"no instruction that can be traced"}
     reasons = cubin.trace(kernel, OWN, ADDRESSES).refused
     assert {"control flow", "it has no address, or one of an unknown form"} <= set(reasons)
@@ -139,12 +154,53 @@ def test_what_cannot_be_traced_says_why(patcher: sp.Patcher, cubin: sp.Cubin) ->
 
 def test_a_traced_image_has_the_parameter_and_the_registers(cubin: sp.Cubin) -> None:
     kernel = next(k for k in cubin.kernels if k.name == "scale")
-    image, offset = ti.traced_image(cubin, kernel, COUNT)
-    old, new = Elf(cubin.image), Elf(image)
-    assert offset == 24
-    assert new.attributes("scale")[ti.PARAM_CBANK][4:] == struct.pack("<HH", ti.BANK, 24 + 80)
-    assert new.section(".nv.constant0.scale").size == ti.BANK + 24 + 80
+    traced = cubin.traced_image(kernel, COUNT)
+    old, new = Elf(cubin.image), Elf(traced.image)
+    assert (traced.parameters, traced.offset) == (3, 24)
+    size = traced.offset + PARAMETER.size
+    assert new.attributes("scale")[PARAM_BANK][4:] == struct.pack("<HH", BANK, size)
+    assert new.section(".nv.constant0.scale").size == BANK + size
     assert new.symbol_size("scale") == new.section(".text.scale").size > kernel.size
     for s in old.sections:
-        if s.kind != 8 and not s.name.endswith(("scale", ".nv.info", ".symtab")):
+        changed = ("scale", ".nv.info", ".symtab", "nv.constant4")
+        if s.kind != 8 and not s.name.endswith(changed):
             assert new.contents(new.section(s.name)) == old.contents(s), s.name
+
+
+def test_an_image_changes_only_the_traced_kernel(cubin: sp.Cubin) -> None:
+    for kernel in cubin.kernels:
+        image = cubin.traced_image(kernel, COUNT | ADDRESSES, variables=VARIABLE).image
+        new, old = Elf(image), Elf(cubin.image)
+        for other in cubin.kernels:
+            name = f".text.{other.name}"
+            assert (new.contents(new.section(name)) == old.contents(old.section(name))) == (
+                other.name != kernel.name
+            )
+
+
+def test_an_image_uses_the_variables_of_the_program(cubin: sp.Cubin) -> None:
+    """`atomics` reads the address of `counter` at the beginning of constant bank 4."""
+    kernel = next(k for k in cubin.kernels if k.name == "atomics")
+    new, old = (
+        Elf(image)
+        for image in (cubin.traced_image(kernel, COUNT, variables=VARIABLE).image, cubin.image)
+    )
+    constants = new.contents(new.section(".nv.constant4"))
+    assert struct.unpack_from("<Q", constants) == (VARIABLE,)
+    left = new.section(".rela.nv.constant4").size
+    assert left == old.section(".rela.nv.constant4").size - 24
+    with pytest.raises(ValueError, match="the address of one of its module's variables is unknown"):
+        cubin.traced_image(kernel, COUNT)
+
+
+def test_instructions_of_a_block_share_a_count(cubin: sp.Cubin) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "scale")
+    slots = cubin.traced_image(kernel, COUNT).slots
+    code = code_of(cubin, kernel)
+    for i in range(1, len(code)):
+        guarded = code[i][0] >> 12 & 15 != 7
+        if guarded and slots[i]:
+            assert slots.count(slots[i]) == 1
+        elif slots[i] and slots[i] == slots[i - 1]:
+            assert code[i - 1][0] & 0xFFF not in (0x947, 0x94D)  # BRA, EXIT
+    assert len(set(slots) - {0}) < kernel.size // 16 // 3

@@ -104,8 +104,8 @@
 	X(cuCtxGetLimit) X(cuCtxGetCacheConfig) X(cuStreamGetPriority) \
 	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode) \
 	X(cuEventCreate) X(cuEventElapsedTime) \
-	X(cuFuncGetName) X(cuFuncLoad) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
-	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
+	X(cuFuncGetName) X(cuFuncLoad) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncSetAttribute) \
+	X(cuFuncGetParamInfo) X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuLinkCreate_v2) X(cuLinkAddData_v2) X(cuLinkComplete) X(cuLinkDestroy) \
 	X(cuMemHostGetDevicePointer_v2) X(cuArray3DGetDescriptor_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
@@ -224,8 +224,7 @@
 
 /* Code is recorded when it is loaded, functions when they are looked up or launched. */
 #define PASS_CODE(X) \
-	X(cuFuncSetAttribute) X(cuFuncSetSharedMemConfig) \
-	X(cuKernelSetAttribute) X(cuLinkAddData) \
+	X(cuFuncSetSharedMemConfig) X(cuKernelSetAttribute) X(cuLinkAddData) \
 	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkCreate)
 
 /*

@@ -55,7 +55,7 @@ static struct context *ending(struct op *op, struct context *c)
 		return NULL;
 	inflight_handle_ends();
 	delays_context_ends(c);
-	flights_context_ends(c);
+	instrument_context_ends(c);
 	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);
 	instrumentation_context_ends(c);

@@ -11,12 +11,12 @@
 #include "delay/image.h"
 #include "delay/points.h"
 #include "delay/simulated.h"
+#include "inspect/compile.h"
 #include "session/session.h"
 #include "sass/fatbin.h"
 #include "track/image_retention.h"
 
 #define DEVICES 64
-#define SETTINGS 64
 #define FILE_MAX ((size_t)4 << 30)
 
 static struct {
@@ -43,35 +43,20 @@ static const char *error_name(CUresult r)
 	return real.cuGetErrorName && !real.cuGetErrorName(r, &name) && name ? name : "an error";
 }
 
+static void take_delayed(void *out, const void *cubin, size_t size)
+{
+	size_t new_size;
+
+	*(uint8_t **)out = delay_cubin(cubin, size, &new_size);
+}
+
 /* The machine code that the driver makes of PTX, or of the PTX in a fatbin. */
 static uint8_t *delayed_ptx(const struct image *image, const struct loading *l)
 {
-	CUjit_option options[SETTINGS];
-	void *values[SETTINGS], *cubin = NULL;
 	uint8_t *out = NULL;
-	size_t size = 0, new_size;
-	CUlinkState link;
-	unsigned count = 0;
+	CUresult r = compile_ptx(image, l->settings, l->setting_count, take_delayed, &out);
 
-	if (!real.cuLinkCreate_v2 || !real.cuLinkAddData_v2 || !real.cuLinkComplete || !real.cuLinkDestroy)
-		return NULL;
-	for (uint32_t i = 0; i < l->setting_count && count < SETTINGS; i++)
-		if (l->settings[i].what == TT_SETTING_JIT) {
-			options[count] = (CUjit_option)l->settings[i].number;
-			values[count++] = (void *)(uintptr_t)l->settings[i].value;
-		}
-	CUresult r = real.cuLinkCreate_v2(count, options, values, &link);
-	if (r == CUDA_SUCCESS) {
-		bool text = image->kind == TT_MODULE_PTX;
-		r = real.cuLinkAddData_v2(link, text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, (void *)image->bytes,
-					  image->size + text, "", 0, NULL, NULL);
-		if (r == CUDA_SUCCESS)
-			r = real.cuLinkComplete(link, &cubin, &size);
-		if (r == CUDA_SUCCESS)
-			out = delay_cubin(cubin, size, &new_size);
-		real.cuLinkDestroy(link);
-	}
-	if (r != CUDA_SUCCESS)
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_SUPPORTED)
 		session_warn("no delays in a module: the driver does not compile its PTX (%s)", error_name(r));
 	return out;
 }

@@ -7,7 +7,6 @@
 #include "store/params.h"
 #include "track/graphs.h"
 #include "hooks/launch.h"
-#include "instrument/instrument.h"
 
 /* Stores the parameters of a successful launch, whose pointers the driver has read. Returns the stored copy. */
 static const uint8_t *keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
@@ -94,7 +93,15 @@ static __attribute__((noinline)) void begin_traced(struct op *op, struct functio
 
 	if (!op->capturing && !(atomic_load(&f->known) & context_bit(op->context)))
 		function_describe(op->context, f, s->f);
-	s->flight = instrument_begin(op->context, f, s->grid, s->block, op->seq, op->capturing);
+	struct traced_launch l = {
+		.program = {s->f, s->params, s->extra, s->block[0] * s->block[1] * s->block[2], op->stream->handle},
+		.grid = s->grid,
+		.block = s->block,
+		.seq = op->seq,
+		.captured = op->capturing,
+	};
+	s->flight = instrument_begin(op->context, f, &l);
+	s->runs = l.runs;
 	recorder_work_end(op->t, mode);
 }
 
@@ -106,6 +113,18 @@ static __attribute__((noinline)) void end_traced(struct op *op, struct shape *s,
 	recorder_work_end(op->t, mode);
 }
 
+/* The driver refused to launch the code that records: the program's own is launched. */
+static __attribute__((noinline)) void not_traced(struct op *op, struct shape *s, const struct function *f, CUresult r)
+{
+	const char *error = NULL;
+
+	real.cuGetErrorName(r, &error);
+	session_lost("a launch of %.120s is not traced: the driver refused its patched code (%s)", f->name,
+		     error ? error : "?");
+	end_traced(op, s, f, r);
+	s->flight = NULL;
+}
+
 HOT static struct function *begin_launch(struct op *op, struct shape *s)
 {
 	struct function *f = op->on ? function_of(s->f) : NULL;
@@ -114,9 +133,9 @@ HOT static struct function *begin_launch(struct op *op, struct shape *s)
 		order_launch(op, f, s);
 	if (f && unlikely(f->chosen | atomic_load_explicit(&f->replayable, memory_order_relaxed)) && !op->capturing)
 		begin_chosen(op, f, s);
-	op_time(op);
 	if (f && unlikely(f->traced))
 		begin_traced(op, f, s);
+	op_time(op);
 	return f;
 }
 
@@ -192,18 +211,23 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 	end_count(op, number, f ? f->name_string : TT_NO_ID);
 }
 
-#define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
+/* with: the call with the arguments of other code. */
+#define LAUNCH(symbol, per_thread, stream, shape_, params, args, with) \
 	EXPORT HOT CUresult CUDAAPI symbol params \
 	{ \
 		struct shape shape = shape_; \
 		HOOK(op, symbol, op_begin_launch(&op, stream, per_thread)); \
 		struct function *f = begin_launch(&op, &shape); \
-		CUresult r = real.symbol args; \
+		CUresult r = CUDA_ERROR_UNKNOWN; \
+		if (unlikely(shape.runs.f) && (r = real.symbol with) != CUDA_SUCCESS) \
+			not_traced(&op, &shape, f, r); \
+		if (r != CUDA_SUCCESS) \
+			r = real.symbol args; \
 		end_launch(&op, r, &shape, f); \
 		return r; \
 	}
 
-#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}, NULL, 0, NULL}
+#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}, NULL, 0, NULL, {0}}
 
 static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
@@ -350,9 +374,9 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 	}
 
 #define LAUNCHES(S, PT) \
-	LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra)) \
-	LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params)) \
-	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra)) \
+	LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params, NULL)) \
+	LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params)) \
+	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra), (config, shape.runs.f, shape.runs.params, NULL)) \
 	OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
 	OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
 	GRAPH(cuGraphLaunch##S, PT)

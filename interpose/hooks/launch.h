@@ -5,6 +5,7 @@
 #define TT_HOOKS_LAUNCH_H
 
 #include "hooks/op.h"
+#include "instrument/instrument.h"
 
 struct shape {
 	CUfunction f;
@@ -15,6 +16,7 @@ struct shape {
 	const CUlaunchAttribute *attributes;
 	unsigned attribute_count;
 	struct flight *flight; /* if its instructions are traced */
+	struct launch_arguments runs; /* then other code may run; runs.f NULL: the program's */
 };
 
 /*

@@ -26,8 +26,8 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 		struct thread *t = thread_current();
 		t->busy++;
 		id = module_loaded(context_current(t), handle, library, l, op->on ? op->seq : session_next_seq());
-		if (options.instrument && id != TT_NO_ID && l->image)
-			instrument_module(id, l->image);
+		if (options.instrument && id != TT_NO_ID)
+			instrument_module(id, l);
 		t->busy--;
 	}
 	RECORD(op, r, TT_EVENT_MODULE_LOAD, e->id = id);

@@ -25,14 +25,21 @@ struct tt_trace_param {
 	uint64_t ring;      /* address of struct tt_trace_ring */
 	uint64_t base;      /* address of the ring's memory */
 	uint64_t bytes;     /* of the ring, a power of two */
-	uint64_t counts;    /* address of two u64 for each instruction: executions by warps and by threads; 0: none */
+	uint64_t counts;    /* address of two u64 for each instruction: executions by warps and by threads; 0: none.
+			     * With copies: of copies * slots u64, TT_TRACE_COUNTED each; the sum over copies counts */
 	uint64_t heartbeat; /* address of a struct tt_heartbeat for each warp of the launch; 0: none */
 	uint32_t launch;    /* index of its tt_traced */
 	uint32_t kinds;     /* bits 1 << enum tt_trace_kind, of patches */
 	uint64_t first_block, last_block; /* linear numbers of the blocks that are traced */
 	uint64_t code;      /* address of the kernel's first instruction, of patches */
 	uint32_t first_instruction, last_instruction; /* the instructions that are traced, of patches */
+	uint32_t copies, slots; /* a power of two, so that not all warps add to the same counts; 0: no copies */
 };
+
+/* What a warp adds to a count for an execution by some threads: these above, and 1. */
+#define TT_TRACE_COUNTED_SHIFT 29
+#define TT_TRACE_COUNTED(threads) ((uint64_t)(threads) << TT_TRACE_COUNTED_SHIFT | 1)
+#define TT_TRACE_COUNTED_WARPS ((UINT64_C(1) << TT_TRACE_COUNTED_SHIFT) - 1)
 
 /* tt_heartbeat.state */
 enum tt_heartbeat_state {

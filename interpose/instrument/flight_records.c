@@ -120,23 +120,43 @@ static void put_record(char *to, const struct flight *f, uint32_t kind, uint32_t
 
 #define SUMMARY (sizeof(struct tt_trace_record) + 2 * sizeof(uint64_t))
 
+uint64_t flight_count_bytes(const struct flight_counts *c)
+{
+	return c->copies ? (uint64_t)c->copies * c->slots * sizeof(uint64_t) : (uint64_t)c->instructions * 2 * sizeof(uint64_t);
+}
+
+/* Executions of an instruction by warps and by threads. */
+static void count_of(const struct flight_counts *c, const uint64_t *counts, uint32_t instruction, uint64_t out[2])
+{
+	out[0] = c->copies ? 0 : counts[2 * instruction];
+	out[1] = c->copies ? 0 : counts[2 * instruction + 1];
+	for (uint32_t i = 0; i < c->copies && c->slot[instruction]; i++) {
+		uint64_t counted = counts[i * c->slots + c->slot[instruction] - 1];
+		out[0] += counted & TT_TRACE_COUNTED_WARPS;
+		out[1] += counted >> TT_TRACE_COUNTED_SHIFT;
+	}
+}
+
 void flight_store_end(struct context_ring *r, const struct flight *f, uint64_t lost)
 {
-	uint64_t *counts = f->slots ? malloc((size_t)f->slots * FLIGHT_COUNT_BYTES) : NULL;
-	char *out = malloc(((size_t)f->slots + 1) * SUMMARY);
-	uint32_t most = TT_TRACE_CHUNK_MAX / SUMMARY, n = 0;
+	uint64_t bytes = flight_count_bytes(&f->counted), count[2];
+	uint32_t most = TT_TRACE_CHUNK_MAX / SUMMARY, n = 0, instructions = bytes ? f->counted.instructions : 0;
+	uint64_t *counts = bytes ? malloc(bytes) : NULL;
+	char *out = malloc(((size_t)instructions + 1) * SUMMARY);
 
-	bool known = counts && ring_copy(&r->ring, counts, f->counts.device, (uint64_t)f->slots * FLIGHT_COUNT_BYTES);
-	for (uint32_t i = 0; known && out && i < f->slots; i++)
-		if (counts[2 * i])
-			put_record(out + SUMMARY * n++, f, TT_TRACE_COUNT, i, counts[2 * i], counts[2 * i + 1]);
+	bool known = counts && ring_copy(&r->ring, counts, f->counts.device, bytes);
+	for (uint32_t i = 0; known && out && i < instructions; i++) {
+		count_of(&f->counted, counts, i, count);
+		if (count[0])
+			put_record(out + SUMMARY * n++, f, TT_TRACE_COUNT, i, count[0], count[1]);
+	}
 	if (out) {
 		put_record(out + SUMMARY * n, f, TT_TRACE_END, 0, f->records + n, f->lost + lost);
 		n++;
 	}
 	for (uint32_t at = 0; out && at < n; at += most) {
-		uint32_t count = n - at < most ? n - at : most;
-		store_trace(session_store(), out + SUMMARY * at, (uint32_t)(SUMMARY * count), count);
+		uint32_t stored = n - at < most ? n - at : most;
+		store_trace(session_store(), out + SUMMARY * at, (uint32_t)(SUMMARY * stored), stored);
 	}
 	free(counts);
 	free(out);

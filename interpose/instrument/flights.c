@@ -39,6 +39,7 @@ static void release(struct context_ring *r, struct flight *f)
 	memory_free(r->context, &f->counts);
 	memory_free(r->context, &f->copy);
 	heartbeats_free(&f->beats, r->context);
+	free(f->values);
 	free(f);
 }
 
@@ -199,21 +200,21 @@ static struct context_ring *ring_of(struct context *c)
 
 static bool make_counts(struct ring *r, struct flight *f)
 {
-	if (!f->slots)
-		return true;
-	return memory_on_device(r->context, &f->counts, (uint64_t)f->slots * FLIGHT_COUNT_BYTES) &&
-	       real.cuMemsetD8Async(f->counts.device, 0, (uint64_t)f->slots * FLIGHT_COUNT_BYTES, r->stream) == CUDA_SUCCESS &&
-	       real.cuStreamSynchronize(r->stream) == CUDA_SUCCESS;
+	uint64_t bytes = flight_count_bytes(&f->counted);
+
+	return !bytes || (memory_on_device(r->context, &f->counts, bytes) &&
+			  real.cuMemsetD8Async(f->counts.device, 0, bytes, r->stream) == CUDA_SUCCESS &&
+			  real.cuStreamSynchronize(r->stream) == CUDA_SUCCESS);
 }
 
 /* Caller holds the lock. NULL: no memory. */
-static struct flight *flight_new(struct context *c, const struct tt_traced *t, uint32_t slots)
+static struct flight *flight_new(struct context *c, const struct tt_traced *t, const struct flight_counts *counts)
 {
 	struct flight *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
-	f->slots = slots;
+	f->counted = *counts;
 	f->ring = ring_of(c);
 	if (!flights.running)
 		flights.running = !recorder_thread(&flights.thread, "tt-trace", 0, body, NULL);
@@ -247,10 +248,15 @@ struct tt_trace_param *flight_param(struct flight *f, CUdeviceptr *device)
 	return &f->param;
 }
 
-struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots)
+void **flight_values(struct flight *f, size_t count)
+{
+	return f->values = calloc(count, sizeof(*f->values));
+}
+
+struct flight *flight_begin(struct context *c, struct tt_traced *t, const struct flight_counts *counts)
 {
 	pthread_mutex_lock(&flights.lock);
-	struct flight *f = flights.full ? NULL : flight_new(c, t, slots);
+	struct flight *f = flights.full ? NULL : flight_new(c, t, counts);
 	t->refused = flights.full ? TT_REFUSED_LIMIT : f ? TT_REFUSED_NONE : TT_REFUSED_MEMORY;
 	if (f) {
 		f->index = flights.count;
@@ -265,6 +271,8 @@ struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slo
 						   .bytes = f->ring->ring.bytes,
 						   .counts = f->counts.device,
 						   .heartbeat = f->beats.memory.device,
+						   .copies = counts->copies,
+						   .slots = counts->slots,
 						   .launch = f->index,
 						   .first_block = options.instrument_blocks.first,
 						   .last_block = end ? end - 1 : UINT64_MAX,
@@ -333,6 +341,7 @@ static void end(struct context_ring *r)
 	bool unused = !r->flights && !r->ring.broken;
 	for (struct flight *f; (f = r->flights);) {
 		r->flights = f->next;
+		free(f->values);
 		free(f);
 	}
 	if (unused)

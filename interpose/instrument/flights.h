@@ -17,11 +17,19 @@
 
 struct flight;
 
+/* What a launch counts. */
+struct flight_counts {
+	uint32_t instructions; /* that may be counted; 0: none */
+	uint32_t slots, copies; /* as in tt_trace_param; copies 0: a pair for each instruction */
+	const uint32_t *slot; /* with copies: the slot of each instruction, from 1; 0: it is not counted */
+};
+
 /*
- * A launch that is about to be submitted: its record. slots: number of instructions that may be counted. NULL:
- * t->refused says why. The caller has the context current.
+ * A launch that is about to be submitted: its record. NULL: t->refused says why. The caller has the context current.
  */
-struct flight *flight_begin(struct context *c, struct tt_traced *t, uint32_t slots);
+struct flight *flight_begin(struct context *c, struct tt_traced *t, const struct flight_counts *counts);
+/* Room for the values of its parameters, valid until the launch has ended; NULL: no memory. */
+void **flight_values(struct flight *f, size_t count);
 /* What its kernel gets; valid until the launch has ended. `device`: memory for a copy. */
 struct tt_trace_param *flight_param(struct flight *f, CUdeviceptr *device);
 /* It was submitted to this stream, or failed. */

@@ -13,13 +13,14 @@
 #include "instrument/heartbeats.h"
 #include "instrument/ring.h"
 
-#define FLIGHT_COUNT_BYTES 16 /* of a slot: two u64 */
 #define FLIGHT_POLL_NS 200000
 
 struct flight {
 	struct flight *next;
 	struct context_ring *ring;
-	uint32_t index, slots;
+	uint32_t index;
+	struct flight_counts counted;
+	void **values;
 	uint64_t records, lost; /* stored, and not stored */
 	bool submitted, ended;
 	CUevent end;
@@ -63,6 +64,8 @@ bool flights_look(struct context_ring *r, struct flight *first);
 void flights_stop(const char *why);
 /* Stores records of a ring: a ring_take_fn. */
 void flight_take(void *ring, void *records, uint32_t bytes);
+/* Bytes of its counts in device memory. */
+uint64_t flight_count_bytes(const struct flight_counts *c);
 /* The counts of its instructions, and its end. */
 void flight_store_end(struct context_ring *r, const struct flight *f, uint64_t lost);
 

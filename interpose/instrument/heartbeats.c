@@ -28,8 +28,9 @@ bool heartbeats_late_blocks;
 
 bool heartbeats_wanted(void)
 {
-	return options.instrument >> HEARTBEAT_KIND & 1 ||
-	       (options.instrument && (options.timeout_ms || options.no_progress_ms || options.kernel_timeout.count));
+	return options.instrument_way != WAY_PATCHER &&
+	       (options.instrument >> HEARTBEAT_KIND & 1 ||
+		(options.instrument && (options.timeout_ms || options.no_progress_ms || options.kernel_timeout.count)));
 }
 
 void heartbeats_make(struct heartbeats *h, struct ring *r, const uint32_t grid[3], const uint32_t block[3])

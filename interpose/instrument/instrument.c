@@ -1,7 +1,8 @@
 /*
  * Chooses launches, and prepares them. See instrument.h for the invariant.
  *
- * A simulator is told what to trace before the launch. On a GPU, the Sanitizer API inserts the code that records.
+ * A simulator is told what to trace before the launch. On a GPU, the patcher or the Sanitizer API inserts the code that
+ * records.
  */
 #define _GNU_SOURCE
 #include "instrument/instrument.h"
@@ -32,9 +33,10 @@ static struct {
 	struct module_plan *plans;
 	uint64_t matched;            /* launches of chosen functions */
 	tt_sim_trace_next *simulate; /* NULL: there is a GPU */
+	bool patches;                /* with machine code of our own */
 } instrument = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void instrument_module(uint32_t module, const void *image)
+static void plan_module(uint32_t module, const void *image)
 {
 	struct retained_image retained;
 	struct module_plan *p = calloc(1, sizeof(*p));
@@ -52,6 +54,14 @@ void instrument_module(uint32_t module, const void *image)
 	p->next = instrument.plans;
 	instrument.plans = p;
 	pthread_mutex_unlock(&instrument.lock);
+}
+
+void instrument_module(uint32_t module, const struct loading *l)
+{
+	if (instrument.patches)
+		patcher_module(module, l);
+	else if (instrument.simulate && l->image)
+		plan_module(module, l->image);
 }
 
 /* Caller holds the lock. */
@@ -86,7 +96,8 @@ static void open_once(void)
 		dlclose(library);
 	}
 	heartbeats_late_blocks = instrument.simulate;
-	if (!instrument.simulate)
+	instrument.patches = !instrument.simulate && options.instrument_way == WAY_PATCHER;
+	if (!instrument.simulate && !instrument.patches)
 		sanitizer_open();
 }
 
@@ -109,7 +120,8 @@ static struct flight *refuse(struct tt_traced *t, const struct function *f, uint
 
 static struct flight *begin_simulated(struct context *c, struct tt_traced *t, const struct module_plan *p)
 {
-	struct flight *flight = flight_begin(c, t, plan_asked() & 1u << TT_TRACE_COUNT ? p->count : 0);
+	struct flight_counts counts = {.instructions = plan_asked() & 1u << TT_TRACE_COUNT ? p->count : 0};
+	struct flight *flight = flight_begin(c, t, &counts);
 	CUdeviceptr device;
 
 	if (flight)
@@ -117,7 +129,7 @@ static struct flight *begin_simulated(struct context *c, struct tt_traced *t, co
 	return flight;
 }
 
-static struct flight *begin_patched(struct context *c, struct tt_traced *t, const struct function *f)
+static struct flight *begin_sanitized(struct context *c, struct tt_traced *t, const struct function *f)
 {
 	const char *missing = sanitizer_missing();
 	CUdeviceptr device;
@@ -126,7 +138,7 @@ static struct flight *begin_patched(struct context *c, struct tt_traced *t, cons
 		missing = "on a GPU only the kinds opcode, addresses, values and heartbeat are traced";
 	if (missing)
 		return refuse(t, f, TT_REFUSED_CODE, missing);
-	struct flight *flight = flight_begin(c, t, 0);
+	struct flight *flight = flight_begin(c, t, &(struct flight_counts){0});
 	if (flight) {
 		struct tt_trace_param *param = flight_param(flight, &device);
 		sanitizer_next(param, device);
@@ -134,15 +146,37 @@ static struct flight *begin_patched(struct context *c, struct tt_traced *t, cons
 	return flight;
 }
 
-struct flight *instrument_begin(struct context *c, const struct function *f, const unsigned grid[3], const unsigned block[3],
-				uint64_t seq, bool captured)
+static struct flight *begin_patched(struct context *c, struct tt_traced *t, const struct function *f, struct traced_launch *l)
 {
-	struct tt_traced t = {.seq = seq,
+	const struct patched *copy = NULL;
+	const char *text = "the patcher records only the kinds count, opcode and addresses";
+	uint32_t refused = TT_REFUSED_CODE;
+
+	if (plan_asked() & patcher_kinds())
+		copy = patcher_copy(c, f, l->program.f, l->program.threads, &refused, &text);
+	if (!copy)
+		return refuse(t, f, refused, text);
+	struct flight_counts counts = patcher_counts(copy);
+	struct flight *flight = flight_begin(c, t, &counts);
+	if (!flight)
+		return NULL;
+	l->runs = l->program;
+	if (patcher_redirect(copy, f, flight, &l->runs))
+		return flight;
+	l->runs.f = NULL;
+	flight_submitted(flight, l->program.stream, true);
+	session_lost("a launch of %.120s is not traced: no host memory, or its parameters are unknown", f->name);
+	return NULL;
+}
+
+struct flight *instrument_begin(struct context *c, const struct function *f, struct traced_launch *l)
+{
+	struct tt_traced t = {.seq = l->seq,
 			      .function = f->id,
 			      .kinds = plan_asked(),
 			      .text = TT_NO_ID,
-			      .grid = {grid[0], grid[1], grid[2]},
-			      .block = {block[0], block[1], block[2]}};
+			      .grid = {l->grid[0], l->grid[1], l->grid[2]},
+			      .block = {l->block[0], l->block[1], l->block[2]}};
 
 	pthread_mutex_lock(&instrument.lock);
 	bool next = is_next();
@@ -150,10 +184,12 @@ struct flight *instrument_begin(struct context *c, const struct function *f, con
 	pthread_mutex_unlock(&instrument.lock);
 	if (!next)
 		return NULL;
-	if (captured)
+	if (l->captured)
 		return refuse(&t, f, TT_REFUSED_CALL, "they are part of a graph");
+	if (instrument.patches)
+		return begin_patched(c, &t, f, l);
 	if (!instrument.simulate)
-		return begin_patched(c, &t, f);
+		return begin_sanitized(c, &t, f);
 	if (!p)
 		return refuse(&t, f, TT_REFUSED_CODE, "their PTX is unknown");
 	return begin_simulated(c, &t, p);
@@ -161,13 +197,20 @@ struct flight *instrument_begin(struct context *c, const struct function *f, con
 
 void instrument_submitted(struct flight *flight, const struct function *f, CUstream stream, bool failed)
 {
-	if (!instrument.simulate && !sanitizer_done() && !failed)
+	if (!instrument.simulate && !instrument.patches && !sanitizer_done() && !failed)
 		session_lost("launches of %.120s are not traced: their module was not changed", f->name);
 	flight_submitted(flight, stream, failed);
+}
+
+void instrument_context_ends(struct context *c)
+{
+	flights_context_ends(c);
+	patcher_context_ends(c);
 }
 
 void instrument_forget(void)
 {
 	pthread_mutex_init(&instrument.lock, NULL);
 	flights_forget();
+	patcher_forget();
 }

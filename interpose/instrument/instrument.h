@@ -7,24 +7,26 @@
 #ifndef TT_INSTRUMENT_INSTRUMENT_H
 #define TT_INSTRUMENT_INSTRUMENT_H
 
-#include "instrument/flights.h"
-#include "track/functions.h"
+#include "instrument/patcher.h"
 
 /* Call before the driver is initialised. */
 void instrument_open(void);
 /* A module was loaded: remembers what of its code is traced. */
-void instrument_module(uint32_t module, const void *image);
+void instrument_module(uint32_t module, const struct loading *l);
 
-/*
- * Right before the driver's call for a launch of a function whose name was chosen. captured: it becomes a node of a
- * graph. NULL: it is not traced.
- */
-struct flight *instrument_begin(struct context *c, const struct function *f, const unsigned grid[3], const unsigned block[3],
-				uint64_t seq, bool captured);
+struct traced_launch {
+	struct launch_arguments program, runs; /* runs: in their place; runs.f NULL: the program's */
+	const unsigned *grid, *block;
+	uint64_t seq;
+	bool captured; /* it becomes a node of a graph */
+};
 
+/* Right before the driver's call for a launch of a function whose name was chosen. NULL: it is not traced. */
+struct flight *instrument_begin(struct context *c, const struct function *f, struct traced_launch *l);
 /* After the call. */
 void instrument_submitted(struct flight *flight, const struct function *f, CUstream stream, bool failed);
 
+void instrument_context_ends(struct context *c);
 void instrument_forget(void); /* in a forked child */
 
 #endif

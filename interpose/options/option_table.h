@@ -183,6 +183,9 @@ OPTION(INSTRUMENT_RECORDS, instrument_records, COUNT, "4294967295", "0", "N",
        "Stop tracing after this many records (default: 100000000).")
 OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
        "Device memory for records that are not on disk yet, rounded up to a power of two (default 64M).")
+OPTION(INSTRUMENT_WAY, instrument_way, CHOICE, "auto|patcher|sanitizer", "auto", "",
+       "What inserts the code that records on a GPU: ttanalyze itself (patcher; kernels of sm_90, kinds count, opcode and addresses) "
+       "or NVIDIA's Sanitizer API (sanitizer; auto, default).")
 OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
        "The library of NVIDIA's Sanitizer API, libsanitizer-public.so, which inserts the code that records on a GPU (default: "
        "that of the Python package nvidia-cuda-sanitizer-api).")
@@ -291,6 +294,7 @@ TUNES(INSTRUMENT_BLOCKS, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_ADDRESSES, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_RECORDS, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_RING, INSTRUMENT, INSTRUMENT, "traced")
+TUNES(INSTRUMENT_WAY, INSTRUMENT, INSTRUMENT, "traced")
 TUNES(INSTRUMENT_LIBRARY, INSTRUMENT, INSTRUMENT, "traced")
 
 #undef OPTION

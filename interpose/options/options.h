@@ -34,6 +34,8 @@ enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOST
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 /* How the recorder comes to see the program's calls. */
 enum entry_way { ENTRY_AUTO, ENTRY_PRELOAD, ENTRY_STUBS, ENTRY_CUPTI };
+/* What inserts the code that records instructions. */
+enum instrument_way { WAY_AUTO, WAY_PATCHER, WAY_SANITIZER };
 /* What TT_LAUNCH_DELAY delays: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 /* The alignment of the ends of allocations that lie before unmapped memory, from 4 bytes on. */

@@ -27,7 +27,8 @@ from ttanalyze.disassembly import tools  # noqa: E402
 
 SOURCE, HEADER = FOLDER / "trace_code.cu", FOLDER / "trace_templates.h"
 ARCHITECTURE, PARAMETERS = 90, 0x210
-KERNELS = ("count", "opcode", "addresses")
+KERNELS = {"count": "TT_TRACE_COUNT", "count_blocks": "COUNT_BLOCKS"}
+KERNELS |= {"opcode": "TT_TRACE_OPCODE", "addresses": "TT_TRACE_ADDRESSES"}
 INPUTS = ("SR_EQMASK", "SR_LEMASK", "SR_LTMASK", "SR_GEMASK", "SR_GTMASK")  # trace_code.c's order
 NOP = 0x000FC000000000000000000000007918
 FIELDS = (16, 24, 32, 64)  # bits at which an operand may begin
@@ -35,8 +36,9 @@ LINE = re.compile(r"/\*[0-9a-f]{4}\*/\s+(.*?)\s*;\s+/\* 0x([0-9a-f]{16}) \*/")
 SECOND = re.compile(r"^\s+/\* 0x([0-9a-f]{16}) \*/")
 REGISTER = re.compile(r"\b(UR|R|B)(\d+)\b")
 CONSTANT = re.compile(r"c\[0x0\]\[0x([0-9a-f]+)\]")
+NO_SCOREBOARD, READS = 7 << 113, 5 << 113  # of what reads its operands late
 BY = {"R": 64, "UR": 16, "B": 8}  # where the check moves registers to
-NOTHING_THERE = re.compile(r"(?:@!?P\d )?(?:LDC R1, c\[0x0\]\[0x28\]|BRA\.DIV .*|WARPSYNC\.ALL)$")
+NOTHING_THERE = re.compile(r"(?:@!?P\d )?(?:BRA\.DIV .*|WARPSYNC\.ALL|YIELD)$")
 
 
 @dataclass
@@ -98,6 +100,19 @@ def may_be_register(line: Line, field: int) -> bool:
     return bool(numbers & {line.bits >> field & mask for mask in (0xFF, 0x3F, 0xF)})
 
 
+def kept_until_read(line: Line) -> int:
+    """Accesses to memory read their registers late, and what follows waits for a scoreboard.
+
+    nvcc leaves it out where a kernel does not write these registers again.
+    """
+    access = re.search(r"\b(?:ST|LD|RED|ATOM)G?\b", line.text)
+    return (
+        line.bits & ~NO_SCOREBOARD | READS
+        if access and not NO_SCOREBOARD & ~line.bits
+        else line.bits
+    )
+
+
 def analyze(lines: list[Line], folder: Path) -> None:
     """Finds the fields of registers."""
     kept = [line for line in lines if not line.gone]
@@ -156,9 +171,11 @@ def check(lines: list[Line], folder: Path) -> None:
 def kernel(name: str, cubin: Path, folder: Path) -> list[Line]:
     text = run(NVDISASM, "-c", "-hex", cubin).split(f"\t.section\t.text.tt_{name},", 1)[1]
     lines = [Line(*pair) for pair in parse(text.split("\t.section", 1)[0])]
+    lines = lines[1:]  # reads the stack pointer
     while not re.search(r"\bEXIT\b", lines[-1].text):
         lines.pop()  # of branches that need converged warps: BRA.DIV
     for line in lines:
+        line.bits = kept_until_read(line)
         line.gone = bool(NOTHING_THERE.match(line.text))
         line.exits = bool(re.search(r"\bEXIT\b", line.text))
         if match := re.search(r"\bS2R R\d+, (SR_\w+MASK)$", line.text):
@@ -208,7 +225,7 @@ def render(folder: Path) -> str:
         "/* clang-format off */",
     ]
     table = []
-    for name in KERNELS:
+    for name, index in KERNELS.items():
         lines = kernel(name, cubin, folder)
         out.append(f"static const struct piece {name}_{ARCHITECTURE}[] = {{")
         for line in lines:
@@ -217,7 +234,7 @@ def render(folder: Path) -> str:
         out.append("};")
         used = (highest(lines, kind) for kind in ("R", "UR", "B"))
         table.append(
-            f"\t[TT_TRACE_{name.upper()}] = {{{name}_{ARCHITECTURE}, {len(lines)}, "
+            f"\t[{index}] = {{{name}_{ARCHITECTURE}, {len(lines)}, "
             + ", ".join(map(str, used))
             + "},"
         )

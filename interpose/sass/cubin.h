@@ -16,7 +16,13 @@
 
 /* Kinds of attributes in .nv.info sections, as NVIDIA's disassembler names them. */
 enum {
+	ATTRIBUTE_PARAM_BANK = 0x0a,  /* symbol of the constant bank, u16 offset, u16 size */
+	ATTRIBUTE_PARAM = 0x17,       /* index, u16 ordinal, u16 offset, size << 18 and flags */
+	ATTRIBUTE_PARAM_BYTES = 0x19, /* FORM_HALF */
+	ATTRIBUTE_REGISTERS_MAX = 0x1b, /* FORM_HALF */
+	ATTRIBUTE_REGISTERS = 0x2f,   /* symbol of the kernel, number; in .nv.info */
 	ATTRIBUTE_CLUSTER = 0x3d,
+	ATTRIBUTE_PARAM_V2 = 0x45,
 };
 
 /* Where an attribute has its value: none, in the header's last byte or two, or after it. */

@@ -50,6 +50,21 @@ bool fatbin_has_code(const struct image *fatbin, unsigned capability)
 	return best(fatbin, capability);
 }
 
+uint8_t *fatbin_code(const struct image *fatbin, unsigned capability,
+		     bool (*wanted)(void *user, const void *cubin, size_t size), void *user, size_t *size)
+{
+	unsigned taken = best(fatbin, capability);
+	struct image_entry e;
+
+	for (size_t at = 0; image_entry(fatbin, &at, &e);) {
+		uint8_t *code = fits(&e, capability) && e.capability == taken ? image_expand(&e, size) : NULL;
+		if (code && wanted(user, code, *size))
+			return code;
+		free(code);
+	}
+	return NULL;
+}
+
 static void add(struct output *out, const void *bytes, size_t size)
 {
 	if (out->failed || !make_room(&out->bytes, &out->room, out->size, size, 1)) {

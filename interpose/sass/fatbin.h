@@ -15,6 +15,11 @@ typedef uint8_t *fatbin_replace_fn(const void *cubin, size_t size, size_t *new_s
 /* Whether it has machine code for a device; if not, the driver compiles its PTX. */
 bool fatbin_has_code(const struct image *fatbin, unsigned capability);
 /*
+ * The machine code that a device may run, and that is wanted: a cubin, which the caller frees. NULL: none.
+ */
+uint8_t *fatbin_code(const struct image *fatbin, unsigned capability,
+		     bool (*wanted)(void *user, const void *cubin, size_t size), void *user, size_t *size);
+/*
  * Replaces the code that devices of these capabilities may run, and drops code that none of them can. Returns a
  * fatbin that the caller frees, or NULL: nothing was replaced.
  */

@@ -1,14 +1,16 @@
 /*
  * Patches cubins. See patch.h for the invariant.
  *
- * Everything after a section that grows moves in the file. The ELF header, the section headers and the program
- * headers have offsets in the file. Attributes of the kernel have offsets of instructions, and follow moved
- * instructions. So do relocations, but their instructions are not moved.
+ * Attributes of the kernel have offsets of instructions, and follow moved instructions. So do relocations, but their
+ * instructions are not moved.
  */
 #include "sass/patch.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "sass/blocks.h"
+#include "sass/rebuild.h"
 
 #define ALIGN 128u /* alignment of code */
 #define ALIGN_MAX 4096u
@@ -55,31 +57,8 @@ struct patch_kernel {
 	const struct cubin_kernel *kernel;
 	struct spare spare;   /* registers for delays */
 	const char *no_delays;   /* why there are none */
-	bool *relocated;   /* by instruction */
+	bool *fixed;             /* by instruction: as patch_fixed */
 };
-
-static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
-{
-	return a_size && b_size && a < b + b_size && b < a + a_size;
-}
-
-/* Whether a section can grow at its end without overlapping other data of the file. */
-static bool stands_alone(const struct cubin *c, uint32_t section)
-{
-	const Elf64_Ehdr *h = &c->header;
-	const Elf64_Shdr *s = &c->sections[section];
-
-	if (overlap(s->sh_offset, s->sh_size, 0, sizeof(*h)) ||
-	    overlap(s->sh_offset, s->sh_size, h->e_shoff, (uint64_t)h->e_shnum * h->e_shentsize) ||
-	    overlap(s->sh_offset, s->sh_size, h->e_phoff, (uint64_t)h->e_phnum * h->e_phentsize))
-		return false;
-	for (uint32_t i = 1; i < c->section_count; i++) {
-		const Elf64_Shdr *o = &c->sections[i];
-		if (i != section && o->sh_type != SHT_NOBITS && overlap(s->sh_offset, s->sh_size, o->sh_offset, o->sh_size))
-			return false;
-	}
-	return true;
-}
 
 static const char *check_image(const struct cubin *c)
 {
@@ -126,7 +105,7 @@ static const char *note_relocations(struct patch_kernel *p)
 			memcpy(&offset, c->bytes + s->sh_offset + at, sizeof(offset));
 			if (offset >= k->size)
 				return "the relocations are damaged";
-			p->relocated[offset / SASS_INSTRUCTION] = true;
+			p->fixed[offset / SASS_INSTRUCTION] = true;
 		}
 	}
 	return NULL;
@@ -140,10 +119,9 @@ static struct instruction read_instruction(const struct cubin *c, size_t at)
 	return i;
 }
 
-/* Registers that neither the kernel nor any function of the cubin, which it may call, ever writes. */
-static const char *find_spare(const struct cubin *c, const struct cubin_kernel *k, struct spare *out)
+void patch_each_code(const struct cubin *c, const struct cubin_kernel *k, void (*visit)(void *user, const Elf64_Shdr *s),
+		     void *user)
 {
-	struct uniforms written = {0};
 	size_t kernel = 0;
 
 	for (uint32_t i = 1; i < c->section_count; i++) {
@@ -151,12 +129,32 @@ static const char *find_spare(const struct cubin *c, const struct cubin_kernel *
 		while (kernel < c->kernel_count && c->kernels[kernel].section < i)
 			kernel++;
 		bool other = kernel < c->kernel_count && c->kernels[kernel].section == i && i != k->section;
-		if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_EXECINSTR) || other)
-			continue;
-		for (size_t at = 0; at + SASS_INSTRUCTION <= s->sh_size; at += SASS_INSTRUCTION)
-			code_uniforms(c->architecture, read_instruction(c, s->sh_offset + at), &written);
+		if (s->sh_type == SHT_PROGBITS && s->sh_flags & SHF_EXECINSTR && !other)
+			visit(user, s);
 	}
-	return code_spare(&written, out) ? NULL : "no free uniform registers";
+}
+
+struct uniform_use {
+	const struct cubin *cubin;
+	struct uniforms written;
+};
+
+static void note_uniforms(void *user, const Elf64_Shdr *s)
+{
+	struct uniform_use *use = user;
+	const struct cubin *c = use->cubin;
+
+	for (size_t at = 0; at + SASS_INSTRUCTION <= s->sh_size; at += SASS_INSTRUCTION)
+		code_uniforms(c->architecture, read_instruction(c, s->sh_offset + at), &use->written);
+}
+
+/* Registers that neither the kernel nor any function of the cubin, which it may call, ever writes. */
+static const char *find_spare(const struct cubin *c, const struct cubin_kernel *k, struct spare *out)
+{
+	struct uniform_use use = {.cubin = c};
+
+	patch_each_code(c, k, note_uniforms, &use);
+	return code_spare(&use.written, out) ? NULL : "no free uniform registers";
 }
 
 const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, struct patch_kernel **out)
@@ -164,7 +162,7 @@ const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, stru
 	const char *wrong = check_image(c);
 
 	*out = NULL;
-	if (!wrong && (k->size % SASS_INSTRUCTION || k->size > CODE_MAX || !stands_alone(c, k->section)))
+	if (!wrong && (k->size % SASS_INSTRUCTION || k->size > CODE_MAX || !cubin_stands_alone(c, k->section)))
 		wrong = "unknown section layout";
 	if (!wrong && cubin_symbol(c, k->symbol).st_size != k->size)
 		wrong = "the symbol does not cover its section";
@@ -173,13 +171,18 @@ const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, stru
 	if (wrong)
 		return wrong;
 	struct patch_kernel *p = calloc(1, sizeof(*p));
-	bool *relocated = calloc(k->size / SASS_INSTRUCTION, sizeof(*relocated));
-	if (!p || !relocated) {
+	bool *fixed = calloc(k->size / SASS_INSTRUCTION, sizeof(*fixed));
+	struct instruction *code = malloc(k->size);
+	if (!p || !fixed || !code) {
 		free(p);
-		free(relocated);
+		free(fixed);
+		free(code);
 		return "no host memory";
 	}
-	*p = (struct patch_kernel){.cubin = c, .kernel = k, .relocated = relocated};
+	*p = (struct patch_kernel){.cubin = c, .kernel = k, .fixed = fixed};
+	memcpy(code, c->bytes + k->code, k->size);
+	code_collective(c->architecture, code, k->size / SASS_INSTRUCTION, fixed);
+	free(code);
 	p->no_delays = find_spare(c, k, &p->spare);
 	if ((wrong = note_relocations(p)))
 		patch_close(p);
@@ -188,10 +191,15 @@ const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, stru
 	return wrong;
 }
 
+const bool *patch_fixed(const struct patch_kernel *p)
+{
+	return p->fixed;
+}
+
 void patch_close(struct patch_kernel *p)
 {
 	if (p)
-		free(p->relocated);
+		free(p->fixed);
 	free(p);
 }
 
@@ -208,8 +216,8 @@ const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const s
 		return "no instruction at this offset";
 	if ((pinned = code_pinned(p->cubin->architecture, instruction_at(p, offset))))
 		return pinned;
-	if (p->relocated[offset / SASS_INSTRUCTION])
-		return "the instruction has a relocation";
+	if (p->fixed[offset / SASS_INSTRUCTION])
+		return "the instruction has a relocation, or is part of a collective operation";
 	if (d->ns > DELAY_MAX_NS || d->min_ns > d->ns)
 		return "the delay is too long";
 	if (code_needs_clusters(d->mode) && p->cubin->architecture < 90)
@@ -220,8 +228,7 @@ const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const s
 /* The new code of one kernel. */
 struct rewritten {
 	const struct cubin_kernel *kernel;
-	uint32_t section;
-	size_t begin, old, size; /* offset in the old file; bytes before and after */
+	size_t size; /* bytes */
 	uint8_t *code;
 	uint32_t *moved; /* by instruction: its new offset, 0 if not moved */
 };
@@ -297,7 +304,7 @@ static const char *rewrite(const struct patch_kernel *p, const struct patch_poin
 	unsigned architecture = p->cubin->architecture;
 	size_t room = k->size + SASS_INSTRUCTION, to = k->size;
 
-	*r = (struct rewritten){.kernel = k, .section = k->section, .begin = k->code, .old = k->size};
+	*r = (struct rewritten){.kernel = k};
 	for (size_t i = 0; i < count; i++)
 		room += SASS_INSTRUCTION * (2 + code_delay(architecture, &points[i].delay, p->spare, NULL));
 	r->size = k->size + (room - k->size + align - 1) / align * align;
@@ -318,101 +325,44 @@ static const char *rewrite(const struct patch_kernel *p, const struct patch_poin
 	return NULL;
 }
 
-/* By how much an offset of the old file has moved. */
-static size_t shift(const struct rewritten *all, size_t count, uint64_t offset)
-{
-	size_t shift = 0;
-
-	for (size_t i = 0; i < count && all[i].begin + all[i].old <= offset; i++)
-		shift += all[i].size - all[i].old;
-	return shift;
-}
-
-static int by_offset(const void *a, const void *b)
-{
-	const struct rewritten *x = a, *y = b;
-
-	return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-static void put(uint8_t *out, size_t at, const void *what, size_t size)
-{
-	memcpy(out + at, what, size);
-}
-
-static void move_headers(const struct cubin *c, const struct rewritten *all, size_t count, uint8_t *out)
-{
-	Elf64_Ehdr h = c->header;
-
-	h.e_shoff += shift(all, count, h.e_shoff);
-	h.e_phoff += h.e_phnum ? shift(all, count, h.e_phoff) : 0;
-	put(out, 0, &h, sizeof(h));
-	for (uint32_t i = 0; i < c->section_count; i++) {
-		Elf64_Shdr s = c->sections[i];
-		s.sh_offset += shift(all, count, s.sh_offset);
-		for (size_t k = 0; k < count; k++)
-			if (all[k].section == i)
-				s.sh_size = all[k].size;
-		put(out, h.e_shoff + i * sizeof(s), &s, sizeof(s));
-	}
-	for (uint32_t i = 0; i < h.e_phnum; i++) {
-		Elf64_Phdr s;
-		memcpy(&s, c->bytes + c->header.e_phoff + i * sizeof(s), sizeof(s));
-		size_t begin = shift(all, count, s.p_offset);
-		size_t grown = s.p_filesz ? shift(all, count, s.p_offset + s.p_filesz) - begin : 0;
-		s.p_offset += begin;
-		s.p_filesz += grown;
-		s.p_memsz += grown;
-		put(out, h.e_phoff + i * sizeof(s), &s, sizeof(s));
-	}
-}
-
-static void follow(const struct cubin *c, const struct attribute *a, const struct rewritten *r, size_t moved_by, uint8_t *out)
+static void follow(const struct cubin *c, const struct attribute *a, const struct cubin_kernel *k, const uint32_t *moved,
+		   uint8_t *copy)
 {
 	for (size_t at = a->data; says[a->kind] > SAYS_NOTHING && at < a->data + a->value; at += says[a->kind]) {
 		uint32_t offset = cubin_word(c, at);
-		if (offset < r->old && offset % SASS_INSTRUCTION == 0 && r->moved[offset / SASS_INSTRUCTION])
-			put(out, at + moved_by, &r->moved[offset / SASS_INSTRUCTION], sizeof(offset));
+		if (offset < k->size && offset % SASS_INSTRUCTION == 0 && moved[offset / SASS_INSTRUCTION])
+			memcpy(copy + at, &moved[offset / SASS_INSTRUCTION], sizeof(offset));
 	}
 }
 
-/* Updates references to a kernel: its symbol's size, offsets of instructions. */
-static void tell(const struct cubin *c, const struct cubin_kernel *k, const struct rewritten *all, size_t count,
-		 const struct rewritten *r, uint8_t *out)
+void patch_tell(const struct cubin *c, const struct cubin_kernel *k, const uint32_t *moved, size_t size, uint8_t *copy)
 {
-	size_t table = c->sections[c->symbol_table].sh_offset;
 	struct attribute a;
 	Elf64_Sym y = cubin_symbol(c, k->symbol);
 
-	y.st_size = r->size;
-	put(out, table + shift(all, count, table) + k->symbol * sizeof(y), &y, sizeof(y));
+	y.st_size = size;
+	memcpy(copy + c->sections[c->symbol_table].sh_offset + k->symbol * sizeof(y), &y, sizeof(y));
 	for (size_t offset = 0; k->info && cubin_attribute(c, k->info, &offset, &a);)
 		if (a.form == FORM_SIZED)
-			follow(c, &a, r, shift(all, count, c->sections[k->info].sh_offset), out);
+			follow(c, &a, k, moved, copy);
 }
 
-static uint8_t *assemble(const struct cubin *c, struct rewritten *all, size_t count, size_t *size)
+static uint8_t *assemble(const struct cubin *c, const struct rewritten *all, size_t count, size_t *size)
 {
-	size_t from = 0, to = 0, grown = 0;
+	struct section_contents *contents = calloc(count, sizeof(*contents));
+	uint8_t *edited = malloc(c->size), *out = NULL;
 
-	qsort(all, count, sizeof(*all), by_offset);
-	for (size_t i = 0; i < count; i++)
-		grown += all[i].size - all[i].old;
-	uint8_t *out = malloc(c->size + grown);
-	for (size_t i = 0; out && i < count; i++) {
-		memcpy(out + to, c->bytes + from, all[i].begin - from);
-		to += all[i].begin - from;
-		memcpy(out + to, all[i].code, all[i].size);
-		to += all[i].size;
-		from = all[i].begin + all[i].old;
+	if (contents && edited) {
+		struct cubin told = *c;
+		told.bytes = memcpy(edited, c->bytes, c->size);
+		for (size_t i = 0; i < count; i++) {
+			patch_tell(c, all[i].kernel, all[i].moved, all[i].size, edited);
+			contents[i] = (struct section_contents){all[i].kernel->section, all[i].code, all[i].size};
+		}
+		out = cubin_rebuild(&told, contents, count, size);
 	}
-	if (!out)
-		return NULL;
-	memcpy(out + to, c->bytes + from, c->size - from);
-	move_headers(c, all, count, out);
-	for (size_t i = 0; i < count; i++)
-		tell(c, all[i].kernel, all, count, &all[i], out);
-	*size = c->size + grown;
+	free(edited);
+	free(contents);
 	return out;
 }
 

@@ -35,7 +35,17 @@ struct patch_kernel;
 const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, struct patch_kernel **out);
 /* Why a delay can't be inserted before an instruction, or NULL. */
 const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const struct delay *d);
+/* By instruction, whether it has to stay where it is: it has a relocation, or is part of a collective operation. */
+const bool *patch_fixed(const struct patch_kernel *p);
 void patch_close(struct patch_kernel *p);
+/*
+ * Updates references to a kernel of `size` bytes in a copy of the file: its symbol, and offsets of moved instructions.
+ * moved: as in traced_code.
+ */
+void patch_tell(const struct cubin *c, const struct cubin_kernel *k, const uint32_t *moved, size_t size, uint8_t *copy);
+/* Calls visit with each section whose code the kernel may run. */
+void patch_each_code(const struct cubin *c, const struct cubin_kernel *k, void (*visit)(void *user, const Elf64_Shdr *s),
+		     void *user);
 
 /*
  * patches[i] is for c->kernels[i]; a patch without points and without `everywhere` changes nothing. Returns the new

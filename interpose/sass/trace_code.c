@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "format.h"
+#include "sass/blocks.h"
 
 #define SASS_BYTES sizeof(struct instruction)
 #define CODE_ALIGN 8u /* instructions */
@@ -26,6 +27,8 @@
 #define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 #define UNIFORM_MAX 63u
 #define BARRIERS 16u
+#define CONTROL 0x40u /* the low byte of opcodes of control flow */
+#define CONTROL_END 0x60u
 #define DETOUR 16u /* instructions of a detour besides its pieces */
 #define KIND_COST 2u
 
@@ -53,6 +56,7 @@ struct template {
 	unsigned registers, uniforms, barriers; /* one more than the highest that is used */
 };
 
+#define COUNT_BLOCKS 0 /* TT_TRACE_COUNT of some blocks of the grid */
 #include "sass/trace_templates.h"
 
 #define PARAMETER_90 0x210u
@@ -105,7 +109,7 @@ uint32_t trace_kinds(unsigned architecture)
 {
 	uint32_t kinds = 0;
 
-	for (unsigned k = 0; architecture == 90 && k < KINDS; k++)
+	for (unsigned k = TT_TRACE_OPCODE; architecture == 90 && k < KINDS; k++)
 		if (templates_90[k].count)
 			kinds |= 1u << k;
 	return kinds;
@@ -116,8 +120,10 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 	const char *mnemonic = code_mnemonic(architecture, i);
 
 	code_uniforms(architecture, i, &used->uniforms);
-	if (!mnemonic)
+	if (!mnemonic && (i.low & 0xff) >= CONTROL && (i.low & 0xff) < CONTROL_END)
 		used->refused = "unknown opcode";
+	else if (!mnemonic)
+		return;
 	else if (!strcmp(mnemonic, "BSSY") || !strcmp(mnemonic, "BSYNC") || !strcmp(mnemonic, "BREAK"))
 		used->barriers |= 1u << (i.low >> 16 & 15);
 	else if (!strcmp(mnemonic, "BMOV"))
@@ -146,25 +152,29 @@ static const struct memory *memory_of(struct instruction i)
 	return NULL;
 }
 
-static const char *point_refused(const struct trace_kernel *k, const struct trace_point *p)
+static const char *point_refused(const struct trace_kernel *k, size_t at, uint32_t kinds)
 {
-	size_t at = p->offset / SASS_BYTES;
-
-	if (p->offset % SASS_BYTES || at + 1 >= k->count)
-		return "no instruction at this offset";
 	struct instruction i = k->code[at];
+
+	if (at + 1 >= k->count)
+		return "nothing follows it";
 	const char *pinned = code_pinned(k->architecture, i);
 	if (pinned)
 		return pinned;
-	if (k->relocated && k->relocated[at])
-		return "the instruction has a relocation";
-	if (p->kinds & ~trace_kinds(k->architecture))
+	if (k->fixed && k->fixed[at])
+		return "the instruction has a relocation, or is part of a collective operation";
+	if (kinds & ~trace_kinds(k->architecture))
 		return "no code records this kind";
 	if (code_is_uniform(k->architecture, i) && (i.low & GUARD) != UNGUARDED)
 		return "its guard is a uniform predicate";
-	if (p->kinds & 1u << TT_TRACE_ADDRESSES && !memory_of(i))
+	if (kinds & 1u << TT_TRACE_ADDRESSES && !memory_of(i))
 		return "it has no address, or one of an unknown form";
 	return NULL;
+}
+
+static const struct template *template_of(const struct trace_kernel *k, unsigned kind)
+{
+	return &templates_90[kind == TT_TRACE_COUNT && k->some_blocks ? COUNT_BLOCKS : kind];
 }
 
 static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct layout *l)
@@ -172,7 +182,7 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 	unsigned registers = 0, uniforms = 0, barriers = 0, found = 0;
 
 	for (unsigned kind = 0; kind < KINDS; kind++) {
-		const struct template *t = &templates_90[kind];
+		const struct template *t = template_of(k, kind);
 		if (!(kinds & 1u << kind))
 			continue;
 		registers = t->registers > registers ? t->registers : registers;
@@ -184,9 +194,9 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 	l->saved = l->pair + 2;
 	l->mask = l->pair + 3;
 	l->one = l->pair + 4;
-	if (l->pair + 5 > REGISTERS_MAX)
-		return "no free registers";
-	l->registers = l->pair + 5 + SPARE < REGISTERS_MAX ? l->pair + 5 + SPARE : REGISTERS_MAX;
+	l->registers = l->pair + 5 + SPARE;
+	if (l->registers > REGISTERS_MAX)
+		return "it leaves too few registers free";
 	/* starts from the highest, because compilers use the lowest first */
 	unsigned at = (UNIFORM_MAX - uniforms) & ~1u;
 	while (k->used.uniforms.registers & (((1ull << uniforms) - 1) << at))
@@ -315,97 +325,164 @@ static void put_kind(struct writer *w, const struct template *t, uint32_t number
 	put(w, with(encoding_converge, barrier, 0, 0, 0), BRANCHES | WAITS_FOR_ALL);
 }
 
-static void put_detour(struct writer *w, const struct trace_point *p)
+static void put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
 {
 	const struct layout *l = w->layout;
-	unsigned architecture = w->kernel->architecture;
-	size_t from = p->offset / SASS_BYTES;
 	struct instruction i = w->kernel->code[from], vote = encoding_vote;
 
-	w->out[from] = code_branch(architecture, p->offset, w->count * SASS_BYTES);
+	w->out[from] = code_branch(w->kernel->architecture, from * SASS_BYTES, w->count * SASS_BYTES);
 	if (from)
 		w->out[from - 1] = code_without_reuse(w->out[from - 1]);
 	vote.high |= (i.low >> 12 & 7) << 23 | (i.low >> 15 & 1) << 26;
 	put(w, encoding_nop, SETTLED | WAITS_FOR_ALL);
 	put(w, with(encoding_save, l->saved, 0, 0, 0), SETTLED);
 	put(w, with(vote, l->mask, 0, 0, 0), SETTLED);
-	if (p->kinds & 1u << TT_TRACE_ADDRESSES)
+	if (kinds & 1u << TT_TRACE_ADDRESSES)
 		put_address(w, i);
 	for (unsigned kind = 0; kind < KINDS; kind++)
-		if (p->kinds & 1u << kind)
-			put_kind(w, &templates_90[kind], (uint32_t)from);
+		if (kinds & 1u << kind)
+			put_kind(w, template_of(w->kernel, kind), kind == TT_TRACE_COUNT ? slot - 1 : (uint32_t)from);
 	put(w, encoding_nop, SETTLED | WAITS_FOR_ALL);
 	put(w, with(encoding_restore, 0, l->saved, 0, 0), SETTLED);
 	put(w, encoding_nop, SETTLED);
 }
 
-static size_t room_for(const struct trace_point *points, size_t count)
+static size_t room_for(const struct trace_kernel *k, const uint32_t *kinds)
 {
-	size_t room = 0;
+	size_t room = k->count + CODE_ALIGN;
 
-	for (size_t i = 0; i < count; i++) {
-		if (!points[i].kinds || points[i].refused)
-			continue;
-		room += DETOUR;
+	for (size_t i = 0; i < k->count; i++) {
+		room += kinds[i] ? DETOUR : 0;
 		for (unsigned kind = 0; kind < KINDS; kind++)
-			if (points[i].kinds & 1u << kind)
-				room += templates_90[kind].count + KIND_COST;
+			if (kinds[i] & 1u << kind)
+				room += template_of(k, kind)->count + KIND_COST;
 	}
 	return room;
 }
 
-static void put_all(struct writer *w, const struct trace_point *points, size_t count, struct traced_code *out)
+static void put_all(struct writer *w, const uint32_t *kinds, struct traced_code *out)
 {
-	for (size_t i = 0; i < count; i++) {
-		const struct trace_point *p = &points[i];
-		if (!p->kinds || p->refused)
+	unsigned architecture = w->kernel->architecture;
+
+	for (size_t i = 0; i < w->kernel->count; i++) {
+		if (!kinds[i])
 			continue;
-		put_detour(w, p);
-		out->moved[p->offset / SASS_BYTES] = (uint32_t)(w->count * SASS_BYTES);
-		w->out[w->count++] = code_without_reuse(w->kernel->code[p->offset / SASS_BYTES]);
-		w->out[w->count] = code_branch(w->kernel->architecture, w->count * SASS_BYTES, p->offset + SASS_BYTES);
+		put_detour(w, i, kinds[i], out->slots[i]);
+		out->moved[i] = (uint32_t)(w->count * SASS_BYTES);
+		w->out[w->count++] = code_without_reuse(w->kernel->code[i]);
+		w->out[w->count] = code_branch(architecture, w->count * SASS_BYTES, (i + 1) * SASS_BYTES);
 		w->count++;
 		out->points++;
 	}
 	/* execution must not continue past the end */
-	w->out[w->count] = code_branch(w->kernel->architecture, w->count * SASS_BYTES, w->count * SASS_BYTES);
+	w->out[w->count] = code_branch(architecture, w->count * SASS_BYTES, w->count * SASS_BYTES);
 	for (w->count++; w->count % CODE_ALIGN; w->count++)
 		w->out[w->count] = code_nop();
 }
 
-const char *trace_insert(const struct trace_kernel *k, struct trace_point *points, size_t count, struct traced_code *out)
+/* ---- counts ---- */
+
+static bool is_guarded(struct instruction i)
+{
+	return (i.low & GUARD) != UNGUARDED;
+}
+
+/*
+ * Gives each instruction that is to be counted a slot. All of a block without a guard have the slot of the first of them
+ * that can have recording code.
+ */
+static void share_counts(const struct trace_kernel *k, struct trace_point *points, const uint32_t *block, uint32_t *kinds,
+			 struct traced_code *out)
+{
+	const uint32_t count = 1u << TT_TRACE_COUNT;
+
+	for (size_t begin = 0, end; begin < k->count; begin = end) {
+		uint32_t shared = 0;
+		size_t first = k->count;
+		bool any = false;
+		for (end = begin; end < k->count && block[end] == block[begin]; end++) {
+			bool guarded = is_guarded(k->code[end]), possible = !point_refused(k, end, count);
+			any |= points[end].kinds & count && !guarded;
+			first = first == k->count && possible && !guarded ? end : first;
+			if (points[end].kinds & count && guarded && possible) {
+				kinds[end] |= count;
+				out->slots[end] = ++out->slot_count;
+			}
+		}
+		if (any && first < k->count) {
+			kinds[first] |= count;
+			shared = ++out->slot_count;
+		}
+		for (size_t i = begin; shared && i < end; i++)
+			if (i == first || (points[i].kinds & count && !is_guarded(k->code[i])))
+				out->slots[i] = shared;
+	}
+}
+
+/* Fills in which kinds of recording code each instruction gets. */
+static void choose(const struct trace_kernel *k, struct trace_point *points, uint32_t *kinds, struct traced_code *out)
+{
+	uint32_t *block = kinds + k->count;
+
+	for (size_t i = 0; i < k->count; i++) {
+		points[i].refused = points[i].kinds ? point_refused(k, i, points[i].kinds) : NULL;
+		kinds[i] = points[i].refused ? 0 : points[i].kinds & ~(1u << TT_TRACE_COUNT);
+	}
+	code_blocks(k->architecture, k->code, k->count, block);
+	share_counts(k, points, block, kinds, out);
+	for (size_t i = 0; i < k->count; i++)
+		if (kinds[i] || (out->slots[i] && points[i].kinds == 1u << TT_TRACE_COUNT))
+			points[i].refused = NULL;
+}
+
+void traced_code_free(struct traced_code *code)
+{
+	free(code->code);
+	free(code->moved);
+	free(code->slots);
+	*code = (struct traced_code){0};
+}
+
+static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, struct traced_code *out)
 {
 	struct layout l = {0};
-	uint32_t kinds = 0;
 	const char *wrong;
+	uint32_t all = 0;
+
+	for (size_t i = 0; i < k->count; i++)
+		all |= kinds[i];
+	if (!all)
+		return "no instruction that can be traced";
+	if ((wrong = plan(k, all, &l)))
+		return wrong;
+	if (!(out->code = malloc(room_for(k, kinds) * sizeof(*out->code))))
+		return "no host memory";
+	memcpy(out->code, k->code, k->count * sizeof(*k->code));
+	struct writer w = {k, &l, out->code, k->count};
+	put_all(&w, kinds, out);
+	out->count = w.count;
+	out->registers = l.registers;
+	return NULL;
+}
+
+const char *trace_insert(const struct trace_kernel *k, struct trace_point *points, struct traced_code *out)
+{
+	const char *wrong = "no host memory";
 
 	*out = (struct traced_code){0};
 	if (!trace_kinds(k->architecture))
 		return "no recording code for this architecture";
 	if (k->used.refused)
 		return k->used.refused;
-	for (size_t i = 0; i < count; i++) {
-		if (!points[i].kinds)
-			continue;
-		points[i].refused = point_refused(k, &points[i]);
-		kinds |= points[i].refused ? 0 : points[i].kinds;
+	uint32_t *kinds = calloc(2 * k->count + 1, sizeof(*kinds));
+	out->moved = calloc(k->count + 1, sizeof(*out->moved));
+	out->slots = calloc(k->count + 1, sizeof(*out->slots));
+	if (kinds && out->moved && out->slots) {
+		choose(k, points, kinds, out);
+		wrong = insert(k, kinds, out);
 	}
-	if (!kinds)
-		return "no instruction that can be traced";
-	if ((wrong = plan(k, kinds, &l)))
-		return wrong;
-	out->code = malloc((k->count + room_for(points, count) + CODE_ALIGN) * sizeof(*out->code));
-	out->moved = calloc(k->count, sizeof(*out->moved));
-	if (!out->code || !out->moved) {
-		free(out->code);
-		free(out->moved);
-		*out = (struct traced_code){0};
-		return "no host memory";
-	}
-	memcpy(out->code, k->code, k->count * sizeof(*k->code));
-	struct writer w = {k, &l, out->code, k->count};
-	put_all(&w, points, count, out);
-	out->count = w.count;
-	out->registers = l.registers;
-	return NULL;
+	free(kinds);
+	if (wrong)
+		traced_code_free(out);
+	return wrong;
 }

@@ -1,5 +1,5 @@
 /*
- * What a traced kernel does before an instruction: the sources of trace_code.inc, which build_trace_code.py makes.
+ * What a traced kernel does before an instruction: the source of trace_templates.h, which build_trace_code.py makes.
  *
  * Each kernel here is a piece of code for warps that stay together: its inputs are special registers that
  * build_trace_code.py gives other meanings, and its only parameter is the one that traced kernels have.
@@ -61,23 +61,22 @@ static __device__ __forceinline__ uint64_t reserve(const tt_trace_param &p, uint
 	tt_trace_ring *ring = (tt_trace_ring *)(p.ring + INPUT(ZERO));
 	volatile unsigned long long *tail = (unsigned long long *)&ring->tail;
 	volatile unsigned long long *discard = (unsigned long long *)&ring->discard;
+	unsigned long long at, now, seen;
 	bool lost;
-	unsigned long long at = 0, seen = 0;
 
 	__builtin_assume(__isGlobal(ring));
+	asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+		     : "=l"(at)
+		     : "l"(&ring->head), "l"((uint64_t)bytes)
+		     : "memory");
+	seen = now = *tail;
 	lost = *discard != 0;
-	if (!lost) {
-		asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
-			     : "=l"(at)
-			     : "l"(&ring->head), "l"((uint64_t)bytes)
-			     : "memory");
-		long long began = clock64();
-		for (unsigned long long now; at + bytes - (now = *tail) > p.bytes && !(lost = *discard != 0); seen = now) {
-			if (now != seen)
-				began = clock64();
-			else if (clock64() - began > PATIENCE)
-				*discard = 1;
-		}
+	for (long long began = clock64(); at + bytes - now > p.bytes && !lost; now = *tail, lost = *discard != 0) {
+		if (now != seen)
+			began = clock64();
+		else if (clock64() - began > PATIENCE)
+			*discard = 1;
+		seen = now;
 	}
 	if (lost)
 		add(&ring->lost, 1);
@@ -117,17 +116,26 @@ static __device__ __forceinline__ void complete(tt_trace_record *r, uint32_t tag
 	asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&r->tag), "r"(tag) : "memory");
 }
 
+static __device__ __forceinline__ void count(const tt_trace_param &p)
+{
+	uint32_t mask = INPUT(MASK), processor;
+
+	asm("mov.u32 %0, %%smid;" : "=r"(processor));
+	uint32_t slot = (processor & (p.copies - 1)) * p.slots + INPUT(INSTRUCTION);
+	if (lane() == (uint32_t)__ffs(mask) - 1)
+		add((uint64_t *)p.counts + slot, TT_TRACE_COUNTED(__popc(mask)));
+}
+
 extern "C" __global__ void tt_count(const __grid_constant__ tt_trace_param p)
 {
-	uint32_t mask = INPUT(MASK);
+	count(p);
+}
 
-	if (!mask || !is_traced(p))
-		return;
-	uint64_t *to = (uint64_t *)(p.counts + 16ull * INPUT(INSTRUCTION));
-	if (lane() == (uint32_t)__ffs(mask) - 1) {
-		add(to, 1);
-		add(to + 1, __popc(mask));
-	}
+/* With --blocks. */
+extern "C" __global__ void tt_count_blocks(const __grid_constant__ tt_trace_param p)
+{
+	if (is_traced(p))
+		count(p);
 }
 
 extern "C" __global__ void tt_opcode(const __grid_constant__ tt_trace_param p)

@@ -14,8 +14,7 @@
 #include "sass/code.h"
 
 struct trace_point {
-	uint32_t offset;     /* byte offset of the instruction in its kernel */
-	uint32_t kinds;      /* bits 1 << enum tt_trace_kind; 0: nothing is inserted */
+	uint32_t kinds;      /* bits 1 << enum tt_trace_kind */
 	const char *refused; /* set: why it has no recording code, or NULL */
 };
 
@@ -33,22 +32,29 @@ struct trace_kernel {
 	const struct instruction *code;
 	size_t count;       /* of instructions */
 	struct trace_used used; /* by the kernel and all functions that it may call */
-	const bool *relocated;  /* by instruction; these are not moved */
+	const bool *fixed;      /* by instruction; these are not moved. NULL: none */
+	bool some_blocks;       /* of the grid are counted; else all */
 };
 
-/* The new code, which the caller frees. */
+/* The new code, freed with traced_code_free. */
 struct traced_code {
 	struct instruction *code;
 	size_t count;
 	unsigned registers;
-	uint32_t *moved; /* by old instruction: its new offset in bytes, 0 if not moved; the caller frees it */
+	uint32_t *moved; /* by old instruction: its new offset in bytes, 0 if not moved */
 	size_t points;   /* that have recording code */
+	uint32_t *slots; /* by old instruction: the number, from 1, of the count of its executions; 0: not counted */
+	uint32_t slot_count;
 };
 
 /* The kinds that an architecture has recording code for, as bits; 0: none. */
 uint32_t trace_kinds(unsigned architecture);
 void trace_use(unsigned architecture, struct instruction i, struct trace_used *used);
-/* Returns NULL, or why the kernel cannot be traced; `points` are sorted by offset. */
-const char *trace_insert(const struct trace_kernel *k, struct trace_point *points, size_t count, struct traced_code *out);
+/*
+ * points[i] is for instruction i. Instructions of a block that are executed equally often share a count. Returns NULL, or
+ * why the kernel cannot be traced.
+ */
+const char *trace_insert(const struct trace_kernel *k, struct trace_point *points, struct traced_code *out);
+void traced_code_free(struct traced_code *code);
 
 #endif

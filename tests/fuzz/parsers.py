@@ -52,7 +52,8 @@ class Target:
         return [HERE / f"{name}.c", *files]
 
 
-SASS = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "track/image.c", "delay/checksum.c")
+PATCH = ("sass/code.c", "sass/blocks.c", "sass/rebuild.c", "sass/patch.c")
+SASS = ("sass/cubin.c", *PATCH, "track/image.c", "delay/checksum.c")
 FILES = ("store/file.c", "store/disk.c", "store/folder.c", "util/clock.c")
 JSON = ("options/delay_config.c", "util/json_reader.c", "util/json_writer.c", *FILES)
 TARGETS = {

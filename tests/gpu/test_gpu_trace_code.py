@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests import support
+from tests import sass_patcher, support
 
 pytestmark = [
     pytest.mark.gpu,
@@ -20,23 +20,32 @@ CUBIN = support.ROOT / "tests" / "data" / "sass" / "patch_90a.cubin"
 WAITS = ("atomics",)  # kernels that execute another number of instructions each time
 
 
+KERNELS = ("scale", "reduce", "warps", "atomics", "matrix", "staged", "bulk", "groups")
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Each kernel has a process of its own: one that fails ends its context."""
     case = Path(__file__).with_name("trace_code_case.py")
     folder = tmp_path_factory.mktemp("sass")
+    sass_patcher.build(folder)
     environment = support.bare_environment(
         PYTHONPATH=":".join([str(support.ROOT), *filter(None, sys.path)])
     )
-    command = [sys.executable, str(case), str(CUBIN), str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    print(done.stdout[-3000:], done.stderr[-3000:])
-    assert done.returncode == 0
-    return {said["kernel"]: said for said in map(json.loads, done.stdout.splitlines())}
+    found = {}
+    for kernel in KERNELS:
+        command = [sys.executable, str(case), str(CUBIN), str(folder / "libsass.so"), kernel]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        found[kernel] = json.loads(done.stdout)
+    return found
 
 
 def test_results_are_the_same_to_the_bit(told: dict[str, dict[str, Any]]) -> None:
     ran = {name: said for name, said in told.items() if "refused" not in said}
-    assert {"scale", "reduce", "atomics", "groups"} <= set(ran)
+    assert set(KERNELS) == set(ran)
     assert {
         name: said["same"] for name, said in ran.items() if not all(said["same"].values())
     } == {}
@@ -46,7 +55,8 @@ def test_results_are_the_same_to_the_bit(told: dict[str, dict[str, Any]]) -> Non
 def test_counts_are_those_of_the_records(told: dict[str, dict[str, Any]]) -> None:
     for name, said in told.items():
         if name not in WAITS and "refused" not in said:
-            assert said["counted"] == said["recorded"], name
+            counted = {i: n for i, n in said["counted"].items() if i in said["recorded"]}
+            assert counted == said["recorded"], name
             assert said["places"] == 16, name  # 4 blocks of 4 warps
     assert max(warps for warps, _ in told["scale"]["counted"].values()) <= 16 * 8
     assert [16, 512] in told["scale"]["counted"].values()

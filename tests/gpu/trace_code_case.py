@@ -1,6 +1,7 @@
-"""Runs kernels with and without recording code, and prints a JSON object for each on a line.
+"""Runs a kernel with and without recording code, and prints what came out as JSON.
 
-trace_code_case.py CUBIN FOLDER: a cubin of patch_kernels.cu, and where the patcher is built.
+trace_code_case.py CUBIN LIBRARY KERNEL: a cubin of patch_kernels.cu, and the patcher as it was
+built.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tests import sass_patcher as sp
-from tests import traced_image as ti
 
+PARAMETER = struct.Struct("<5Q2I3Q4I")  # struct tt_trace_param
 ITEMS, RING, NO_BLOCK = 4096, 1 << 24, 2**64 - 1
+COPIES, WARPS = 4, 2**29 - 1
 OPCODE, ADDRESSES, COUNT = 1, 3, 6
 RECORD = struct.Struct("<5I3HhI")  # struct tt_trace_record
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -62,7 +64,8 @@ class Memory:
         put(self.input, struct.pack(f"<{ITEMS}f", *(i % 251 / 7 for i in range(ITEMS))))
         self.ring, self.base, self.counts = allocate(64), allocate(2 * RING), allocate(1 << 20)
 
-    def run(self, image: bytes, name: str, traced: bool) -> bytes:
+    def run(self, image: bytes, name: str, slots: int | None = None) -> bytes:
+        """slots: of counts; None: it is not traced."""
         for at, size in ((self.output, 4 * ITEMS), (self.ring, 64), (self.counts, 1 << 20)):
             put(at, bytes(size))
         put(self.base, bytes(2 * RING))
@@ -71,9 +74,10 @@ class Memory:
             ctypes.c_uint64(self.output),
             ctypes.c_int(ITEMS),
         ]
-        if traced:
-            parts = self.ring, self.base, RING, self.counts, 0, 7, 0, 0, NO_BLOCK, 0, 0, 0
-            values.append(ctypes.create_string_buffer(ti.PARAMETER.pack(*parts)))
+        if slots is not None:
+            whole = 0, NO_BLOCK, 0, 0, 0
+            parts = self.ring, self.base, RING, self.counts, 0, 7, 0, *whole, COPIES, slots
+            values.append(ctypes.create_string_buffer(PARAMETER.pack(*parts)))
         launch(image, name, values)
         return get(self.output, 4 * ITEMS)
 
@@ -98,17 +102,26 @@ class Memory:
             at += (tag >> 16) * 8
         return found, lost
 
+    def counted(self, traced: sp.TracedImage) -> dict[int, list[int]]:
+        """Executions by warps and by threads, by instruction."""
+        size = COPIES * traced.slot_count
+        every = struct.unpack(f"<{size}Q", get(self.counts, 8 * size))
+        slots = [every[i :: traced.slot_count] for i in range(traced.slot_count)]
+        sums = [[sum(n & WARPS for n in slot), sum(n >> 29 for n in slot)] for slot in slots]
+        by = {i: sums[slot - 1] for i, slot in enumerate(traced.slots) if slot}
+        return {i: numbers for i, numbers in by.items() if any(numbers)}
+
 
 def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
-    plain = memory.run(cubin.image, kernel.name, False)
+    plain = memory.run(cubin.image, kernel.name)
     said: dict[str, Any] = {"kernel": kernel.name, "same": {}, "lost": 0}
+    counter = allocate(4)
     for kind in (COUNT, OPCODE, ADDRESSES):
-        image, _ = ti.traced_image(cubin, kernel, 1 << kind)
-        said["same"][kind] = memory.run(image, kernel.name, True) == plain
+        print(f"{kernel.name}, kind {kind}", file=sys.stderr, flush=True)
+        traced = cubin.traced_image(kernel, 1 << kind, counter)
+        said["same"][kind] = memory.run(traced.image, kernel.name, traced.slot_count) == plain
         if kind == COUNT:
-            pairs = struct.unpack(f"<{kernel.size // 8}Q", get(memory.counts, kernel.size))
-            counted = {i: pairs[2 * i : 2 * i + 2] for i in range(kernel.size // 16)}
-            said["counted"] = {i: list(n) for i, n in counted.items() if any(n)}
+            said["counted"] = memory.counted(traced)
             continue
         records, lost = memory.records()
         said["lost"] += lost
@@ -123,7 +136,7 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
             begin = {"input": memory.input, "output": memory.output}
             for name, at in begin.items():
                 flat = sorted(a - at for r in records for a in r[4] if 0 <= a - at < 4 * ITEMS)
-                said[name] = flat
+                said[name] = flat if kernel.name == "scale" else len(flat)
     return said
 
 
@@ -133,13 +146,12 @@ def main() -> None:
     call("cuDeviceGet", ctypes.byref(device), 0)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     call("cuCtxSetCurrent", context)
-    cubin = sp.build(Path(sys.argv[2])).open(Path(sys.argv[1]).read_bytes())
-    memory = Memory()
-    for kernel in cubin.kernels:
-        try:
-            print(json.dumps(told(memory, cubin, kernel)), flush=True)
-        except ValueError as e:
-            print(json.dumps({"kernel": kernel.name, "refused": str(e)}), flush=True)
+    cubin = sp.Patcher(Path(sys.argv[2])).open(Path(sys.argv[1]).read_bytes())
+    (kernel,) = (k for k in cubin.kernels if k.name == sys.argv[3])
+    try:
+        print(json.dumps(told(Memory(), cubin, kernel)), flush=True)
+    except ValueError as e:
+        print(json.dumps({"kernel": kernel.name, "refused": str(e)}), flush=True)
 
 
 if __name__ == "__main__":

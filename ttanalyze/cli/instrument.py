@@ -28,6 +28,7 @@ KIND = options.TABLE["instrument"]
     "  ttanalyze instrument --kind count -o run -- ./vecadd\n"
     "  ttanalyze instrument --kind addresses --kernel softmax --launch 3 -- python train.py\n"
     "  ttanalyze instrument --kind opcode,values --category memory --blocks 0:3 -- ./vecadd\n"
+    "  ttanalyze instrument --way patcher --kind opcode --kernel gemm -- ./gemm\n"
     "  ttanalyze instrument --kind heartbeat --no-progress 30s -- ./hangs\n"
     "  ttanalyze instrument --sim --kind registers --instructions 20:40 -- ./vecadd\n"
     "  ttanalyze query run --table trace --head 20",
@@ -49,9 +50,10 @@ def instrument(
     """Run a program and trace what the instructions of its kernels do.
 
     A record says which warp executed which instruction, with which lanes, and what --kind asks
-    for. Records go to a ring in device memory, which is emptied while kernels run. On a GPU only
-    the kinds addresses, values (of stores), opcode (of barriers) and heartbeat are traced. The exit
-    status is that of `record`. Look at the trace with `query RUN --table trace`.
+    for. Records go to a ring in device memory, which is emptied while kernels run. On a GPU,
+    NVIDIA's Sanitizer API traces the kinds addresses, values (of stores), opcode (of barriers) and
+    heartbeat. --way patcher traces count, opcode and addresses on sm_90 without it. The exit status
+    is that of `record`. Look at the trace with `query RUN --table trace`.
     """
     from ttanalyze.verbs.record.run import record, say
 

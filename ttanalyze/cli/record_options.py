@@ -42,6 +42,7 @@ TRACING = {  # options of the recorder, by the option of verbs that trace instru
     "addresses": "instrument_addresses",
     "max_records": "instrument_records",
     "ring_bytes": "instrument_ring",
+    "way": "instrument_way",
 }
 
 

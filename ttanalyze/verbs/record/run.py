@@ -179,7 +179,7 @@ def record(
         environment["TT_OUT"] = str(out)
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
-        if environment.get("TT_INSTRUMENT") and not sim:
+        if environment.get("TT_INSTRUMENT") and not sim and not patches(environment):
             environment.setdefault("TT_INSTRUMENT_LIBRARY", sanitizer_library())
             environment["CUDA_MODULE_LOADING"] = "EAGER"  # what is loaded later is not changed
         limit = options.parse_time(environment.get("TT_TIMEOUT") or "0")
@@ -217,6 +217,11 @@ def driver_loads() -> bool:
     except OSError:
         return False
     return True
+
+
+def patches(environment: Mapping[str, str]) -> bool:
+    """Whether the recorder's own machine code records instructions."""
+    return environment.get("TT_INSTRUMENT_WAY") == "patcher"
 
 
 SANITIZER = "nvidia-cuda-sanitizer-api"

@@ -1,0 +1,84 @@
+/*
+ * Finds basic blocks. See blocks.h.
+ *
+ * A block ends behind each instruction that may change which threads run on, and before each target of one. Functions
+ * begin behind such an instruction, so that calls need no targets.
+ */
+#include "sass/blocks.h"
+
+#include <string.h>
+
+#define BRANCH 0x947u
+#define COLLECTIVE 0x348u /* WARPSYNC.COLLECTIVE */
+#define DIVERGE 0x945u    /* BSSY */
+
+static bool ends_block(unsigned architecture, struct instruction i)
+{
+	static const char *const names[] = {"EXIT", "KILL", "YIELD", "NANOSLEEP"};
+	const char *mnemonic = code_mnemonic(architecture, i);
+
+	for (size_t n = 0; mnemonic && n < sizeof(names) / sizeof(*names); n++)
+		if (!strcmp(mnemonic, names[n]))
+			return true;
+	return code_pinned(architecture, i);
+}
+
+/* Whether it has a target, as the number of an instruction. */
+static bool target_of(struct instruction i, size_t at, int64_t *target)
+{
+	unsigned opcode = i.low & 0xfff;
+
+	if (opcode == DIVERGE) {
+		*target = (int64_t)at + 1 + (int32_t)(i.low >> 32) / (int64_t)sizeof(i);
+		return true;
+	}
+	if (opcode != BRANCH && opcode != COLLECTIVE)
+		return false;
+	uint64_t words = (i.low >> 16 & 0xff) | i.low >> 34 << 8 | (i.high & 0x3ffff) << 38;
+	*target = (int64_t)at + 1 + ((int64_t)(words << 8) >> 8) / 4;
+	return true;
+}
+
+static bool goes_anywhere(unsigned architecture, struct instruction i)
+{
+	const char *mnemonic = code_mnemonic(architecture, i);
+
+	return !mnemonic || !strncmp(mnemonic, "BRX", 3) || !strncmp(mnemonic, "JM", 2);
+}
+
+static void each_its_own(size_t count, uint32_t *first)
+{
+	for (size_t i = 0; i < count; i++)
+		first[i] = (uint32_t)i;
+}
+
+void code_blocks(unsigned architecture, const struct instruction *code, size_t count, uint32_t *first)
+{
+	int64_t target;
+
+	memset(first, 0, count * sizeof(*first)); /* at first: whether a block begins there */
+	for (size_t i = 0; i < count; i++) {
+		if (architecture != 90 || goes_anywhere(architecture, code[i])) {
+			each_its_own(count, first);
+			return;
+		}
+		if (target_of(code[i], i, &target) && target >= 0 && (size_t)target < count)
+			first[target] = 1;
+		if (i + 1 < count && ends_block(architecture, code[i]))
+			first[i + 1] = 1;
+	}
+	for (size_t i = 0, block = 0; i < count; i++) {
+		block = first[i] ? i : block;
+		first[i] = (uint32_t)block;
+	}
+}
+
+void code_collective(unsigned architecture, const struct instruction *code, size_t count, bool *fixed)
+{
+	int64_t target;
+
+	for (size_t i = 0; architecture >= 90 && i < count; i++)
+		if ((code[i].low & 0xfff) == COLLECTIVE && target_of(code[i], i, &target))
+			for (size_t k = i + 1; (int64_t)k < target && k < count; k++)
+				fixed[k] = true;
+}

@@ -1,0 +1,21 @@
+/*
+ * How machine code flows. Basic blocks are instructions that a warp executes one after the other, with the same threads.
+ */
+#ifndef TT_SASS_BLOCKS_H
+#define TT_SASS_BLOCKS_H
+
+#include "sass/code.h"
+
+/*
+ * Sets first[i] to the number of the first instruction of the block that has instruction i. Where branches may go
+ * anywhere, or the architecture is unknown, each instruction is a block.
+ */
+void code_blocks(unsigned architecture, const struct instruction *code, size_t count, uint32_t *first);
+
+/*
+ * Marks the instructions that all threads of a warp execute together after WARPSYNC.COLLECTIVE: a branch among them is
+ * illegal.
+ */
+void code_collective(unsigned architecture, const struct instruction *code, size_t count, bool *fixed);
+
+#endif

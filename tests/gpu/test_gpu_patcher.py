@@ -1,0 +1,112 @@
+"""On a GPU: the patcher's traces are those of NVIDIA's Sanitizer API, and change no result."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.test_instrument import KIND, records
+from ttanalyze.format import layout
+from ttanalyze.verbs.record.run import sanitizer_library
+
+HERE = Path(__file__).resolve().parent
+BARE = support.bare_environment()
+KERNELS = (
+    *("copy", "vectors", "gather", "reduction", "histogram", "product", "softmax", "globals"),
+    *("divergent", "dynamic", "together"),
+)
+KINDS = ("count", "opcode", "addresses")
+Found = Counter[tuple[int, ...]]
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif("H" not in (support.gpu_name() or ""), reason="needs a GPU of sm_90"),
+]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    target = tmp_path_factory.mktemp("kernels") / "kernels"
+    command = [nvcc, "-O3", "-arch=sm_90", "-o", target, HERE / "patcher_kernels.cu"]
+    subprocess.run([*map(str, command)], check=True)
+    return target
+
+
+def lines(text: str) -> list[str]:
+    """Without the times."""
+    return [line.rsplit(" ", 1)[0] for line in text.splitlines()]
+
+
+def trace(run: Path, command: list[Path | str], way: str, *options: str) -> support.Outcome:
+    given: list[str | Path] = ["instrument", "-q", "--way", way, *options, "-o", run, "--"]
+    return support.ttanalyze(*given, *command, environment=BARE)
+
+
+def accesses(run: Path) -> dict[int, Found]:
+    """Of each launch: instruction, block, warp, lanes and their addresses."""
+    found: dict[int, Found] = {}
+    for part in tt.open(run).trace_records(kinds=["addresses"]):
+        addresses = part.addresses()
+        for head, every in zip(part.heads, addresses, strict=True):
+            mask = int(head["mask"])
+            at = (int(a) for lane, a in enumerate(every) if mask >> lane & 1)
+            key = (int(head["instruction"]), int(head["block_x"]), int(head["warp"]), mask, *at)
+            found.setdefault(int(head["launch"]), Counter())[key] += 1
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path: Path) -> None:
+    bare = support.run([program, "all", "16"], BARE)
+    done = trace(tmp_path / "run", [program, "all", "16"], "patcher", "--kind", kind)
+    assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
+    refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
+    assert refused.tolist() == [layout.REFUSED_TRACES.index("none")] * len(KERNELS)
+
+
+def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
+    """Kernels that wait for each other repeat loops differently often."""
+    for kernel in ("vectors", "reduction", "softmax", "globals"):
+        run = tmp_path / kernel
+        command: list[Path | str] = [program, kernel, "4", "1", "8192"]
+        assert trace(run, command, "patcher", "--kind", "count,opcode").status == 0
+        found = list(records(run))
+        warps = Counter(one.line for one in found if one.kind == KIND["opcode"])
+        counts = {one.line: one.numbers[0] for one in found if one.kind == KIND["count"]}
+        assert warps and {i: counts[i] for i in warps} == warps
+
+
+@pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_addresses_are_those_of_the_sanitizer_api(
+    kernel: str, program: Path, tmp_path: Path
+) -> None:
+    words = {"dynamic": "49152", "product": "65536"}.get(kernel, "8192")
+    command: list[Path | str] = [program, kernel, "4", "1", words]
+    for way in ("patcher", "sanitizer"):
+        assert trace(tmp_path / way, command, way, "--kind", "addresses").status == 0
+    ours, theirs = accesses(tmp_path / "patcher"), accesses(tmp_path / "sanitizer")
+    if kernel == "together":  # it waits in loops
+        assert {key[0] for key in ours[0]} == {key[0] for key in theirs[0]}
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+@pytest.mark.parametrize("script", ["triton_case.py", "train_adamw.py"])
+def test_triton_and_torch_compute_the_same(script: str, tmp_path: Path) -> None:
+    command: list[str | Path] = [sys.executable, HERE / script]
+    bare = support.run(command, BARE)
+    done = trace(tmp_path / "run", command, "patcher", "--kind", "count")
+    assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
+    refused = Counter(int(r) for r in tt.open(tmp_path / "run").processes[0].traced["refused"])
+    assert refused[layout.REFUSED_TRACES.index("none")] > 0
