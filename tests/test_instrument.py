@@ -88,6 +88,13 @@ def test_every_execution_of_every_launch_is_recorded(vecadd: list[str], tmp_path
     assert traced(tmp_path / "run")["seq"].tolist() == launches
 
 
+def test_simulator_traces_all_kinds_in_every_way(vecadd: list[str], tmp_path: Path) -> None:
+    given = ("--way", "patcher", "--kind", "registers,count", "--launch", "1")
+    assert instrument(tmp_path / "run", vecadd, *given).status == 0
+    kinds = {one.kind for one in records(tmp_path / "run")}
+    assert kinds == {KIND["registers"], KIND["count"], KIND["end"]}
+
+
 @pytest.mark.parametrize(
     ("options", "launches", "blocks", "lines"),
     [

@@ -190,16 +190,20 @@ def kernel(name: str, cubin: Path, folder: Path) -> list[Line]:
     return lines
 
 
-def highest(lines: list[Line], kind: str) -> int:
-    """One more than the highest number of a register, and of what is wider than one."""
-    found = [
+def numbers(lines: list[Line], kind: str) -> list[int]:
+    """Those of registers, and of barriers."""
+    return [
         int(m[2])
         for line in lines
         if not line.gone
         for m in REGISTER.finditer(line.text)
         if m[1] == kind
     ]
-    return max(found, default=-1) + (1 if kind == "B" else 2)
+
+
+def highest(lines: list[Line], kind: str) -> int:
+    """One more than the highest number of a register, and of what is wider than one."""
+    return max(numbers(lines, kind), default=-1) + (1 if kind == "B" else 2)
 
 
 def flags(line: Line) -> str:
@@ -236,7 +240,7 @@ def render(folder: Path) -> str:
         table.append(
             f"\t[{index}] = {{{name}_{ARCHITECTURE}, {len(lines)}, "
             + ", ".join(map(str, used))
-            + "},"
+            + f", {min(numbers(lines, 'UR'))}}},"
         )
     return "\n".join(
         [*out, f"static const struct template templates_{ARCHITECTURE}[] = {{", *table, "};", ""]

@@ -54,6 +54,7 @@ struct template {
 	const struct piece *pieces;
 	size_t count;
 	unsigned registers, uniforms, barriers; /* one more than the highest that is used */
+	unsigned first_uniform; /* the lowest that is used */
 };
 
 #define COUNT_BLOCKS 0 /* TT_TRACE_COUNT of some blocks of the grid */
@@ -96,6 +97,7 @@ static const struct memory {
 	{0x38c, NARROW, 64},         {0x38d, NARROW, 64},
 	{0x987, NARROW, 64},         {0x988, NARROW, 64},
 	{0x98c, NARROW, 64},         {0x98d, NARROW, 64},
+	{0xf8c, NARROW, 64},
 };
 
 /* Where inserted code has its registers. */
@@ -179,7 +181,7 @@ static const struct template *template_of(const struct trace_kernel *k, unsigned
 
 static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct layout *l)
 {
-	unsigned registers = 0, uniforms = 0, barriers = 0, found = 0;
+	unsigned registers = 0, uniforms = 0, first = UNIFORM_MAX, barriers = 0, found = 0;
 
 	for (unsigned kind = 0; kind < KINDS; kind++) {
 		const struct template *t = template_of(k, kind);
@@ -188,6 +190,7 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 		registers = t->registers > registers ? t->registers : registers;
 		uniforms = t->uniforms > uniforms ? t->uniforms : uniforms;
 		barriers = t->barriers > barriers ? t->barriers : barriers;
+		first = t->first_uniform < first ? t->first_uniform & ~1u : first;
 	}
 	l->base = (k->registers + 3) & ~3u;
 	l->pair = l->base + ((registers + 1) & ~1u);
@@ -198,8 +201,8 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 	if (l->registers > REGISTERS_MAX)
 		return "it leaves too few registers free";
 	/* starts from the highest, because compilers use the lowest first */
-	unsigned at = (UNIFORM_MAX - uniforms) & ~1u;
-	while (k->used.uniforms.registers & (((1ull << uniforms) - 1) << at))
+	unsigned at = (UNIFORM_MAX - uniforms) & ~1u; /* added to their numbers */
+	while (k->used.uniforms.registers & (((1ull << (uniforms - first)) - 1) << (at + first)))
 		if ((at -= 2) > UNIFORM_MAX)
 			return "no free uniform registers";
 	l->uniforms = at;

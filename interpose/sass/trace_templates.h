@@ -427,8 +427,8 @@ static const struct piece addresses_90[] = {
 	{{0x000000000000794d, 0x000fea0003800000}, 0x0400},
 };
 static const struct template templates_90[] = {
-	[TT_TRACE_COUNT] = {count_90, 20, 11, 6, 0},
-	[COUNT_BLOCKS] = {count_blocks_90, 44, 11, 11, 0},
-	[TT_TRACE_OPCODE] = {opcode_90, 141, 23, 15, 2},
-	[TT_TRACE_ADDRESSES] = {addresses_90, 213, 29, 12, 3},
+	[TT_TRACE_COUNT] = {count_90, 20, 11, 6, 0, 4},
+	[COUNT_BLOCKS] = {count_blocks_90, 44, 11, 11, 0, 4},
+	[TT_TRACE_OPCODE] = {opcode_90, 141, 23, 15, 2, 4},
+	[TT_TRACE_ADDRESSES] = {addresses_90, 213, 29, 12, 3, 4},
 };

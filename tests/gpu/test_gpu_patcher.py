@@ -92,8 +92,9 @@ def test_addresses_are_those_of_the_sanitizer_api(
 ) -> None:
     words = {"dynamic": "49152", "product": "65536"}.get(kernel, "8192")
     command: list[Path | str] = [program, kernel, "4", "1", words]
+    given = ("--kind", "addresses", "--deterministic")
     for way in ("patcher", "sanitizer"):
-        assert trace(tmp_path / way, command, way, "--kind", "addresses").status == 0
+        assert trace(tmp_path / way, command, way, *given).status == 0
     ours, theirs = accesses(tmp_path / "patcher"), accesses(tmp_path / "sanitizer")
     if kernel == "together":  # it waits in loops
         assert {key[0] for key in ours[0]} == {key[0] for key in theirs[0]}
