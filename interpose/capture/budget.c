@@ -25,7 +25,7 @@ static struct {
 	_Atomic uint64_t began;       /* the recording, as far as epochs are concerned */
 	_Atomic uint64_t host, calls, gpu; /* nanoseconds spent so far; gpu has expected times where none is known yet */
 	_Atomic uint64_t gpu_epoch;   /* expected of an epoch */
-	uint64_t host_epoch;
+	_Atomic uint64_t host_epoch;
 	uint64_t skipped_count;       /* in total */
 	struct pending skipped[SKIPPED];
 	unsigned waiting;
@@ -54,7 +54,7 @@ void budget_end(uint64_t begun, enum budget_part part)
 	uint64_t took = clock_ns() - begun;
 	atomic_fetch_add_explicit(part == BUDGET_CALL ? &budget.calls : &budget.host, took, memory_order_relaxed);
 	if (part == BUDGET_EPOCH)
-		budget.host_epoch = smoothed(budget.host_epoch, took);
+		atomic_store(&budget.host_epoch, smoothed(atomic_load(&budget.host_epoch), took));
 }
 
 static uint64_t calls_ns(void)
@@ -81,22 +81,23 @@ bool budget_allows(const struct capture *p, uint32_t trigger)
 {
 	if (!options.max_overhead || !p->epochs || trigger == TT_TRIGGER_FINAL)
 		return true;
-	uint64_t next = budget.host_epoch + atomic_load(&budget.gpu_epoch);
+	uint64_t next = atomic_load(&budget.host_epoch) + atomic_load(&budget.gpu_epoch);
 	return share(spent() + next, clock_ns()) <= options.max_overhead;
 }
 
 /* All but the last `kept`. */
 static void flush(unsigned kept)
 {
-	unsigned i = 0;
+	unsigned given = budget.waiting > kept ? budget.waiting - kept : 0;
 
-	while (i + kept < budget.waiting)
-		drain_add(&budget.skipped[i++]);
-	if (kept && i) {
-		budget.skipped[0] = budget.skipped[i];
+	if (!given)
+		return;
+	drain_add_all(budget.skipped, given);
+	if (kept) {
+		budget.skipped[0] = budget.skipped[given];
 		budget.waiting_since = budget.skipped[0].epoch.time_ns;
 	}
-	budget.waiting -= i;
+	budget.waiting -= given;
 }
 
 void budget_skip(struct context *c, const struct tt_epoch *like)

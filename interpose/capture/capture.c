@@ -86,14 +86,14 @@ void capture_prepare(struct thread *t, struct context *c)
 	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 ||
 	    atomic_load(&captures_active))
 		return;
-	struct interrupted was = begin_own(t);
 	uint64_t begun = budget_begin();
+	struct interrupted was = begin_own(t);
 	if (session_state == SESSION_ON && !c->capture && context_push(c->handle)) {
 		c->capture = capture_create(c, false);
 		context_pop();
 	}
-	budget_end(begun, BUDGET_OTHER);
 	end_own(t, was);
+	budget_end(begun, BUDGET_OTHER);
 }
 
 bool capture_submit(struct thread *t, struct context *c, bool (*submit)(CUstream stream, void *to), void *to)
@@ -213,8 +213,8 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		return;
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* a stream capture forbids work of the recorder */
-	struct interrupted was = begin_own(t);
 	uint64_t begun = budget_begin();
+	struct interrupted was = begin_own(t);
 	bool cuts = false;
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
@@ -237,8 +237,8 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		}
 		cuts = !skips;
 	}
-	budget_end(begun, cuts ? BUDGET_EPOCH : BUDGET_OTHER);
 	end_own(t, was);
+	budget_end(begun, cuts ? BUDGET_EPOCH : BUDGET_OTHER);
 }
 
 /* Nothing happened in the context since its last epoch, and that epoch is usable. */

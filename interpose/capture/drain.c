@@ -164,19 +164,24 @@ uint32_t drain_slot(struct capture *p)
 	return slot;
 }
 
-bool drain_add(const struct pending *p)
+bool drain_add_all(const struct pending *p, unsigned count)
 {
 	pthread_mutex_lock(&drain.lock);
-	while (drain.running && drain.added - drain.drained >= CAPTURE_PENDING)
+	while (drain.running && drain.added + count - drain.drained > CAPTURE_PENDING)
 		pthread_cond_wait(&drain.changed, &drain.lock);
 	bool ok = drain.running;
 	if (ok) {
-		drain.queue[drain.added % CAPTURE_PENDING] = *p;
-		drain.added++;
+		for (unsigned i = 0; i < count; i++)
+			drain.queue[drain.added++ % CAPTURE_PENDING] = p[i];
 		pthread_cond_broadcast(&drain.changed);
 	}
 	pthread_mutex_unlock(&drain.lock);
 	return ok;
+}
+
+bool drain_add(const struct pending *p)
+{
+	return drain_add_all(p, 1);
 }
 
 /* Waits until that many more can be added at once, or until chunks fit into the ring of p. */

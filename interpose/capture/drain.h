@@ -22,6 +22,8 @@ bool drain_start(void);
  * Adds a copy of *p. Caller holds the capture lock; waits while the queue is full. False: the drain has given up.
  */
 bool drain_add(const struct pending *p);
+/* The same for several at once, at most CAPTURE_PENDING. */
+bool drain_add_all(const struct pending *p, unsigned count);
 /* The slot that the next drain_add will use; waits for it. */
 uint32_t drain_slot(struct capture *p);
 /* Waits until all added epochs are stored. False: the drain makes no progress. */
