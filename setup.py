@@ -137,6 +137,7 @@ LIBRARIES = {
         ),
         (
             ("capture_ptx", "interpose/capture/capture.ptx"),
+            ("pack_ptx", "interpose/capture/pack.ptx"),
             ("replay_ptx", "interpose/capture/replay.ptx"),
             ("fill_ptx", "interpose/capture/fill.ptx"),
             ("trace_patch", "interpose/instrument/trace_patch.fatbin"),

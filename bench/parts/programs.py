@@ -30,7 +30,7 @@ WAYS = {
     "contents": {"epoch": "sync"},
 }
 PROFILER, SANITIZER = "torch.profiler", "compute-sanitizer"
-SANITIZED_STEPS = ["--steps", "5", "--warm", "2"]
+SANITIZED_STEPS = ["--steps", "3", "--warm", "1"]
 LEAST_SECONDS = 12  # for a program under compute-sanitizer
 Steps = dict[str, float]  # microseconds of a step by program
 Samples = dict[tuple[str, str], list[float]]  # the same by program and way
@@ -60,7 +60,7 @@ def measure(bed: Bed) -> Result:
 
 def _turn(bed: Bed, result: Result, command: Command, samples: Samples, turn: int) -> None:
     """Each way once. Who comes first moves on every time; a way that fails takes none along."""
-    steps = ["--steps", str(bed.pick(200, 12, 5)), "--warm", str(bed.pick(20, 4, 2))]
+    steps = ["--steps", str(bed.pick(200, 40, 5)), "--warm", str(bed.pick(20, 8, 2))]
     line = [*command, *steps]
     ways = {"bare": partial(_steps, bed, line, bed.bare())}
     ways |= {name: partial(_recorded, bed, line, options) for name, options in WAYS.items()}

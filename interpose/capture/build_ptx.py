@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Rebuilds capture.ptx, replay.ptx, fill.ptx and replay_digest.ptx from their sources, or checks
-that they are up to date.
+"""Rebuilds capture.ptx, pack.ptx, replay.ptx, fill.ptx and replay_digest.ptx from their sources, or
+checks that they are up to date.
 
     build_ptx.py                        write them where they belong
     build_ptx.py --check                exit 1 if one is stale
@@ -28,6 +28,7 @@ INTERPOSE = FOLDER.parent
 GRAPH = INTERPOSE.parent / "ttanalyze" / "gpu"
 KERNELS = {
     FOLDER / "capture.ptx": "kernels.cu",
+    FOLDER / "pack.ptx": "pack.cu",
     FOLDER / "replay.ptx": "replay.cu",
     FOLDER / "fill.ptx": "fill.cu",
     GRAPH / "replay_digest.ptx": "replay_digest.cu",  # which the toolkit loads

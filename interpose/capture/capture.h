@@ -45,8 +45,8 @@ struct capture {
 	bool host_only; /* the program ran out of device memory */
 	CUstream stream;
 	CUstream drain_streams[2]; /* for even and odd buffers: a copy in one overlaps the completion word of the other */
-	CUmodule module;
-	CUfunction digest, gather, pack;
+	CUmodule module, pack_module;
+	CUfunction digest, gather, pack; /* pack: only with --compress device */
 	unsigned processors;
 	struct memory ring, control, scratch, regions, shared; /* shared: release word, then status slots */
 	struct memory staging_memory;      /* pinned host memory */

@@ -15,7 +15,7 @@
 #include "capture/graph_epochs.h"
 #include "capture/packed.h"
 
-extern const char capture_ptx[];
+extern const char capture_ptx[], pack_ptx[];
 
 #define RING_DEFAULT ((uint64_t)1 << 30)
 #define RING_OF_DIGESTS ((uint64_t)64 << 20)
@@ -175,6 +175,8 @@ static void destroy(struct capture *p)
 			real.cuStreamDestroy_v2(p->drain_streams[i]);
 	if (p->module)
 		real.cuModuleUnload(p->module);
+	if (p->pack_module)
+		real.cuModuleUnload(p->pack_module);
 	region_list_release(p->list);
 	flight_drop_all(p);
 	free(p->kept);
@@ -191,11 +193,25 @@ static bool had(CUresult r, const char *call, const char **refused)
 }
 
 /* Loads the kernel now: a driver that loads it at its first launch would wait then for all running work. */
-static CUresult get_kernel(struct capture *p, const char *name, CUfunction *kernel)
+static CUresult get_kernel(CUmodule module, const char *name, CUfunction *kernel)
 {
-	CUresult r = real.cuModuleGetFunction(kernel, p->module, name);
+	CUresult r = real.cuModuleGetFunction(kernel, module, name);
 
 	return r == CUDA_SUCCESS && real.cuFuncLoad ? real.cuFuncLoad(*kernel) : r;
+}
+
+static CUresult get_kernels(struct capture *p)
+{
+	CUresult r = real.cuModuleLoadData(&p->module, capture_ptx);
+
+	if (r == CUDA_SUCCESS)
+		r = get_kernel(p->module, TT_KERNEL_DIGEST, &p->digest);
+	if (r == CUDA_SUCCESS)
+		r = get_kernel(p->module, TT_KERNEL_GATHER, &p->gather);
+	if (r != CUDA_SUCCESS || options.compress != COMPRESS_DEVICE)
+		return r;
+	r = real.cuModuleLoadData(&p->pack_module, pack_ptx);
+	return r == CUDA_SUCCESS ? get_kernel(p->pack_module, TT_KERNEL_PACK, &p->pack) : r;
 }
 
 static struct capture *create(struct context *c, bool host_only)
@@ -214,13 +230,7 @@ static struct capture *create(struct context *c, bool host_only)
 	pthread_mutex_init(&p->cancel_lock, NULL);
 	p->context = c;
 	p->host_only = host_only;
-	r = real.cuModuleLoadData(&p->module, capture_ptx);
-	if (r == CUDA_SUCCESS)
-		r = get_kernel(p, TT_KERNEL_DIGEST, &p->digest);
-	if (r == CUDA_SUCCESS)
-		r = get_kernel(p, TT_KERNEL_GATHER, &p->gather);
-	if (r == CUDA_SUCCESS && options.compress == COMPRESS_DEVICE)
-		r = get_kernel(p, TT_KERNEL_PACK, &p->pack);
+	r = get_kernels(p);
 	if (r != CUDA_SUCCESS) {
 		real.cuGetErrorName(r, &name);
 		session_fail("the driver refused the capture kernels: %s", name);

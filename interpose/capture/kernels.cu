@@ -3,7 +3,6 @@
  * them.
  */
 #include "capture/capture.cuh"
-#include "capture/pack.cuh"
 
 DIGEST_KERNEL tt_capture_digest(const struct tt_capture_params p)
 {
@@ -24,17 +23,5 @@ COPY_KERNEL tt_restore(const struct tt_restore_params p)
 
 		copy_block(regions[entry.region].base + (uint64_t)entry.block * TT_BLOCK_SIZE, p.payload + entry.offset,
 		           entry.length);
-	}
-}
-
-PACK_KERNEL tt_pack(const struct tt_pack_params p)
-{
-	__shared__ struct packing shared;
-
-	for (unsigned i = blockIdx.x; i < p.count; i += gridDim.x) {
-		struct tt_pack_block b = at<struct tt_pack_block>(p.blocks)[i];
-
-		pack_block(&shared, b.to, b.from, b.length);
-		__syncthreads();
 	}
 }

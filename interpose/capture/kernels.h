@@ -77,7 +77,7 @@
 #define TT_COPY_THREADS 256
 #define TT_COPY_CTAS_PER_SM 4
 #define TT_PACK_THREADS 256
-#define TT_PACK_CTAS_PER_SM 8
+#define TT_PACK_CTAS_PER_SM 3
 #define TT_PACK_PREFIX 4 /* bytes of the size before the contents */
 #define TT_FRONT_THREADS 256
 
