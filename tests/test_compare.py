@@ -38,6 +38,19 @@ def test_other_turns_of_warps_are_the_same(cli: Cli, tmp_path: Path) -> None:
     assert cli("compare", a, b).status == 0
 
 
+def test_text_shows_some_launches_the_different_ones_first(cli: Cli, tmp_path: Path) -> None:
+    def records(*launches: int) -> list[made.Record]:
+        return [{**r, "grid_launch_id": n} for n in launches for r in made.opcodes([0])]
+
+    a = made.ndjson(tmp_path / "a", made.METADATA, *records(*range(14)))
+    b = made.ndjson(tmp_path / "b", made.METADATA, *records(*range(13)))
+    lines = cli("compare", a, b).stdout.splitlines()
+    assert lines[0].startswith("_Z4copyPf, launch 13, opcode_only: 6 and 0 records")
+    assert lines[1].startswith("_Z4copyPf, launch 0, opcode_only: 6 records")
+    assert lines[10] == "… and 4 more, 4 of them with equal counts (--json: all)"
+    assert lines[11].startswith("differ first at block")
+
+
 @pytest.mark.parametrize(
     ("row", "path", "value", "member", "values"),
     [

@@ -58,6 +58,8 @@ def test_counts_warps_and_histogram(run: Path) -> None:
     assert counts["seq"].tolist() == [1, 2]
     row = counts[["sass", "warps", "threads"]].iloc[0].tolist()
     assert row == ["ld.global.u32 %r1, [%rd1]", 2, 64]
+    told = query(run, "--table", "instructions", "--filter", "opcode == 'ld'")
+    assert set(told["category"]) == {"memory"}
     warps = query(run, "--table", "warps", "--launch", "1")
     assert warps["state"].tolist() == ["completed", "completed", "missing"]
     assert warps["warp"].tolist() == [0, 3, 1]

@@ -240,6 +240,46 @@ KERNEL(bulk_copy)
 	out[AT] = values[threadIdx.x]; // race of bulk_copy
 }
 
+/* NVIDIA's Racecheck sample block_error: a thread adds up in global memory what the others store in shared memory. */
+KERNEL(sample_block_error)
+{
+	__shared__ unsigned values[THREADS];
+
+	values[threadIdx.x] = in[AT] + threadIdx.x; // race of sample_block_error
+	if (FIXED)
+		__syncthreads();
+	if (threadIdx.x == 0) {
+		out[blockIdx.x] = 0;
+#pragma unroll 1
+		for (int i = 0; i < THREADS; i++)
+			out[blockIdx.x] += values[i]; // race of sample_block_error
+	}
+}
+
+/* NVIDIA's Racecheck sample warp_error: a lane of each warp adds up before the warp has met, one of the block after. */
+KERNEL(sample_warp_error)
+{
+	__shared__ unsigned first[THREADS];
+	__shared__ unsigned second[THREADS / 32];
+	unsigned w = threadIdx.x / 32;
+
+	first[threadIdx.x] = in[AT] + threadIdx.x; // race of sample_warp_error
+	if (FIXED)
+		__syncwarp();
+	if (threadIdx.x % 32 == 0) {
+		second[w] = 0;
+#pragma unroll 1
+		for (int i = 0; i < 32; i++)
+			second[w] += first[w * 32 + i]; // race of sample_warp_error
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		out[blockIdx.x] = 0;
+		for (int i = 0; i < THREADS / 32; i++)
+			out[blockIdx.x] += second[i];
+	}
+}
+
 /* Not a race that changes a result: all threads store the same. */
 extern "C" __global__ void same_value(unsigned *out, const unsigned *in)
 {

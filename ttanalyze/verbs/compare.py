@@ -49,6 +49,9 @@ class Warp(NamedTuple):
     warp: int
 
 
+SHOWN = 10  # launches of which the text has the counts
+
+
 @dataclass
 class Counts:
     """What each trace has of a kernel's launch: a pair of numbers each.
@@ -66,6 +69,11 @@ class Counts:
     records: tuple[int, int]
     blocks: tuple[int, int]
     warps: tuple[int, int]
+
+    @property
+    def equal(self) -> bool:
+        """Whether both traces have as many."""
+        return all(x == y for x, y in (self.records, self.blocks, self.warps))
 
 
 @dataclass
@@ -278,9 +286,10 @@ def _inner(where: str, x: Any, y: Any) -> tuple[str, tuple[Any, Any]]:
 
 
 def compare_text(found: Comparison) -> str:
-    """Returns the result as text: one line if the traces are the same."""
+    """Returns the result as text: counts of some launches, different ones first, and the result."""
     lines = []
-    for each in found.counts:
+    counts = sorted(found.counts, key=lambda each: each.equal)
+    for each in counts[:SHOWN]:
         where = f"{each.kernel or 'all kernels'}, launch {_number(each.launch)}, {each.kind}"
         parts = [
             text.count(x, noun) if x == y else f"{x:,} and {text.count(y, noun)}"
@@ -291,6 +300,9 @@ def compare_text(found: Comparison) -> str:
             )
         ]
         lines.append(f"{where}: {', '.join(parts)}")
+    if more := counts[SHOWN:]:
+        equal = sum(each.equal for each in more)
+        lines.append(f"… and {len(more):,} more, {equal:,} of them with equal counts (--json: all)")
     if found.first is None:
         return "\n".join([*lines, "the same", *found.notes])
     one = found.first

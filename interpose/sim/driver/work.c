@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sim/driver/driver.h"
+#include "sim_trace.h"
 
 struct sim_work *work_new(enum work_type type, CUcontext ctx)
 {
@@ -115,7 +116,7 @@ static CUresult kernel_run(struct sim_work *w, const struct work_part *part, cha
 		.user = &access,
 		.trace = w->kernel.trace,
 		.pause = engine_pause,
-		.deadlocks = sim_settings.deadlocks,
+		.deadlocks = sim_settings.deadlocks || (w->kernel.trace && w->kernel.trace->param.heartbeat),
 	};
 
 	memcpy(config.grid, w->kernel.grid, sizeof config.grid);

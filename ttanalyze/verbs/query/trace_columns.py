@@ -232,10 +232,15 @@ def _said(column: str, record: Record) -> str | None:
     sass = record.sass()
     if sass is None:
         return None
+    return said(sass)[column]
+
+
+def said(sass: str) -> dict[str, str]:
+    """Returns the columns `sass`, `opcode`, `mnemonic` and `category` of an instruction."""
     split = parsed(sass.rstrip("; "))
-    if column == "category" and split.opcode.islower():
-        return category(split.mnemonic, machine=False)
-    made: str = getattr(split, column)
+    made = {name: getattr(split, name) for name in ("sass", "opcode", "mnemonic", "category")}
+    if split.opcode.islower():
+        made["category"] = category(split.mnemonic, machine=False)
     return made
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 
 from ttanalyze.core.rank_column import Pieces
 from ttanalyze.core.run_tables import FramePiece, Table
-from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.records.lines import Lines
 from ttanalyze.records.members import Place, hexadecimal, numbers, text, typed, whole
@@ -23,7 +22,15 @@ from ttanalyze.traces.native import AnyTrace
 from ttanalyze.traces.reader import METADATA, SIZES, TYPES, Kernel, Trace
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query.files import PIECE, EventsFile, RecordsFile, pieces_of
-from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, Rows, integers, lists, texts
+from ttanalyze.verbs.query.trace_columns import (
+    RECORDED,
+    WORKED_OUT,
+    Rows,
+    integers,
+    lists,
+    said,
+    texts,
+)
 
 KERNEL_COLUMNS = (
     *("line", "kernel", "demangled", "checksum", "func_addr", "nregs", "shmem_static"),
@@ -186,12 +193,10 @@ def _header(place: Place, kernel: Kernel) -> dict[str, Any]:
 def _instruction(place: Place, kernel: Kernel, name: str, told: dict[str, Any]) -> dict[str, Any]:
     if not name.isdecimal() or len(name) > 18:
         raise place.error(f"instructions: {name[:40]!r} is not a number")
-    sass = (text(place, told, "sass") or "").rstrip("; ")
-    split = parsed(sass)
     return {
         "kernel": kernel.name,
         "opcode_id": int(name),
-        **{n: getattr(split, n) for n in ("sass", "opcode", "mnemonic", "category")},
+        **said(text(place, told, "sass") or ""),
         "binary": text(place, told, "binary"),
         **{n: _registers(place, told, n) for n in ("regs", "uregs")},
     }
