@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ttanalyze.verbs.prove import prove
     from ttanalyze.verbs.push import push
     from ttanalyze.verbs.query import query
+    from ttanalyze.verbs.query.sql import sql
     from ttanalyze.verbs.race import race
     from ttanalyze.verbs.record import record
     from ttanalyze.verbs.reduce import reduce
@@ -74,6 +75,7 @@ VALUES = {
     "Run": "format.Run",
     "load_ipython_extension": "integrations.notebook.load_ipython_extension",
     "open": "format.open_run",
+    "sql": "verbs.query.sql.sql",
 }
 MODULES = {
     "align": "core.align",
@@ -167,6 +169,7 @@ __all__ = [
     "report",
     "rewind",
     "sass",
+    "sql",
     "stats",
     "torch",
     "trace",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-from typer import Argument, Option, Typer
+from typer import Argument, Context, Option, Typer
 
-from ttanalyze.cli import common
+from ttanalyze.cli import common, saved_options
 from ttanalyze.errors import Error
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ttanalyze.core.run_tables import Table
     from ttanalyze.format import Run
     from ttanalyze.traces.native import AnyTrace
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 verbs = Typer()
 CUTRACER = ("cutracer", "cutracer-text")
 ALL = ("all", "*")
+# Options that say nothing of the question.
+ASIDE = (
+    *("runs", "save", "use", "rank", "form", "no_header", "out", "compress"),
+    *("max_memory", "json", "quiet"),
+)
 
 QUERY_EXAMPLES = """\b
 Examples:
@@ -41,6 +48,11 @@ Examples:
     ttanalyze query run1 --table regions --filter 'captured and changes == 0'
   List epochs with many changed bytes:
     ttanalyze query run1 --table epochs --filter 'bytes_changed > 1e9 and not full'
+  Ask in SQL:
+    ttanalyze query run1 --sql 'SELECT kind, sum(size) FROM regions GROUP BY kind'
+  Save the options of a query, and ask it of another run:
+    ttanalyze query run1 --filter 'kind == "launch"' --group-by short --count --save kernels
+    ttanalyze query run2 --use kernels --top 5
   Write the launches of a kernel as CSV:
     ttanalyze query run1 --filter 'demangled.str.contains("softmax")' --format csv -o launches.csv
   List copies to the device between epochs 3 and 5:
@@ -114,6 +126,25 @@ LaunchOption = Annotated[
         "--table traced).",
     ),
 ]
+SqlOption = Annotated[
+    str | None,
+    Option(
+        "--sql",
+        metavar="SELECT",
+        help="Answer a SELECT statement over the tables, in place of --table, --filter and so on.",
+    ),
+]
+SaveOption = Annotated[
+    str | None, Option(metavar="NAME", help="Save the options of this query under a name.")
+]
+UseOption = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        autocompletion=saved_options.complete,
+        help="Ask with the saved options, and those given beside.",
+    ),
+]
 
 
 def _names(value: str | None) -> list[str]:
@@ -123,6 +154,7 @@ def _names(value: str | None) -> list[str]:
 
 @verbs.command(epilog=QUERY_EXAMPLES)
 def query(
+    context: Context,
     runs: SourcesArgument,
     table: TableOption = "events",
     where: WhereOption = None,
@@ -154,6 +186,9 @@ def query(
     fields: str | None = Option(
         None, metavar="COLUMNS", help="Columns of the result; all: all recorded ones."
     ),
+    sql: SqlOption = None,
+    save: SaveOption = None,
+    use: UseOption = None,
     launch: LaunchOption = None,
     rank: common.RanksOption = None,
     regions: str | None = Option(
@@ -180,6 +215,9 @@ def query(
     COLUMNS are names separated by commas. An unknown name gives an error that lists the columns.
     docs/reference/tables.md describes them.
     """
+    if use is not None:
+        saved_options.ask_again(context, use)
+        return
     common.limit_memory(max_memory)
     from ttanalyze.traces.histogram import parse_regions
     from ttanalyze.verbs.query import TRACE_TABLES, Query, open_sources
@@ -189,11 +227,15 @@ def query(
     if launch is not None and table not in TRACE_TABLES:
         raise Error(f"--launch: needs --table {', '.join(TRACE_TABLES)}")
     common.check_output(out)
+    more = saved_options.given(context, (*ASIDE, "sql"))
+    if sql is not None and more:
+        raise Error(f"{more[0]}: cannot be combined with --sql")
     if regions is not None and table != "histogram":
         raise Error("--regions: needs --table histogram")
     pairs = () if regions is None else parse_regions(regions)
     ranks = common.parse_ranks(rank)
     opened = open_sources(runs, pairs, table in TRACE_TABLES, launch, ranks)
+    to = _Output(form, not no_header, out, compress)
     grouped = any((group_by, count, total, share, mean, least, most))
     wanted = Query(
         table=table,
@@ -210,11 +252,15 @@ def query(
         tail=None if every else tail,
         fields=() if grouped and fields in ALL else _fields(fields, opened, table),
     )
-    to = _Output(form, not no_header, out, compress)
-    if form in CUTRACER:
+    if sql is not None:
+        _answer_sql(opened, sql, to, quiet)
+    elif form in CUTRACER:
         _export(opened, wanted, to, quiet)
     else:
         _answer(opened, wanted, to, quiet)
+    if save is not None:
+        saved_options.save(save, saved_options.given(context, ASIDE))
+        common.say(f"saved: ttanalyze query RUN --use {save} asks it again")
     for note in getattr(opened, "notes", ()):
         common.say(note)
     common.say_what_is_missing()
@@ -260,31 +306,61 @@ def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) 
 
 def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
     """Writes or prints the answer, in pieces as they come."""
-    from ttanalyze.output import tables as show
     from ttanalyze.verbs.query import stream
 
-    form, out, tables = to.form, to.out, _tables(opened)
+    tables, form = _tables(opened), to.form
     shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
     if shown and any(p.rank for p in getattr(opened, "processes", ())):
         shown = ("rank", *shown)
+    limited = wanted.top is not None or wanted.tail is not None
     # A progress bar and a result that comes in pieces would mix on one terminal.
-    with common.progress_bar("querying", quiet or (out is None and form != "table")) as progress:
+    silent = quiet or (to.out is None and form != "table")
+    with common.progress_bar("querying", silent) as progress:
         pieces = stream(opened, wanted, progress, shown)
-        if form == "table":
-            rows = show.SHOWN if wanted.top is None and wanted.tail is None else None
-            text = show.table_text(pieces, rows, common.screen_width(), to.header)
-            answer = iter([text + "\n" + _hidden(tables, wanted, to.header and text != "no rows")])
-        elif form != "parquet":
-            answer = show.written(pieces, form, to.header)
-        if out is not None:
-            with common.output_file(out) as file:
-                if form == "parquet":
-                    show.write_parquet(pieces, file)
-                else:
-                    _write(file, (part.encode() for part in answer), to.compress)
-    if out is None:
-        for part in answer:
-            common.print_text(part, end="", exact=form == "csv")
+        answer = _put(pieces, to, limited, lambda told: _hidden(tables, wanted, told))
+    _print(answer, to)
+
+
+def _answer_sql(opened: Run | RecordsFile, statement: str, to: _Output, quiet: bool) -> None:
+    from ttanalyze.verbs.query import sql
+
+    if to.form in CUTRACER:
+        raise Error(f"--format {to.form}: cannot be combined with --sql")
+    with common.progress_bar("querying", quiet) as progress:
+        answer = _put(iter([sql(opened, statement, progress)]), to, limited=False)
+    _print(answer, to)
+
+
+def _put(
+    pieces: Iterator[pd.DataFrame],
+    to: _Output,
+    limited: bool,
+    below: Callable[[bool], str] = lambda told: "",
+) -> Iterator[str]:
+    """Writes the file, or returns what to print. below: the text after a table that has rows."""
+    from ttanalyze.output import tables as show
+
+    answer: Iterator[str] = iter(())
+    if to.form == "table":
+        text = show.table_text(
+            pieces, None if limited else show.SHOWN, common.screen_width(), to.header
+        )
+        answer = iter([text + "\n" + below(to.header and text != "no rows")])
+    elif to.form != "parquet":
+        answer = show.written(pieces, to.form, to.header)
+    if to.out is None:
+        return answer
+    with common.output_file(to.out) as file:
+        if to.form == "parquet":
+            show.write_parquet(pieces, file)
+        else:
+            _write(file, (part.encode() for part in answer), to.compress)
+    return iter(())
+
+
+def _print(answer: Iterator[str], to: _Output) -> None:
+    for part in answer:
+        common.print_text(part, end="", exact=to.form == "csv")
 
 
 def _hidden(tables: Mapping[str, Table], wanted: Query, told: bool) -> str:

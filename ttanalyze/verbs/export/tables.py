@@ -10,9 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ttanalyze.core.meanings import meanings
@@ -23,10 +21,9 @@ from ttanalyze.output.files import replacing
 from ttanalyze.output.tables import load_parquet, write_parquet
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query import Query, stream
+from ttanalyze.verbs.query.sql import insert
 
 REPEATED = {"stack_text"}  # columns that another table has: `stacks`
-HASHES = {"digest", "image"}
-SIGNED = 1 << 63
 REFERENCE = "columns"
 
 
@@ -60,7 +57,7 @@ def export_sqlite(
             database.execute("PRAGMA synchronous = OFF")
             for name, pieces in _tables(run, progress):
                 counts[name] = sum(
-                    _insert(database, name, piece, i) for i, piece in enumerate(pieces)
+                    insert(database, name, piece, i) for i, piece in enumerate(pieces)
                 )
             database.commit()
     except sqlite3.Error as e:
@@ -123,36 +120,3 @@ class _Counted:
         for piece in self._pieces:
             self.rows += len(piece)
             yield piece
-
-
-def _insert(database: sqlite3.Connection, table: str, piece: pd.DataFrame, number: int) -> int:
-    """Adds the rows of a piece and returns how many. The first piece makes the table."""
-    if number == 0:
-        kinds = [f'"{name}" {_affinity(piece[name])}' for name in piece.columns]
-        database.execute(f'CREATE TABLE "{table}" ({", ".join(kinds)})')
-    places = ", ".join("?" * len(piece.columns))
-    columns = [_values(piece[name]) for name in piece.columns]
-    database.executemany(f'INSERT INTO "{table}" VALUES ({places})', zip(*columns, strict=True))
-    return len(piece)
-
-
-def _affinity(column: Any) -> str:
-    if column.name in HASHES or not pd.api.types.is_numeric_dtype(column.dtype):
-        return "TEXT"
-    return "REAL" if pd.api.types.is_float_dtype(column.dtype) else "INTEGER"
-
-
-def _values(column: Any) -> list[Any]:
-    """Returns the values of a column as SQLite takes them."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        texts = np.array([*map(str, column.cat.categories), None], object)
-        return texts[column.cat.codes.to_numpy()].tolist()
-    missing = column.isna()
-    if missing.any():
-        column = column.astype("object").where(~missing, None)
-    values: list[Any] = column.tolist()
-    if column.name in HASHES:
-        return [f"{value:016x}" for value in values]
-    if column.dtype == np.uint64 and len(values) and column.max() >= SIGNED:
-        return [f"{value:#x}" if value >= SIGNED else value for value in values]
-    return values

@@ -8,6 +8,7 @@ from ttanalyze.verbs.query.execute import Query, query, stream
 from ttanalyze.verbs.query.files import EventsFile, RecordsFile
 from ttanalyze.verbs.query.native import TRACE_TABLES, TracedRun
 from ttanalyze.verbs.query.several import open_sources
+from ttanalyze.verbs.query.sql import sql
 from ttanalyze.verbs.query.traces import TraceFile, open_file
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "open_file",
     "open_sources",
     "query",
+    "sql",
     "stream",
 ]
