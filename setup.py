@@ -2,7 +2,7 @@
 says the rest.
 
 The libraries are plain shared objects, not extension modules: one is preloaded into programs
-that have no Python in them, two take the place of NVIDIA's, and one the toolkit calls. They are
+that have no Python in them, four belong to the simulator, and one the toolkit calls. They are
 built with what CC, CFLAGS and LDFLAGS say; TT_SANITIZE=address,undefined adds sanitizers, and
 TT_SANITIZE=thread adds its own to the recorder. An object is compiled again only when its source,
 a header it includes or the compiler's command line has changed.
@@ -78,6 +78,11 @@ LIBRARIES = {
             "-pthread",
             SIMULATOR,
         ),
+    ),
+    "ttanalyze.lib.sim.libttstatic": Library(
+        "ttanalyze/lib/sim/libttstatic.so",
+        ("interpose/sim/preload/*.c",),
+        ("-Wl,-soname,libttstatic.so", "-Wl,--no-undefined", "-ldl"),
     ),
     "ttanalyze.lib.demo.vecadd": Library(
         "ttanalyze/lib/demo/vecadd", ("examples/vecadd.c",), (SIMULATOR,), kind="-pie"

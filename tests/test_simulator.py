@@ -279,7 +279,7 @@ def test_missing_calls_name_themselves(built: Path) -> None:
         "ttanalyze simulator: cuTexRefCreate is not supported",
         "ttanalyze simulator: cuIpcGetMemHandle is not supported",
         "ttanalyze simulator: the driver's export table 00000000-0000-0000-0000-000000000000 "
-        "is not there: build the program with nvcc -cudart shared, or use a GPU",
+        "is not there: preload libttstatic.so, as record --sim does, or use a GPU",
     ]
 
 

@@ -197,7 +197,7 @@ class VerifiedItem(RecordedItem):
             environment = launch_environment(
                 os.environ,
                 preload=stack.enter_context(without(str(libraries.shim()), " :")),
-                simulator=stack.enter_context(without(simulator, ":;")) if simulator else None,
+                simulator=stack.enter_context(without(simulator, " :;")) if simulator else None,
             )
             environment |= options.variables(given, os.environ)
             yield environment | {"TT_OUT": str(out), "PYTHONDONTWRITEBYTECODE": "1"}

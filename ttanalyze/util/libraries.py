@@ -10,6 +10,8 @@ from typing import Any
 from ttanalyze._format import ffi
 from ttanalyze.errors import Error
 
+STATIC_RUNTIME = "libttstatic.so"  # beside the simulator: for programs that contain a CUDA runtime
+
 
 def library_folder() -> Path:
     """Returns the folder of the native libraries. The variable TT_LIB names another folder."""

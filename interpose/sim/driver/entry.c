@@ -77,7 +77,7 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 
 /*
  * NVIDIA's runtime asks for tables of calls without names, one of them to find out whether the driver is NVIDIA's. This one
- * is not and does not say so: programs use the runtime of sim/runtime, if they do not contain NVIDIA's.
+ * is not and does not say so: programs use the runtime of sim/runtime. In one that contains NVIDIA's, sim/preload puts it there.
  */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
@@ -93,6 +93,6 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 	for (unsigned i = 0; i < sizeof id->bytes; i++)
 		n += snprintf(text + n, sizeof text - (size_t)n, "%s%02x", i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "",
 			      (unsigned char)id->bytes[i]);
-	sim_note("the driver's export table %s is not there: build the program with nvcc -cudart shared, or use a GPU", text);
+	sim_note("the driver's export table %s is not there: preload libttstatic.so, as record --sim does, or use a GPU", text);
 	return CUDA_ERROR_NOT_SUPPORTED;
 }

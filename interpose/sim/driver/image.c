@@ -130,13 +130,16 @@ static CUresult fatbin_text(const unsigned char *image, char **text, char *log, 
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-/* 10 × the newest PTX version that a driver of this age reads. */
+/*
+ * 10 × the newest PTX version that a driver of this age reads. Of CUDA 13 all: programs of a newer compiler run as long as
+ * the interpreter has their instructions.
+ */
 static int newest_ptx(void)
 {
 	int major = sim_settings.driver_version / 1000, minor = sim_settings.driver_version % 1000 / 10;
 
 	if (major >= 13)
-		return 90 + minor;
+		return 99;
 	if (major == 12)
 		return minor <= 5 ? 80 + minor : 79 + minor;
 	return 70 + minor;

@@ -174,7 +174,7 @@ def record(
         environment = launch_environment(
             os.environ | (variables or {}),
             preload=stack.enter_context(without(str(shim), " :")),
-            simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
+            simulator=stack.enter_context(without(str(simulator), " :;")) if simulator else None,
         )
         environment["TT_OUT"] = str(out)
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
@@ -318,6 +318,8 @@ def launch_environment(
     # One that is named there keeps its place: the recorder goes along with it.
     out["NVTX_INJECTION64_PATH"] = out.get("NVTX_INJECTION64_PATH") or preload
     if simulator is not None:
+        static = os.path.join(simulator, libraries.STATIC_RUNTIME)
+        out["LD_PRELOAD"] = ":".join(filter(None, [out.get("LD_PRELOAD"), static]))
         out["LD_LIBRARY_PATH"] = ":".join(filter(None, [simulator, out.get("LD_LIBRARY_PATH")]))
     return out
 
