@@ -22,6 +22,7 @@ import ttanalyze as tt
 import ttanalyze.integrations.torch as names
 from tests import support
 from tests.torch_standin import Memory, Module, Optimizer, Storage, Tensor, model, parameter
+from ttanalyze.integrations import memory_names
 
 SIM = support.simulator_environment()
 BASE = 1 << 40
@@ -56,8 +57,8 @@ class Told:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     made = Told()
-    memory = names._Memory(made.label)
-    monkeypatch.setattr(names, "_memory", lambda: memory)
+    memory = memory_names.Memory(made.label)
+    monkeypatch.setattr(names, "memory", lambda: memory)
     return made
 
 

@@ -2,7 +2,7 @@
 an optimiser, and hooks that are called when PyTorch calls them.
 
 As a program it trains: `python -m tests.torch_standin [NAME]` spoils the gradient of that
-parameter in the third step.
+parameter in the third step. With `--unwatched` it does not call `watch`, and has a module `torch`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 SEGMENT = 1 << 20
+GLOBAL_BEFORE: list[Any] = []  # hooks of all modules
+GLOBAL_STEPPED: list[Any] = []  # and optimizers
 
 
 class Handle:
@@ -134,6 +136,12 @@ class Module:
         self.before: list[Any] = []
         self.after: list[Any] = []
 
+    def modules(self) -> Iterator[Module]:
+        return (module for _, module in self.named_modules())
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (tensor for _, tensor in self.named_parameters())
+
     def register_forward_pre_hook(self, hook: Any) -> Handle:
         return Handle(self.before, hook)
 
@@ -141,7 +149,7 @@ class Module:
         return Handle(self.after, hook)
 
     def __call__(self, *given: Any) -> Any:
-        for hook in list(self.before):
+        for hook in (*GLOBAL_BEFORE, *self.before):
             assert hook(self, given) is None
         out = self.work(*given)
         for hook in list(self.after):
@@ -184,8 +192,23 @@ class Optimizer:
             if p not in self.state:
                 self.state[p] = {"step": 0, "momentum": Tensor(p.memory, *p.shape)}
             self.state[p]["step"] += 1
-        for hook in list(self.after):
+        for hook in (*self.after, *GLOBAL_STEPPED):
             assert hook(self, (), {}) is None
+
+
+def as_torch() -> types.ModuleType:
+    """Makes the module `torch`, with hooks of all modules and optimizers."""
+    made = types.ModuleType("torch")
+    here = types.SimpleNamespace
+    before, stepped = (
+        lambda hook, to=to: Handle(to, hook) for to in (GLOBAL_BEFORE, GLOBAL_STEPPED)
+    )
+    made.__dict__.update(
+        nn=here(modules=here(module=here(register_module_forward_pre_hook=before))),
+        optim=here(optimizer=here(register_optimizer_step_post_hook=stepped)),
+        cuda=here(is_current_stream_capturing=bool),
+    )
+    return made
 
 
 def parameter(memory: Memory, *shape: int) -> Tensor:
@@ -212,10 +235,8 @@ def model(memory: Memory) -> Module:
     return Module(lambda x: {"logits": layers(x), "x": (x,)}, layers=layers)
 
 
-def main(spoiled: str | None) -> None:
-    import ttanalyze.integrations.torch
-
-    cuda = ctypes.CDLL("libcuda.so.1")
+def driver_memory(cuda: Any) -> tuple[Memory, Callable[[int], None]]:
+    """Makes a context, and returns memory in it and a function that checks results."""
 
     def check(result: int) -> None:
         assert result == 0, f"CUDA error {result}"
@@ -227,20 +248,31 @@ def main(spoiled: str | None) -> None:
         check(cuda.cuMemsetD8_v2(place, zeros, ctypes.c_size_t(size)))
         return place.value
 
+    context = ctypes.c_void_p()
+    check(cuda.cuInit(0))
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    check(cuda.cuCtxSetCurrent(context))
+    return Memory(allocate), check
+
+
+def main(spoiled: str | None, watched: bool) -> None:
+    import ttanalyze.integrations.torch
+
+    cuda = ctypes.CDLL("libcuda.so.1")
+    if not watched:
+        sys.modules["torch"] = as_torch()
+
     def fill(tensor: Tensor, value: float) -> None:
         items = (ctypes.c_float * tensor.numel())(*[value] * tensor.numel())
         place, size = ctypes.c_uint64(tensor.data_ptr()), ctypes.c_size_t(4 * tensor.numel())
         check(cuda.cuMemcpyHtoD_v2(place, items, size))
 
-    context = ctypes.c_void_p()
-    check(cuda.cuInit(0))
-    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check(cuda.cuCtxSetCurrent(context))
-    memory = Memory(allocate)
+    memory, check = driver_memory(cuda)
     net = model(memory)
     parameters = dict(net.named_parameters())
     optimizer = Optimizer(list(parameters.values()))
-    ttanalyze.integrations.torch.watch(net, optimizer)
+    if watched:
+        ttanalyze.integrations.torch.watch(net, optimizer)
     for step in range(5):
         for p in parameters.values():
             p.grad = None
@@ -260,4 +292,5 @@ def main(spoiled: str | None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None)
+    spoiled = [word for word in sys.argv[1:] if word != "--unwatched"]
+    main(spoiled[0] if spoiled else None, "--unwatched" not in sys.argv)

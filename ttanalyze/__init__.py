@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from ttanalyze.errors import Error, FormatError
     from ttanalyze.format import Run
     from ttanalyze.format import open_run as open  # noqa: A004
-    from ttanalyze.integrations import control, notebook, plots, pytest_plugin, torch, trainers
+    from ttanalyze.integrations import (
+        control,
+        names,
+        notebook,
+        plots,
+        pytest_plugin,
+        torch,
+        trainers,
+    )
     from ttanalyze.integrations.notebook import load_ipython_extension
     from ttanalyze.traces import instructions
     from ttanalyze.util import libraries as paths
@@ -101,6 +109,7 @@ MODULES = {
     "memory": "verbs.memory",
     "merge": "verbs.merge",
     "model": "format",
+    "names": "integrations.names",
     "notebook": "integrations.notebook",
     "paths": "util.libraries",
     "plots": "integrations.plots",
@@ -153,6 +162,7 @@ __all__ = [
     "memory",
     "merge",
     "model",
+    "names",
     "notebook",
     "open",
     "paths",

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "callstack/python_names.h"
 #include "capture/budget.h"
 #include "capture/controls.h"
 #include "capture/cut.h"
@@ -214,6 +215,8 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* a stream capture forbids work of the recorder */
 	uint64_t begun = budget_begin();
+	if (!t->holds && (asked || context_work(c) != c->work_captured))
+		python_names_ask();
 	struct interrupted was = begin_own(t);
 	bool cuts = false;
 	if (session_state == SESSION_ON && is_due(c, trigger)) {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "callstack/python_names.h"
 #include "capture/arrays.h"
 #include "capture/budget.h"
 #include "capture/capture.h"
@@ -237,8 +238,12 @@ bool recorder_start(void)
 		atomic_store(&session_state, start() ? SESSION_ON : SESSION_OFF);
 	t->busy--;
 	pthread_mutex_unlock(&recorder.start_lock);
-	if (first && session_state == SESSION_ON)
+	if (first && session_state == SESSION_ON) {
+		const char *why = options.names ? python_names_begin() : NULL;
+		if (why)
+			session_warn("%s", why);
 		modules_begin();
+	}
 	if (first)
 		nvtx_recording_begins();
 	return session_state == SESSION_ON;

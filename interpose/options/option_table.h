@@ -128,6 +128,9 @@ OPTION(TIMELINE, timeline, CHOICE, "off|events|cupti", "off", "",
 OPTION(GRAPH_STAMPS, stamps, REGEX, "", "", "REGEX",
        "Record when kernels whose name matches ran inside graphs, by the device's clock. Implies --timeline events. "
        "CUPTI has these times already.")
+OPTION(NAMES, names, SWITCH, "", "0", "",
+       "Name memory by the program's Python objects: tensors of PyTorch's modules and optimizers, as ttanalyze.torch.watch does, and "
+       "arrays of JAX, CuPy and PyTorch in variables. Adds hooks to modules, and a thread to the program.")
 OPTION(CONTROL, control, CONTROL, "", "", "SETTINGS",
        "Settings at the start, which the program can change with tt_control: points=on|off, stamps=on|off, regions=..., "
        "snapshot=N, separated by semicolons.")

@@ -4,6 +4,8 @@
 
     ttanalyze.torch.watch(model, optimizer)
 
+`record --names` calls `watch()` in the program, which watches all modules that run.
+
 Needs PyTorch 2.1 or newer. This module does not import PyTorch; it uses only the hooks of the given
 objects. In a program that is not recorded it does nothing.
 """
@@ -11,7 +13,6 @@ objects. In a program that is not recorded it does nothing.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import sys
 import warnings
@@ -19,33 +20,18 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["Watch", "watch"]
+from ttanalyze.integrations.memory_names import NOT_NOW, Memory, memory
 
-Label = Callable[[int, int, "bytes | None", "bytes | None"], int]  # address, bytes, name, type
+__all__ = ["Watch", "watch"]
 
 # What wrappers add to the names of parameters, and those that hold the model as `module`.
 WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
-TYPES = {
-    "half": "f16",
-    "bfloat16": "bf16",
-    "float8_e4m3fn": "e4m3",
-    "float8_e5m2": "e5m2",
-    "complex64": "c64",
-    "complex128": "c128",
-    "bool": "bool",
-    **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
-    **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
-    **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
-}
-FREED = b" (freed)"
-# What PyTorch raises where it is asked for what something does not have, or not so far.
-NOT_NOW = (RuntimeError, NotImplementedError, ValueError)
 DEPTH = 8  # of tuples and dictionaries within each other
 
 
 def watch(
-    model: Any,
+    model: Any = None,
     optimizer: Any = None,
     *,
     activations: bool = True,
@@ -59,19 +45,25 @@ def watch(
     - Gradients: the name with `.grad` at the end.
     - State of the optimizer: `layers.3.mlp.weight.exp_avg`.
 
-    Only modules that exist now are watched.
+    Only modules that the model has now are watched.
 
     Args:
-        model: A `torch.nn.Module`.
-        optimizer: A `torch.optim.Optimizer`.
+        model: A `torch.nn.Module`. Default: each module that runs and is no part of another, from
+            its next call on. Names of the first that has parameters begin with `name` alone, those
+            of others also with the class, such as `Discriminator.conv.weight`.
+        optimizer: A `torch.optim.Optimizer`. Without a model: each, from its next step on.
         activations: Whether to name outputs of modules.
         gradients: Whether to name gradients.
         name: A prefix for all names; a dot follows it.
     """
     found = Watch()
-    memory = _memory()
-    if memory is not None:
-        hooks = _Hooks(memory, found, name)
+    told = memory()
+    if told is None:
+        return found
+    if model is None:
+        _Hook(found, _Everything(told, found, name, (activations, gradients)).add, bool)()
+    else:
+        hooks = _Hooks(told, found, name)
         _Hook(found, hooks.add, bool)(model, optimizer, activations, gradients)
     return found
 
@@ -97,116 +89,6 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
-
-
-@functools.cache
-def _memory() -> _Memory | None:
-    """Returns the recorder of this process, None if there is none."""
-    try:
-        label = ctypes.CDLL(None).tt_label_range
-    except AttributeError:
-        return None
-    label.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]
-    label.restype = ctypes.c_int
-    return _Memory(label)
-
-
-class _Storage:
-    """The memory of tensors while it is alive.
-
-    parts: by address and bytes, the name, the type, and whether the name stays.
-    """
-
-    __slots__ = ("capturing", "parts", "ref")
-
-    def __init__(self, capturing: bool) -> None:
-        self.ref: Any = None
-        self.capturing = capturing  # into a graph, which uses it whenever it is launched
-        self.parts: dict[tuple[int, int], tuple[bytes, bytes | None, bool]] = {}
-
-
-class _Memory:
-    """The names that the recorder was told.
-
-    Memory keeps its first name while it is alive, so a module that returns its input does not
-    rename it. Parameters, gradients and states of the optimizer always get their names. The name of
-    freed memory says so, until the memory is used again.
-    """
-
-    def __init__(self, label: Label) -> None:
-        self._label = label
-        self._storages: dict[int, _Storage] = {}
-        self._types: dict[Any, bytes | None] = {}
-
-    def name(self, tensor: Any, name: bytes, stays: bool) -> bool:
-        """Names the memory of a tensor, from its first to its last item. Returns False if nothing
-        changed.
-        """
-        if not tensor.is_cuda:
-            return False
-        try:
-            storage = tensor.untyped_storage()
-            if storage.device.type == "meta":  # of a fake tensor: to ask where it is warns
-                return False
-            base: int = storage.data_ptr()
-            address: int = tensor.data_ptr() if base else 0
-            size = _extent(tensor) if address else 0
-        except NOT_NOW:  # it has no memory of its own
-            return False
-        if not size:
-            return False
-        known = self._storages.get(base)
-        if known is None or known.ref() is not storage:
-            known = self._new(base, storage)
-        there = known.parts.get((address, size))
-        if there is not None and (there[2] or not stays):
-            return False
-        if there is None and not stays and _covered(known, address, size):
-            return False
-        kind = self._type(tensor.dtype)
-        known.parts[address, size] = (name, kind, stays)
-        self._label(address, size, name, kind)
-        return True
-
-    def _new(self, base: int, storage: Any) -> _Storage:
-        torch = sys.modules.get("torch")
-        capturing = torch is not None and bool(torch.cuda.is_current_stream_capturing())
-        made = _Storage(capturing)
-        made.ref = weakref.ref(storage, functools.partial(self._gone, base))
-        self._storages[base] = made
-        return made
-
-    def _gone(self, base: int, ref: Any) -> None:
-        """Notes that a storage was freed."""
-        known = self._storages.get(base)
-        if known is None or known.ref is not ref:
-            return
-        del self._storages[base]
-        if not known.capturing:
-            for (address, size), (name, kind, _) in list(known.parts.items()):
-                self._label(address, size, name + FREED, kind)
-
-    def _type(self, dtype: Any) -> bytes | None:
-        if dtype not in self._types:
-            found = TYPES.get(str(dtype).removeprefix("torch."))
-            self._types[dtype] = None if found is None else found.encode()
-        return self._types[dtype]
-
-
-def _covered(storage: _Storage, address: int, size: int) -> bool:
-    end = address + size
-    return any(a <= address and end <= a + n for a, n in list(storage.parts))
-
-
-def _extent(tensor: Any) -> int:
-    """Returns the number of bytes from a tensor's first to its last item, including gaps."""
-    size: int = tensor.element_size()
-    count: int = tensor.numel()
-    if not count or tensor.is_contiguous():
-        return count * size
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last: int = sum((length - 1) * step for length, step in steps)
-    return (last + 1) * size
 
 
 class _Hook:
@@ -236,7 +118,7 @@ class _Hook:
 class _Hooks:
     """The hooks of one `watch`. They hold no references to models."""
 
-    def __init__(self, memory: _Memory, watch: Watch, name: str) -> None:
+    def __init__(self, memory: Memory, watch: Watch, name: str) -> None:
         self._memory = memory
         self._watch = watch
         self._prefix = f"{name}." if name else ""
@@ -244,10 +126,7 @@ class _Hooks:
         self._names: dict[int, tuple[Any, bytes]] = {}  # of parameters, by id
         self._states: dict[tuple[bytes, str], bytes] = {}
         self._optimizer: Callable[[], Any] = bool  # weakly
-        torch = sys.modules.get("torch")
-        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
-        tracing = getattr(getattr(torch, "jit", None), "is_tracing", bool)
-        self._compiling: Callable[[], bool] = lambda: compiling() or tracing()
+        self._compiling = _compiling()
 
     def _hook(self, work: Callable[..., None], *given: Any) -> _Hook:
         return _Hook(self._watch, functools.partial(work, *given), self._compiling)
@@ -299,7 +178,12 @@ class _Hooks:
             if tensor is not None:
                 self._memory.name(_local(tensor), name, True)
         optimizer = self._optimizer()
-        for tensor, state in optimizer.state.items() if optimizer else ():
+        if optimizer:
+            self.name_state(optimizer)
+
+    def name_state(self, optimizer: Any) -> None:
+        """Names the state that an optimizer has of the model's parameters."""
+        for tensor, state in optimizer.state.items():
             ref, tensor_name = self._names.get(id(tensor), (bool, b""))
             if ref() is not tensor or not isinstance(state, Mapping):
                 continue
@@ -326,6 +210,76 @@ class _Hooks:
 
     def _output_gradient(self, name: bytes, gradient: Any) -> None:
         self._memory.name(_local(gradient), name, False)
+
+
+class _Everything:
+    """The hooks of a `watch` of all modules and optimizers. They hold no references to models."""
+
+    def __init__(self, memory: Memory, watch: Watch, name: str, wanted: tuple[bool, bool]) -> None:
+        self._memory = memory
+        self._watch = watch
+        self._name = name
+        self._wanted = wanted  # activations, gradients
+        self._parts: Any = weakref.WeakSet()  # modules that are watched, and their parts
+        self._roots: list[tuple[Any, Watch, _Hooks]] = []  # weakly
+        self._names: set[str] = set()
+
+    def add(self) -> None:
+        """Adds the hooks. PyTorch is imported already."""
+        torch = sys.modules["torch"]
+        called, stepped = (
+            _Hook(self._watch, work, _compiling()) for work in (self._called, self._stepped)
+        )
+        register = torch.nn.modules.module.register_module_forward_pre_hook
+        self._watch.handles.append(register(called))
+        with contextlib.suppress(AttributeError):  # PyTorch before 2.1
+            register = torch.optim.optimizer.register_optimizer_step_post_hook
+            self._watch.handles.append(register(stepped))
+        self._watch.handles.append(self)
+
+    def _called(self, module: Any, *_: Any) -> None:
+        """Watches a module that is part of no other so far, before it runs."""
+        if module in self._parts:
+            return
+        parts = list(module.modules())
+        self._roots = [root for root in self._roots if root[0]() is not None]
+        for inner in [root for root in self._roots if any(root[0]() is part for part in parts)]:
+            self._roots.remove(inner)
+            inner[1].remove()
+        self._parts.update(parts)
+        found = Watch()
+        hooks = _Hooks(self._memory, found, self._prefix(module))
+        self._roots.append((weakref.ref(module), found, hooks))
+        hooks.add(module, None, *self._wanted)
+
+    def _prefix(self, module: Any) -> str:
+        """Returns the beginning of the names of a module: nothing more for the first model."""
+        kind = type(module).__name__
+        if next(iter(module.parameters()), None) is not None and "" not in self._names:
+            kind = ""
+        found, number = kind, 1
+        while found in self._names:
+            number += 1
+            found = f"{kind}{number}"
+        self._names.add(found)
+        return ".".join(filter(None, (self._name, found)))
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        for root in self._roots:
+            root[2].name_state(optimizer)
+
+    def remove(self) -> None:
+        """Removes the hooks of the modules."""
+        while self._roots:
+            self._roots.pop()[1].remove()
+
+
+def _compiling() -> Callable[[], bool]:
+    """Returns a function that says whether PyTorch traces what runs; hooks do nothing then."""
+    torch = sys.modules.get("torch")
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+    tracing = getattr(getattr(torch, "jit", None), "is_tracing", bool)
+    return lambda: compiling() or tracing()
 
 
 def _local(tensor: Any) -> Any:
