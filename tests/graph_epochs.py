@@ -102,6 +102,30 @@ def check_marks(run: Path, kernels: int) -> None:
     assert tt.verify(opened, run / "manifest.json").same
 
 
+CHILD_MARKS = ("first", "inner a", "inner b", "inner a", "inner b", "middle a")
+
+
+def check_child_marks(run: Path) -> None:
+    """Of recorder_graph_child_marks: each launch has an epoch after each kernel of each graph."""
+    opened = tt.open(run)
+    marked = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    assert not marked[["refused", "loose"]].any().any()
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert marked["label"].tolist() == list(CHILD_MARKS) * 4
+    assert marked["seq"].tolist() == [seq for seq in launches for _ in CHILD_MARKS]
+    a, b = opened.regions.query("size == 20000")["region"].tolist()
+    expected, found, so_far = [], [], [0, 0]
+    for by in (1, 1, 1, 10):
+        for label in CHILD_MARKS:
+            so_far[label.endswith("b")] += 2 * by if label.endswith("b") else by
+            expected.append(tuple(so_far))
+    for epoch in marked["epoch"].astype(int):
+        values = (opened.read(epoch, region, dtype="u4") for region in (a, b))
+        found.append(tuple(int(words[0]) for words in values if (words == words[0]).all()))
+    assert found == expected
+    assert tt.verify(opened, run / "manifest.json").same
+
+
 def record(command: list[str], run: Path, environment: dict[str, str], **options: str) -> str:
     """Expects the program to do what it does without us, and gives its error output."""
     bare = support.run(command, environment)

@@ -12,6 +12,7 @@ from tests import support
 from tests.graph_epochs import (
     check_astray,
     check_changes,
+    check_child_marks,
     check_cut,
     check_graph_epochs,
     check_late,
@@ -136,6 +137,15 @@ def test_program_captures_epochs_into_its_graph(
     check_marks(run, kernels)
 
 
+@pytest.mark.parametrize("more", [{}, {"deterministic": "1", "graph_stamps": "."}])
+def test_program_captures_epochs_into_child_graphs(
+    more: dict[str, str], built: Path, run: Path
+) -> None:
+    command = [str(support.build_program("recorder_graph_child_marks", built))]
+    assert "epoch" not in record(command, run, SIM, **more)
+    check_child_marks(run)
+
+
 @pytest.mark.parametrize("more", [{"overwrite": "drop-oldest"}, {"contents": "every:2"}])
 def test_epochs_captured_into_a_graph_have_limits(
     more: dict[str, str], built: Path, run: Path
@@ -178,7 +188,8 @@ def test_graph_epochs_do_not_change_program_behaviour(name: str, built: Path, ru
 def test_kernels_beside_conditional_nodes_get_epochs(built: Path, run: Path) -> None:
     """Kernels beside conditional nodes are captured after, those in bodies are left alone."""
     command = [str(support.build_program("simonly_loops", built))]
-    record(command, run, SIM, epoch="graph-node:turn", graph_stamps="turn")
+    stderr = record(command, run, SIM, epoch="graph-node:turn", graph_stamps="turn")
+    assert "no epochs after kernel turn, which is in a conditional body" in stderr
     opened = tt.open(run)
     node_epochs = opened.epochs.query("trigger == 'graph-node'")
     assert len(node_epochs) == 2 + 7 * 2
@@ -186,25 +197,20 @@ def test_kernels_beside_conditional_nodes_get_epochs(built: Path, run: Path) -> 
     assert tt.verify(opened, run / "manifest.json").same
 
 
-def test_kernels_in_child_graphs_are_reported(built: Path, run: Path) -> None:
-    """They have no epochs, which is said of each graph and kernel, there and in the run."""
-    command = support.command("graph_children", built)
-    bare = support.run(command, SIM)
-    done = support.run(command, support.recording(SIM, run, epoch="sync;graph-node:^add"))
-    assert (done.stdout, done.status) == (bare.stdout, bare.status)
+def test_kernels_in_child_graphs_get_epochs(built: Path, run: Path) -> None:
+    """Also after an update from a graph whose nodes came in another order."""
+    record(support.command("graph_children", built), run, SIM, epoch="sync;graph-node:^add")
     opened = tt.open(run)
-    graphs = [opened.graph_nodes(int(graph)) for graph in opened.graphs["graph"]]
-    inside = [
-        number
-        for number, nodes in enumerate(graphs)
-        if ((nodes["kernel"] == "add") & nodes["parent"].notna()).any()
+    launches = opened.events.query("kind == 'graph-launch'")
+    nodes = [opened.graph_nodes(int(graph)) for graph in launches["id"]]
+    kernels = [int((of["kernel"] == "add").sum()) for of in nodes]
+    assert kernels == [3] * 5 + [1] * 20
+    inside = opened.epochs.query("trigger == 'graph-node'")
+    assert inside["seq"].tolist() == [
+        seq for seq, count in zip(launches["seq"], kernels, strict=True) for _ in range(count)
     ]
-    expected = [
-        f"graph {number}: no epochs after kernel add, which is in a child graph"
-        for number in inside
-    ]
-    assert expected and [w for w in opened.warnings if "no epochs after" in w] == expected
-    assert all(line in done.stderr for line in expected)
+    assert not inside[["refused", "loose"]].any().any() and not opened.warnings
+    assert tt.verify(opened, run / "manifest.json").same
 
 
 def test_epochs_of_graph_memory_nodes(built: Path, run: Path) -> None:

@@ -29,7 +29,7 @@ struct instrumented_node {
 
 /* A chosen kernel, and the nodes around it while it is in a graph. */
 struct chosen_kernel {
-	uint32_t position; /* in the topology: the same in each graph that it can be updated from */
+	uint32_t graph, position; /* in the tree: the same in each graph that it can be updated from */
 	struct instrumented_node node;
 	bool captured, stamped;
 	bool marks; /* the recorder's, by tt_epoch: node.name is the label of the epoch */
@@ -67,7 +67,7 @@ struct instrumentation_memory {
 
 struct instrumentation {
 	struct context *context;
-	uint64_t form; /* hash of the topology */
+	uint64_t form; /* of the graph's tree */
 	unsigned chosen_count, point_count, stamped_count;
 	struct chosen_kernel *chosen;
 	struct point *points;
@@ -105,8 +105,8 @@ struct kernels {
 const struct kernels *kernels_of(const struct context *c);
 /* Allocates the memory that the nodes read. False: no memory. */
 bool instrumentation_allocate(struct instrumentation *q, struct context *c);
-/* graph_insert.c: adds the recorder's nodes to a graph, or to its copy `t`; `g` then gets the nodes of the copy. */
-bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topology *g, const struct graph_clone *t,
+/* graph_insert.c: adds the recorder's nodes to a graph, or to its copy `c`; `t` then gets the nodes of the copy. */
+bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct graph_tree *t, const struct graph_clone *c,
 			 const struct kernels *k);
 /* More memory, which stays while queued launches may read it; NULL: none. */
 const struct memory *instrumentation_more_memory(struct instrumentation *q, uint64_t size, bool pinned);

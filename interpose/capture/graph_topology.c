@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/vector.h"
+
+#define FORM 0x9e3779b185ebca87ull
+
 struct topology_node {
 	CUgraphNode node;
 	uint32_t position, before, after; /* edges: incoming and outgoing */
@@ -29,7 +33,7 @@ static uint32_t position_of(const struct topology *g, CUgraphNode node)
 	return find_node(g, node)->position;
 }
 
-void topology_free(struct topology *g)
+static void topology_free(struct topology *g)
 {
 	free(g->nodes);
 	free(g->from);
@@ -91,7 +95,7 @@ static bool set_position(struct topology *g, CUgraphNode node, CUgraphNode *orde
 
 static void add_to_form(struct topology *g, uint64_t value)
 {
-	g->form = (g->form ^ value) * 0x9e3779b185ebca87ull;
+	g->form = (g->form ^ value) * FORM;
 }
 
 /*
@@ -126,7 +130,7 @@ static bool put_in_order(struct topology *g)
 	return ok;
 }
 
-bool topology_read(struct topology *g, CUgraph graph)
+static bool topology_read(struct topology *g, CUgraph graph)
 {
 	*g = (struct topology){0};
 	if (real.cuGraphGetNodes(graph, NULL, &g->count) != CUDA_SUCCESS)
@@ -181,29 +185,72 @@ out:
 	return order;
 }
 
-static bool allocates_inside(CUgraphNode node)
-{
-	struct topology inside = {0};
-	CUgraph graph;
-	bool allocates = real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS ||
-			 real.cuGraphGetNodes(graph, NULL, &inside.count) != CUDA_SUCCESS;
+/* ---- child graphs ---- */
 
-	if (!allocates && inside.count) {
-		inside.nodes = calloc(inside.count, sizeof(*inside.nodes));
-		allocates = !inside.nodes || real.cuGraphGetNodes(graph, inside.nodes, &inside.count) != CUDA_SUCCESS ||
-			    topology_allocates(&inside);
-	}
-	topology_free(&inside);
-	return allocates;
+static bool add_graph(struct graph_tree *t, CUgraph graph, uint32_t parent, uint32_t owner)
+{
+	if (!make_room(&t->graphs, &t->room, t->count, 1, sizeof(*t->graphs)))
+		return false;
+	struct subgraph *s = &t->graphs[t->count++];
+	s->parent = parent;
+	s->owner = owner;
+	if (!topology_read(&s->g, graph))
+		return false;
+	t->form = (((t->form ^ s->g.form) * FORM ^ parent) * FORM ^ owner) * FORM;
+	return true;
 }
 
-bool topology_allocates(const struct topology *g)
+/* Adds the graphs of a graph's child graph nodes. */
+static bool add_children(struct graph_tree *t, uint32_t parent)
+{
+	CUgraphNodeType type;
+	CUgraph graph;
+
+	for (uint32_t i = 0; i < t->graphs[parent].g.count; i++) {
+		CUgraphNode node = t->graphs[parent].g.nodes[i];
+		if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+			return false;
+		if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+		    (real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS || !add_graph(t, graph, parent, i)))
+			return false;
+	}
+	return true;
+}
+
+bool graph_tree_read(struct graph_tree *t, CUgraph graph)
+{
+	*t = (struct graph_tree){0};
+	bool ok = add_graph(t, graph, 0, 0);
+
+	for (uint32_t i = 0; ok && i < t->count; i++)
+		ok = add_children(t, i);
+	return ok;
+}
+
+void graph_tree_free(struct graph_tree *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		topology_free(&t->graphs[i].g);
+	free(t->graphs);
+	*t = (struct graph_tree){0};
+}
+
+uint32_t graph_tree_child(const struct graph_tree *t, uint32_t parent, uint32_t position)
+{
+	for (uint32_t i = 1; i < t->count; i++)
+		if (t->graphs[i].parent == parent && t->graphs[i].owner == position)
+			return i;
+	return 0;
+}
+
+bool graph_tree_allocates(const struct graph_tree *t)
 {
 	CUgraphNodeType type;
 
-	for (size_t i = 0; i < g->count; i++)
-		if (real.cuGraphNodeGetType(g->nodes[i], &type) != CUDA_SUCCESS || type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		    type == CU_GRAPH_NODE_TYPE_MEM_FREE || (type == CU_GRAPH_NODE_TYPE_GRAPH && allocates_inside(g->nodes[i])))
-			return true;
+	for (size_t i = 0; i < t->count; i++)
+		for (size_t n = 0; n < t->graphs[i].g.count; n++)
+			if (real.cuGraphNodeGetType(t->graphs[i].g.nodes[n], &type) != CUDA_SUCCESS ||
+			    type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+				return true;
 	return false;
 }

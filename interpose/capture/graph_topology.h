@@ -1,5 +1,5 @@
 /*
- * The nodes and edges of a graph, for inserting capture kernels.
+ * The nodes and edges of a graph and of its child graphs, for inserting capture kernels.
  *
  * Invariant: the position of a node is the one by which the driver pairs nodes of two graphs in an update, whatever
  * the order in which nodes were added.
@@ -21,12 +21,26 @@ struct topology {
 	uint64_t form; /* hash of the topology: equal if the nodes at each position have the same predecessors */
 };
 
-/* False: the driver does not describe the graph, or no memory. Call topology_free in any case. */
-bool topology_read(struct topology *g, CUgraph graph);
-void topology_free(struct topology *g);
+/* A graph inside a graph tree: the first is the whole graph, each other one is the graph of a child graph node. */
+struct subgraph {
+	struct topology g;
+	uint32_t parent, owner; /* the graph that contains its node, and that node's position there */
+};
+
+struct graph_tree {
+	struct subgraph *graphs; /* parents first */
+	size_t count, room;
+	uint64_t form; /* of all graphs */
+};
+
+/* False: the driver does not describe the graph, or no memory. Call graph_tree_free in any case. */
+bool graph_tree_read(struct graph_tree *t, CUgraph graph);
+void graph_tree_free(struct graph_tree *t);
+/* The graph of the child graph node at a position; 0: it is none. */
+uint32_t graph_tree_child(const struct graph_tree *t, uint32_t parent, uint32_t position);
 /* Positions in a possible execution order; the caller frees it. NULL: no memory. */
 uint32_t *topology_order(const struct topology *g);
 /* Whether nodes allocate or free memory; true if unknown. */
-bool topology_allocates(const struct topology *g);
+bool graph_tree_allocates(const struct graph_tree *t);
 
 #endif

@@ -53,13 +53,13 @@ void instrumentation_follow(struct thread *t, struct instrumentation *q, CUgraph
 {
 	const struct kernels *k = kernels_of(q->context);
 	struct graph_clone clone = {0};
-	struct topology g;
+	struct graph_tree tree;
 	CUstreamCaptureMode mode = recorder_work_begin(t);
-	bool ok = topology_read(&g, graph) && k && g.form == q->form && graph_clone_make(&clone, graph) &&
-		  instrumentation_add(q, clone.graph, &g, &clone, k) && update_own(q->shadow, clone.graph);
+	bool ok = graph_tree_read(&tree, graph) && k && tree.form == q->form && graph_clone_make(&clone, graph) &&
+		  instrumentation_add(q, clone.graph, &tree, &clone, k) && update_own(q->shadow, clone.graph);
 	graph_clone_free(&clone);
 	recorder_work_end(t, mode);
-	topology_free(&g);
+	graph_tree_free(&tree);
 	q->paired_unseen |= !graphs_pairs_known();
 	if (!ok)
 		instrumentation_diverged(q);

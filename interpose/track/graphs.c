@@ -205,18 +205,18 @@ static uint32_t label_of(uint32_t number)
 	return store_string(session_store(), text);
 }
 
-/* Only nodes of the graph itself get epochs, not those of child graphs: says so. */
+/* Kernels in conditional bodies get no epochs: says so. */
 static void tell_left_out(const struct node_list *l, uint32_t number)
 {
 	uint32_t before = TT_NO_ID;
 
 	for (size_t i = 0; i < l->count; i++) {
 		const struct tt_graph_record *r = &l->nodes[i].record;
-		if (r->kind != TT_NODE_KERNEL || r->parent == TT_NO_ID || r->function == before)
+		if (r->kind != TT_NODE_KERNEL || !(r->flags & TT_GRAPHF_CONDITIONAL) || r->function == before)
 			continue;
 		const char *name = function_name(before = r->function);
 		if (name && (!strcmp(name, TT_MARK) || expressions_match(&options.epoch.inside, name)))
-			session_warn("graph %u: no epochs after kernel %s, which is in a child graph", number, name);
+			session_warn("graph %u: no epochs after kernel %s, which is in a conditional body", number, name);
 	}
 }
 

@@ -12,6 +12,7 @@ from tests.controls import OPTIONS, check_controls
 from tests.graph_epochs import (
     check_astray,
     check_changes,
+    check_child_marks,
     check_cut,
     check_graph_epochs,
     check_marks,
@@ -87,6 +88,15 @@ def test_program_captures_epochs_into_its_graph(kernels: int, built: Path, tmp_p
     said = record(command, tmp_path / "run", BARE)
     assert "no epoch" not in said
     check_marks(tmp_path / "run", kernels)
+
+
+@pytest.mark.parametrize("more", [{}, {"deterministic": "1", "graph_stamps": "."}])
+def test_program_captures_epochs_into_child_graphs(
+    more: dict[str, str], built: Path, tmp_path: Path
+) -> None:
+    command = [str(support.build_program("recorder_graph_child_marks", built))]
+    assert "epoch" not in record(command, tmp_path / "run", BARE, **more)
+    check_child_marks(tmp_path / "run")
 
 
 def test_epochs_of_graph_memory_nodes(built: Path, tmp_path: Path) -> None:
