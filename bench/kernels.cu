@@ -651,8 +651,15 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 		b.params.flags = 0;
 		t = measure(reset, digest);
 		printf("\"%s\": {\"MiB\": %.2f, \"digest_us\": %.1f, ", set.name, bytes / 1048576.0, t);
-		if (&set == sets)
-			printf("\"one_by_one_us\": %.1f, ", time_one_by_one(v, b));
+		if (&set == sets) {
+			uint64_t sink = allocate(64, false);
+			auto read = [&] {
+				read_all<<<multiprocessors * 8, 256>>>((ulonglong2 *)data, bytes / 16, (uint64_t *)sink);
+			};
+
+			printf("\"one_by_one_us\": %.1f, \"read_us\": %.1f, ", time_one_by_one(v, b), measure([] {}, read));
+			release(sink, false);
+		}
 		printf("\"delta_0%%_us\": %.1f}, ", measure(reset, delta));
 		CHECK(b.status->count == 0, "unchanged regions are listed");
 		free_bed(b);

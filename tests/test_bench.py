@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from bench import figures, plot, report
+from bench.bed import Bed
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
-from bench.parts import kernels, programs, training
+from bench.parts import kernels, llama, programs, training
 from tests import support
 from ttanalyze.format import layout
 
@@ -40,15 +41,12 @@ def test_every_part_is_measured(results: Path) -> None:
     said = report.read(results)
     status = {name: (part["status"], part["why"]) for name, part in said["parts"].items()}
     skipped = {name for name, (it, _) in status.items() if it == "skipped"}
-    assert skipped == {"kernels", "coder", "programs", "training"}, status
+    assert skipped == {"kernels", "coder", "programs", "training", "llama"}, status
     assert {it for it, _ in status.values()} == {"ok", "skipped"}, status
     found = [figure for part in said["parts"].values() for figure in part["figures"]]
     values = figures.from_json(found)
-    expected = {
-        target.name
-        for target in figures.TARGETS
-        if target.part not in skipped and target.name not in ("device-memory", "zones-train")
-    }
+    on_gpus = {"device-memory", "zones-train", "launch-callback", "launch-timed"}
+    expected = {target.name for target in figures.TARGETS if target.part not in skipped} - on_gpus
     assert set(values) == expected
     assert all(math.isfinite(figure.value) for figure in values.values())
     assert said["simulator"] and said["machine"]["cpu"]
@@ -134,17 +132,28 @@ def test_kernel_figures_are_ratios_to_reference_kernels() -> None:
         "full_snapshot_TBps_payload": 2.0,
         "restore_TBps_payload": 1.9,
         "delta_us": {"2%": 2090.0},
-        "regions_1000_of_4KiB_to_2MiB": {"digest_us": 25.0, "MiB": 200.0, "one_by_one_us": 6000.0},
+        "regions_1000_of_4KiB_to_2MiB": {
+            "digest_us": 25.0,
+            "read_us": 20.0,
+            "MiB": 200.0,
+            "one_by_one_us": 6000.0,
+        },
     }
     said = {"GiB": 8, "read_TBps": 4.6, "copy_TBps_payload": 2.1, "variants": {"a.ptx": ours}}
     found = {f.target: f for f in kernels.figures([said], [{"int64": 4.0, "int32": 4.2}], None)}
     value = {name: round(figure.value, 3) for name, figure in found.items()}
     assert value["digest-hash"] == round(4.5 / 4.2, 3) and value["digest-read"] == 0.978
-    assert value["delta"] == 1.1 and value["digest-many"] == 25
+    assert value["delta"] == 1.1 and value["digest-many"] == 1.25
     assert value["snapshot"] == 0.952 and value["restore"] == 0.905
     assert value["predecessor-snapshot"] == 40_000
     assert value["predecessor-delta"] == round((8 << 30) / 2090 / 1000 / 0.03, 3)
-    assert found["digest-many"].peers == [Quantity("a launch for each", 6000.0, "µs")]
+    reads = [Quantity("a plain read", 20.0, "µs"), Quantity("a launch for each", 6000.0, "µs")]
+    assert found["digest-many"].peers == reads
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_programs_for_gpus_compile(tmp_path: Path) -> None:
+    assert kernels.build(Bed(True, True, tmp_path, tmp_path)).exists()
 
 
 def epochs_of(cuts: list[int], commits: list[int], size: int) -> layout.Array:
@@ -167,10 +176,10 @@ def test_whether_the_drain_kept_up_is_read_from_the_run() -> None:
 def test_a_step_with_an_epoch_is_compared_with_the_turn_before() -> None:
     """The machine may get slower meanwhile."""
     turns = [[20.0, 21.0, 90.0], [21.0, 21.0, 22.0], [30.0] * 3, [33.0] * 3, [40.0] * 3, [40.0] * 3]
-    ratio, ours = training.between_turns(turns)
+    ratio, ours = llama.between_turns(turns)
     assert ratio == 1.0
     assert ours == [Quantity("step", 33.0, "µs"), Quantity("without", 30.0, "µs")]
-    assert training.between_turns(turns[:4])[0] == 1.05
+    assert llama.between_turns(turns[:4])[0] == 1.05
 
 
 def test_plots_contain_all_points() -> None:

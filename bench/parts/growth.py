@@ -20,6 +20,7 @@ Points = list[tuple[float, float]]
 
 def measure(bed: Bed) -> Result:
     result = Result(data={"sweeps": {}})
+    result.attempt(partial(_unchanged, bed, result))
     for sweep in (by_bytes, by_regions, by_dirty, by_epochs, by_launches):
         result.attempt(partial(_take, bed, result, sweep))
     return result
@@ -34,6 +35,15 @@ def _take(bed: Bed, result: Result, sweep: Callable[[Bed], Sweep]) -> None:
     result.figures += [figure] if figure else []
     if plot.get("stopped") and "OUT_OF_MEMORY" not in plot["stopped"]:
         result.failed.append(plot["stopped"])
+
+
+def _unchanged(bed: Bed, result: Result) -> None:
+    """An epoch of many regions, of which none changed."""
+    count = bed.pick(100_000, 100_000, 100)
+    way = {"regions": count, "bytes": 4096, "permille": 0}
+    held, call = _epoch(bed, way, {"snapshot_every": "0"})
+    ours = [Quantity("the call", call / 1e3, "µs"), Quantity("of", count * 4096 / MIB, "MiB")]
+    result.figures.append(Figure("regions-unchanged", held / 1e3, ours))
 
 
 def by_bytes(bed: Bed) -> Sweep:

@@ -15,6 +15,10 @@ from bench.figures import Figure, Quantity
 
 Sample = dict[str, Any]
 ENTRIES = {"stubs": "through the stubs", "cupti": "through CUPTI"}
+PEERS = (
+    ("launch-callback", ("recorded",), "CUPTI callback"),
+    ("launch-timed", ("timed by CUPTI", "timed by events"), "CUPTI activity"),
+)
 KEYS = ("median_ns", "p99_ns", "p999_ns", "loop_ns")
 
 
@@ -40,13 +44,13 @@ def measure(bed: Bed) -> Result:
         missing = str(e)
     samples = by_turns(bed, bed.pick(7, 3, 3), ways)
     bare = samples["bare"]
-    # Through the recorder and past it, in one process; the peers have no way past them.
-    added = {
-        "recorded": _less(
-            [s["program"] for s in samples["recorded"]], [s["driver"] for s in samples["recorded"]]
-        )
+    # Through the recorder and past it, or with the callback and without, in one process.
+    added: dict[str, dict[str, float]] = {
+        name: _less([s["program"] for s in samples[name]], [s["driver"] for s in samples[name]])
+        for name in ("recorded", "CUPTI callback")
+        if name in samples
     }
-    for name in ways.keys() - {"bare", "recorded"}:
+    for name in ways.keys() - {"bare"} - added.keys():
         added[name] = _less([s["program"] for s in samples[name]], [s["program"] for s in bare])
     driver = {key: median([s["driver"][key] for s in samples["recorded"]]) for key in KEYS}
     figures = []
@@ -57,10 +61,12 @@ def measure(bed: Bed) -> Result:
             ours += [Quantity(n, added[n][key], "ns") for n in ENTRIES.values() if n in added]
         peers = [Quantity(n, of[key], "ns") for n, of in added.items() if n.startswith("CUPTI")]
         figures.append(Figure(target, added["recorded"][key], ours, peers, missing))
-    timed = added["timed by CUPTI"]["median_ns"]
-    ours = [Quantity("timed by events", added["timed by events"]["median_ns"], "ns")]
-    peers = [Quantity(n, added[n]["median_ns"], "ns") for n in added if n == "CUPTI activity"]
-    figures.append(Figure("launch-timed", timed, ours, peers, missing))
+    cost = {name: of["median_ns"] for name, of in added.items()}
+    for target, names, peer in PEERS:
+        if peer in cost:
+            ours = [Quantity(n, cost[n], "ns") for n in names]
+            peers = [Quantity(peer, cost[peer], "ns")]
+            figures.append(Figure(target, cost[names[0]] / cost[peer], ours, peers))
     return Result(figures, {"bare": driver, "added": added, "samples": samples, "cupti": missing})
 
 
@@ -83,7 +89,8 @@ def _let_in(bed: Bed, command: Command, entry: str) -> Sample:
 
 
 def _cupti(bed: Bed, command: Command, library: Path, home: str, mode: str) -> Sample:
-    environment = bed.bare(CUDA_INJECTION64_PATH=str(library), BENCH_CUPTI=mode)
+    environment = bed.bare(CUDA_INJECTION64_PATH=str(library), LD_PRELOAD=str(library))
+    environment["BENCH_CUPTI"] = mode
     others = environment.get("LD_LIBRARY_PATH")
     environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [home, others]))
     sample: Sample = bed.answer(command, environment)

@@ -1,7 +1,7 @@
 """PyTorch training steps, bare and recorded in several ways: one of about a millisecond, also
-under what else one could watch it with, and one of a Llama that waits for the processor.
+under what else one could watch it with.
 
-The first model is small, so that what changes per step is about as much as a drain can take away in
+The model is small, so that what changes per step is about as much as a drain can take away in
 that time. Where it turns out that it can't, all ways alike pause between steps for as long as
 the drain needs; the pause is not part of a step's time, and is reported.
 """
@@ -27,7 +27,6 @@ from bench.bed import (
 )
 from bench.figures import RATIO, Figure, Quantity
 from ttanalyze.format.layout import Array
-from ttanalyze.output import text
 
 SANITIZER_SECONDS = 45
 WAYS = {
@@ -36,7 +35,6 @@ WAYS = {
     "touched": {"epoch": "sync", "regions": "touched"},
     "all": {"epoch": "sync", "regions": "all"},
 }
-LLAMA = {"changed": {"epoch": "sync"}, "coded": {"epoch": "sync", "compress": "device"}}
 PEERS = {"gpu_us": "torch.profiler, GPU only", "stacks_us": "torch.profiler with stacks"}
 
 Sample = dict[str, Any]
@@ -45,7 +43,7 @@ Sample = dict[str, Any]
 def measure(bed: Bed) -> Result:
     steps = bed.pick(600, 150, 10)
     command: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--steps", str(steps)]
-    first = _recorded(bed, command, WAYS["all"])
+    first = recorded(bed, command, WAYS["all"])
     pause = 0.0 if first["kept_up"] else first["drain_ms_per_step"] * 1.25
     command = [*command, "--pause", f"{pause:.2f}"]
     result = Result(data={"steps": steps, "pause_ms": pause, "first": first})
@@ -55,62 +53,22 @@ def measure(bed: Bed) -> Result:
     result.attempt(partial(_profilers, bed, command, peers))
     _sanitizer(bed, command, peers, missing)
 
-    samples = _all_ways(bed, command, WAYS, bed.pick(5, 1, 1))
+    samples = _all_ways(bed, command, bed.pick(5, 1, 1))
     step = {name: _step(them) for name, them in samples.items()}
     for name in WAYS:
-        note = [_note(samples[name], pause)] if name != "events" else []
+        note = [drain_note(samples[name], pause)] if name != "events" else []
         words = "; ".join([*note, *missing]) or None
         ratio, ours = _against_bare(samples, name)
         result.figures.append(Figure(f"step-{name}", ratio, ours, peers, words))
     result.data |= {"step_us": step, "samples": samples, "missing": missing}
-    result.attempt(partial(_llama, bed, result))
     return result
 
 
-def _llama(bed: Bed, result: Result) -> None:
-    """A step of the Llama with an epoch of digests alone, beside one without in the same process:
-    two processes differ by more than an epoch costs. And one with contents, beside a bare one.
-    """
-    program: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--llama"]
-    turns = [*program, "--steps", str(bed.pick(400, 160, 16)), "--turns", "8"]
-    with bed.run_folder() as run:
-        options = {"epoch": "api", "contents": "none"}
-        said = bed.answer(turns, bed.recorded(run, options))["turns_us"]
-        epochs = process_of(run).epochs
-    ratio, ours = between_turns(said)
-    note = f"{text.count(len(epochs), 'epoch')}, both steps in one recorded process"
-
-    command = [*program, "--steps", str(bed.pick(40, 15, 5)), "--warm", "10"]
-    samples = _all_ways(bed, command, LLAMA, bed.pick(3, 1, 1))
-    result.data["llama"] = samples | {"turns_us": said}
-    beside, _ = _against_bare(samples, "changed")
-    peers = [Quantity("with contents, of bare", beside, RATIO)]
-    words = f"{note}; with contents: {_note(samples['changed'], 0.0)}"
-    result.figures.append(Figure("llama-digests", ratio, ours, peers, words))
-    coded, ours = _against_bare(samples, "coded")
-    peers = [Quantity("not coded, of bare", beside, RATIO)]
-    words = _note(samples["coded"], 0.0)
-    result.figures.append(Figure("llama-contents", coded, ours, peers, words))
-
-
-def between_turns(turns: list[list[float]]) -> tuple[float, list[Quantity]]:
-    """The ratio of a step with an epoch to one without, of neighbouring turns, and both."""
-    steps = [median(turn) for turn in turns]
-    pairs = list(zip(steps[1::2], steps[::2], strict=False))
-    both = (median([pair[i] for pair in pairs]) for i in (0, 1))
-    ours = [
-        Quantity(name, step, "µs") for name, step in zip(("step", "without"), both, strict=True)
-    ]
-    return median([cut / plain for cut, plain in pairs]), ours
-
-
-def _all_ways(
-    bed: Bed, command: Command, ways: dict[str, dict[str, str]], repeat: int
-) -> dict[str, list[Sample]]:
+def _all_ways(bed: Bed, command: Command, repeat: int) -> dict[str, list[Sample]]:
     """Samples of the program bare and recorded, by turns."""
-    makers: dict[str, Callable[[], Sample]] = {"bare": partial(_bare, bed, command)}
-    for name, options in ways.items():
-        makers[name] = partial(_recorded, bed, command, options)
+    makers: dict[str, Callable[[], Sample]] = {"bare": partial(bare, bed, command)}
+    for name, options in WAYS.items():
+        makers[name] = partial(recorded, bed, command, options)
     return by_turns(bed, repeat, makers)
 
 
@@ -132,11 +90,11 @@ def _profilers(bed: Bed, command: Command, peers: list[Quantity]) -> None:
     peers += [Quantity(word, median(said[key]) / bare, RATIO) for key, word in PEERS.items()]
 
 
-def _bare(bed: Bed, command: Command) -> Sample:
+def bare(bed: Bed, command: Command) -> Sample:
     return {"step_us": median(bed.answer(command, bed.bare())["step_us"])}
 
 
-def _recorded(bed: Bed, command: Command, options: dict[str, str]) -> Sample:
+def recorded(bed: Bed, command: Command, options: dict[str, str]) -> Sample:
     with bed.run_folder() as run:
         said = bed.answer(command, bed.recorded(run, options))
         process = process_of(run)
@@ -178,7 +136,7 @@ def keeping_up(epochs: Array, ring: int, steps: int) -> Sample:
     }
 
 
-def _note(samples: list[Sample], pause: float) -> str:
+def drain_note(samples: list[Sample], pause: float) -> str:
     kept = all(s["kept_up"] for s in samples)
     changed = median([s["bytes_per_step"] for s in samples]) / 2**20
     late = median([s["late_ms"] for s in samples])

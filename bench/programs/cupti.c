@@ -11,6 +11,7 @@
 #define BUFFER ((size_t)8 << 20)
 
 static unsigned long long count;
+static CUpti_SubscriberHandle subscriber; /* of the callback */
 
 static void check(CUptiResult r, const char *call)
 {
@@ -52,15 +53,22 @@ static void report(void)
 	fprintf(stderr, "cupti: %llu\n", count);
 }
 
+/* Whether launches are reported. latency.c calls it, where this is preloaded too. */
+__attribute__((visibility("default"))) void bench_switch(int on)
+{
+	CUpti_CallbackId id = CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
+
+	if (subscriber)
+		check(cuptiEnableCallback((uint32_t)on, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id), "cuptiEnableCallback");
+}
+
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
 	const char *mode = getenv("BENCH_CUPTI");
-	CUpti_SubscriberHandle subscriber;
 
 	if (mode && !strcmp(mode, "callback")) {
 		check(cuptiSubscribe(&subscriber, called, NULL), "cuptiSubscribe");
-		check(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel),
-		      "cuptiEnableCallback");
+		bench_switch(1);
 	} else if (mode && !strcmp(mode, "activity")) {
 		check(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
 		check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");

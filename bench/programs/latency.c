@@ -2,12 +2,15 @@
  * What a launch costs the host: an empty kernel, launched and timed call by call, then in batches
  * without a clock between. Waits for the device between batches, outside of what is timed, so
  * that no launch waits for room in the queue. Batches take turns: as the program calls the driver,
- * which may be through a recorder, and through the driver's own entry point.
+ * which may be through a recorder, and through the driver's own entry point. What has a switch is on
+ * for the one and off for the other.
  */
 #include "own.h"
 #include "program.h"
 
 EMBED(ptx, "work.ptx");
+
+extern void bench_switch(int on) __attribute__((weak)); /* of cupti.c */
 
 typedef __typeof__(&cuLaunchKernel) launch_fn;
 
@@ -16,6 +19,12 @@ struct side {
 	launch_fn launch;
 	uint64_t *calls, *whole;
 };
+
+static void turn(const struct side *s)
+{
+	if (bench_switch)
+		bench_switch(!strcmp(s->name, "program"));
+}
 
 int main(int argc, char **argv)
 {
@@ -42,6 +51,7 @@ int main(int argc, char **argv)
 	}
 	for (uint64_t b = 0; b < batches; b++)
 		for (struct side *s = sides; s < sides + 2; s++) {
+			turn(s);
 			for (uint64_t i = 0; i < batch; i++) {
 				began = now();
 				CHECK(s->launch(f, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
@@ -51,6 +61,7 @@ int main(int argc, char **argv)
 		}
 	for (uint64_t b = 0; b < batches; b++)
 		for (struct side *s = sides; s < sides + 2; s++) {
+			turn(s);
 			began = now();
 			for (uint64_t i = 0; i < batch; i++)
 				CHECK(s->launch(f, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
