@@ -127,18 +127,25 @@ INLINE uint64_t commit_chunk(const struct tt_capture_params &p, const struct pla
 
 /* ---- digests ---- */
 
-/* The region that holds a block, at or after index i. */
+/*
+ * The region that holds a block, at or after index i. None is empty, so it is at most as many regions further as the
+ * block is. Where each has one block, that is the answer: a search takes longer than to read such a block.
+ */
 INLINE unsigned find_region(const struct tt_capture_region *regions, unsigned count, unsigned i, unsigned block)
 {
-	if (i + 1 == count || regions[i + 1].first_block > block)
+	unsigned last = min(count - 1, i + (block - regions[i].first_block));
+
+	if (regions[last].first_block <= block)
+		return last;
+	if (regions[i + 1].first_block > block)
 		return i;
-	for (unsigned end = count; end - i > 1;) {
-		unsigned middle = i + (end - i) / 2;
+	for (i++; last - i > 1;) {
+		unsigned middle = i + (last - i) / 2;
 
 		if (regions[middle].first_block <= block)
 			i = middle;
 		else
-			end = middle;
+			last = middle;
 	}
 	return i;
 }
