@@ -72,7 +72,7 @@ static void order_launch(struct op *op, const struct function *f, const struct s
 }
 
 /* Epochs before the launch: they close the gate, so leave it meanwhile. */
-static __attribute__((noinline)) void begin_chosen(struct op *op, struct function *f, const struct shape *s)
+static void begin_chosen(struct op *op, struct function *f, const struct shape *s)
 {
 	if (!capture_in_window(1))
 		return;
@@ -87,7 +87,7 @@ static __attribute__((noinline)) void begin_chosen(struct op *op, struct functio
 	op_catch_up(op, 0);
 }
 
-static __attribute__((noinline)) void begin_traced(struct op *op, struct function *f, struct shape *s)
+static void begin_traced(struct op *op, struct function *f, struct shape *s)
 {
 	CUstreamCaptureMode mode = recorder_work_begin(op->t);
 
@@ -102,6 +102,7 @@ static __attribute__((noinline)) void begin_traced(struct op *op, struct functio
 	};
 	s->flight = instrument_begin(op->context, f, &l);
 	s->runs = l.runs;
+	s->replaced = l.runs.f;
 	recorder_work_end(op->t, mode);
 }
 
@@ -125,16 +126,29 @@ static __attribute__((noinline)) void not_traced(struct op *op, struct shape *s,
 	s->flight = NULL;
 }
 
-HOT static struct function *begin_launch(struct op *op, struct shape *s)
+static bool is_special(const struct function *f)
 {
-	struct function *f = op->on ? function_of(s->f) : NULL;
+	return f->chosen | f->traced | atomic_load_explicit(&f->replayable, memory_order_relaxed);
+}
 
-	if (unlikely(options.deps == DEPS_REGION) && op->on && !op->capturing && op_is_behind(op))
-		order_launch(op, f, s);
-	if (f && unlikely(f->chosen | atomic_load_explicit(&f->replayable, memory_order_relaxed)) && !op->capturing)
+static __attribute__((noinline)) void begin_special(struct op *op, struct function *f, struct shape *s)
+{
+	if ((f->chosen || atomic_load(&f->replayable)) && !op->capturing)
 		begin_chosen(op, f, s);
-	if (f && unlikely(f->traced))
+	if (f->traced)
 		begin_traced(op, f, s);
+}
+
+HOT static __attribute__((noinline)) struct function *begin_launch(struct op *op, struct shape *s, CUstream stream,
+								   bool per_thread)
+{
+	if (!op_begin_launch(op, stream, per_thread))
+		return NULL;
+	struct function *f = function_of(s->f);
+	if (unlikely(!options.plain_launches) && options.deps == DEPS_REGION && !op->capturing && op_is_behind(op))
+		order_launch(op, f, s);
+	if (f && unlikely(is_special(f)))
+		begin_special(op, f, s);
 	op_time(op);
 	return f;
 }
@@ -142,7 +156,7 @@ HOT static struct function *begin_launch(struct op *op, struct shape *s)
 /* A graph launch counts as a kernel launch. Returns its number, 0 if launches are not counted. */
 static inline uint64_t count_launch(void)
 {
-	return unlikely(options.epoch.launch || options.epoch.window) ? capture_count_launch() : 0;
+	return unlikely(!options.plain_launches) && (options.epoch.launch || options.epoch.window) ? capture_count_launch() : 0;
 }
 
 static void end_count(struct op *op, uint64_t number, uint32_t label)
@@ -187,12 +201,13 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 		delays_look_for_clusters(f->name, s->f, s->cluster);
 		op->t->busy--;
 	}
-	if (likely(options.launch_events) && (e = op_event_of_launch(op, r))) {
+	bool plain = options.plain_launches;
+	if ((plain || options.launch_events) && (e = op_slot(op, r, !plain && options.launch_stacks))) {
 		e->dst = op->waited_for;
 		write_shape(e, f ? f->id : TT_NO_ID, s);
-		if (unlikely(options.params) && r == CUDA_SUCCESS)
+		if (!plain && options.params && r == CUDA_SUCCESS)
 			params = keep_params(e, f, s);
-		events_publish(e, TT_EVENT_LAUNCH);
+		event_commit(e, TT_EVENT_LAUNCH);
 	}
 	if (controls.touched && r == CUDA_SUCCESS) {
 		if (f && f->param_count)
@@ -215,11 +230,12 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args, with) \
 	EXPORT HOT CUresult CUDAAPI symbol params \
 	{ \
-		struct shape shape = shape_; \
-		HOOK(op, symbol, op_begin_launch(&op, stream, per_thread)); \
-		struct function *f = begin_launch(&op, &shape); \
+		struct shape shape; \
+		HOOK(op, symbol); \
+		shape_; \
+		struct function *f = begin_launch(&op, &shape, stream, per_thread); \
 		CUresult r = CUDA_ERROR_UNKNOWN; \
-		if (unlikely(shape.runs.f) && (r = real.symbol with) != CUDA_SUCCESS) \
+		if (unlikely(shape.replaced) && (r = real.symbol with) != CUDA_SUCCESS) \
 			not_traced(&op, &shape, f, r); \
 		if (r != CUDA_SUCCESS) \
 			r = real.symbol args; \
@@ -227,35 +243,65 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 		return r; \
 	}
 
-#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}, NULL, 0, NULL, {0}}
-
-static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+/* Not all of it: that takes as long as the rest of a wrapper. */
+static inline void shape_of(struct shape *s, CUfunction f, void **params, void **extra, uint32_t flags)
 {
-	struct shape s = {.f = f, .params = params, .extra = extra};
+	s->f = f;
+	s->params = params;
+	s->extra = extra;
+	s->flags = flags;
+	s->cluster[0] = s->cluster[1] = s->cluster[2] = 0;
+	s->attributes = NULL;
+	s->attribute_count = 0;
+	s->flight = NULL;
+	s->replaced = false;
+}
 
-	if (!c)
-		return s;
-	s.grid[0] = c->gridDimX, s.grid[1] = c->gridDimY, s.grid[2] = c->gridDimZ;
-	s.block[0] = c->blockDimX, s.block[1] = c->blockDimY, s.block[2] = c->blockDimZ;
-	s.shared = c->sharedMemBytes;
-	s.attributes = c->attrs;
-	s.attribute_count = c->attrs ? c->numAttrs : 0;
+static inline void shape_sizes(struct shape *s, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			       unsigned shared)
+{
+	s->grid[0] = gx, s->grid[1] = gy, s->grid[2] = gz;
+	s->block[0] = bx, s->block[1] = by, s->block[2] = bz;
+	s->shared = shared;
+}
+
+#define SHAPE(flags, extra) \
+	shape_of(&shape, f_, params, extra, flags); \
+	shape_sizes(&shape, gx, gy, gz, bx, by, bz, shared)
+
+static inline void shape_of_config(struct shape *s, const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+	shape_of(s, f, params, extra, 0);
+	if (!c) {
+		shape_sizes(s, 0, 0, 0, 0, 0, 0, 0);
+		return;
+	}
+	shape_sizes(s, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes);
+	s->attributes = c->attrs;
+	s->attribute_count = c->attrs ? c->numAttrs : 0;
 	for (unsigned i = 0; c->attrs && i < c->numAttrs; i++) {
 		const CUlaunchAttribute *a = &c->attrs[i];
 		if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-			s.cluster[0] = a->value.clusterDim.x, s.cluster[1] = a->value.clusterDim.y,
-			s.cluster[2] = a->value.clusterDim.z;
+			s->cluster[0] = a->value.clusterDim.x, s->cluster[1] = a->value.clusterDim.y,
+			s->cluster[2] = a->value.clusterDim.z;
 		if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && a->value.cooperative)
-			s.flags |= TT_EVENTF_COOPERATIVE;
+			s->flags |= TT_EVENTF_COOPERATIVE;
 	}
-	return s;
+}
+
+/* The event of a launch whose function is not known. */
+static struct tt_event *event_of_launch(struct op *op, CUresult r)
+{
+	struct tt_event *e = op_slot(op, r, options.launch_stacks);
+
+	if (e)
+		e->id = TT_NO_ID;
+	return e;
 }
 
 static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 {
-	struct tt_event *e = kind != TT_EVENT_LAUNCH ? op_event(op, r)
-			     : options.launch_events ? op_event_of_launch(op, r)
-						     : NULL;
+	struct tt_event *e = kind != TT_EVENT_LAUNCH ? op_event(op, r) : options.launch_events ? event_of_launch(op, r) : NULL;
 
 	if (kind == TT_EVENT_LAUNCH_HOST)
 		op_host_bound(op, r);
@@ -322,7 +368,7 @@ static struct instrumentation *begin_inside(struct op *op, struct exec *x)
 
 static void end_graph(struct op *op, CUresult r, struct exec *x)
 {
-	struct tt_event *e = op_event_of_launch(op, r);
+	struct tt_event *e = event_of_launch(op, r);
 	bool born = false;
 
 	if (e) {
@@ -376,7 +422,7 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 #define LAUNCHES(S, PT) \
 	LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params, NULL)) \
 	LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params)) \
-	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra), (config, shape.runs.f, shape.runs.params, NULL)) \
+	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(&shape, config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra), (config, shape.runs.f, shape.runs.params, NULL)) \
 	OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
 	OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
 	GRAPH(cuGraphLaunch##S, PT)

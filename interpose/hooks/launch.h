@@ -16,7 +16,8 @@ struct shape {
 	const CUlaunchAttribute *attributes;
 	unsigned attribute_count;
 	struct flight *flight; /* if its instructions are traced */
-	struct launch_arguments runs; /* then other code may run; runs.f NULL: the program's */
+	bool replaced; /* other code runs: */
+	struct launch_arguments runs;
 };
 
 /*

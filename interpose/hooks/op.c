@@ -20,30 +20,18 @@ bool op_is_capturing(struct stream *s)
 
 _Static_assert(CALL_COUNT < TT_NO_CALL, "calls have 16 bits in events");
 
-HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
+HOT struct tt_event *op_event(struct op *op, CUresult result)
 {
-	struct tt_event *e = op->on && options.events ? events_next() : NULL;
+	struct tt_event *e = op_slot(op, result, options.callstacks);
 
-	if (unlikely(result != CUDA_SUCCESS) && op->on)
-		crash_report_result(op->context, result, call_name(op->call), op->seq);
-	if (unlikely(op->stack))
-		atomic_store_explicit(&op->t->waits_at, 0, memory_order_relaxed);
-	if (!e)
-		return NULL;
-	op->event = e;
-	/* The slot is all zeros. */
-	e->seq = op->seq;
-	e->time_ns = op->time;
-	e->flags = (op->capturing ? TT_EVENTF_CAPTURING : 0) | (op->waited ? TT_EVENTF_WAITED : 0) | op->delays;
-	e->thread = op->t->tid;
-	e->result = (uint32_t)result;
-	e->context = op->context->index;
-	e->call = (uint16_t)op->call;
-	e->stream = op->stream ? op->stream->id : 0;
-	e->id = TT_NO_ID;
-	if (unlikely(stack))
-		e->stack = op->stack ? op->stack : op_stack();
+	if (e)
+		e->id = TT_NO_ID;
 	return e;
+}
+
+void op_failed(const struct op *op, CUresult result)
+{
+	crash_report_result(op->context, result, call_name(op->call), op->seq);
 }
 
 uint32_t op_stack(void)

@@ -11,7 +11,7 @@
 #include "capture/controls.h"
 #include "delay/calls.h"
 #include "delay/points.h"
-#include "store/events.h"
+#include "store/event_slots.h"
 #include "options/options.h"
 #include "lifecycle/recorder.h"
 #include "session/session.h"
@@ -244,17 +244,36 @@ static inline bool op_begin_free(struct op *op, CUstream handle, bool per_thread
 	return op_start(op, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false, 0);
 }
 
-/* The event's slot with the common members set, or NULL. stack: with the call stack. */
-struct tt_event *op_event_with(struct op *op, CUresult result, bool stack);
-static inline struct tt_event *op_event(struct op *op, CUresult result)
+void op_failed(const struct op *op, CUresult result);
+
+/* The event's slot with the common members but `id` set, or NULL. stack: with the call stack. */
+static inline struct tt_event *op_slot(struct op *op, CUresult result, bool stack)
 {
-	return op_event_with(op, result, options.callstacks);
+	struct tt_event *e = op->on && (options.plain_launches || options.events) ? event_slot() : NULL;
+
+	if (unlikely(result != CUDA_SUCCESS) && op->on)
+		op_failed(op, result);
+	if (unlikely(op->stack))
+		atomic_store_explicit(&op->t->waits_at, 0, memory_order_relaxed);
+	if (!e)
+		return NULL;
+	op->event = e;
+	/* The slot is all zeros. */
+	e->seq = op->seq;
+	e->time_ns = op->time;
+	e->flags = (op->capturing ? TT_EVENTF_CAPTURING : 0) | (op->waited ? TT_EVENTF_WAITED : 0) | op->delays;
+	e->thread = op->t->tid;
+	e->result = (uint32_t)result;
+	e->context = op->context->index;
+	e->call = (uint16_t)op->call;
+	e->stream = op->stream ? op->stream->id : 0;
+	if (unlikely(stack))
+		e->stack = op->stack ? op->stack : op_stack();
+	return e;
 }
-/* The same for calls that run kernels. */
-static inline struct tt_event *op_event_of_launch(struct op *op, CUresult result)
-{
-	return op_event_with(op, result, options.launch_stacks);
-}
+
+/* The event of a call that runs no kernel: its slot, or NULL. */
+struct tt_event *op_event(struct op *op, CUresult result);
 
 /* Writes the call's event if it has one; the arguments set members of e. */
 #define RECORD(op, r, kind, ...) \

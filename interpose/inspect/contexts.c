@@ -75,7 +75,7 @@ static struct stream *stream_ask(struct thread *t, CUstream handle)
 	return c ? stream_seen(c, handle) : NULL;
 }
 
-HOT struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread)
+HOT struct stream *stream_look_up(struct thread *t, CUstream handle, bool per_thread)
 {
 	if (!handle)
 		handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -86,8 +86,6 @@ HOT struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread)
 		return handle == CU_STREAM_LEGACY ? &c->legacy : stream_per_thread(t, c);
 	}
 	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
-	if (likely((uintptr_t)handle == t->recent_handle && generation == t->recent_generation))
-		return t->recent;
 	struct stream *s = stream_find(handle);
 	if (!s)
 		s = stream_ask(t, handle);

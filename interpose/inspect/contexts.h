@@ -10,7 +10,15 @@
 /* The calling thread's current context; NULL: none. */
 struct context *context_current(struct thread *t);
 /* The stream of a call with this handle; per_thread: NULL means the per-thread default stream. */
-struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
+struct stream *stream_look_up(struct thread *t, CUstream handle, bool per_thread);
+static inline struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread)
+{
+	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
+
+	if (likely((uintptr_t)handle == t->recent_handle && generation == t->recent_generation && handle))
+		return t->recent;
+	return stream_look_up(t, handle, per_thread);
+}
 
 /* False: it can't be made current. Call context_pop after success. */
 static inline bool context_push(CUcontext handle)

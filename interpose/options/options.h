@@ -100,6 +100,7 @@ struct options {
 #include "options/option_table.h"
 	bool launch_events; /* kernel launches are recorded */
 	bool launch_stacks; /* with call stacks, and so are graph launches */
+	bool plain_launches; /* their record is all that options ask of launches, apart from delays and times */
 };
 
 extern struct options options; /* all 0 without TT_OUT: nothing is recorded */

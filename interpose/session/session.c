@@ -18,6 +18,7 @@
 
 HOT_DATA _Atomic int session_state;
 struct session_counters session_counters;
+struct session_seq session_seq;
 struct session_listeners session_listeners;
 
 static struct {
@@ -25,14 +26,13 @@ static struct {
 	_Atomic uint32_t next_epoch;
 	_Atomic uint64_t hurry_since; /* 0: not yet */
 	struct stat error_output;     /* stderr when the program started */
-	pthread_mutex_t lock;         /* guards the following members, except last_seq */
+	pthread_mutex_t lock;         /* guards the following members */
 	char warnings[WARNINGS][256];
 	unsigned warning_count;
 	uint64_t of_losses; /* bit i: warning i is a loss */
 	char failure[256];  /* never changes once it is set */
 	_Atomic bool has_failed;
 	struct session_ring ring;
-	_Alignas(64) _Atomic uint64_t last_seq; /* its own cache line, because every call writes it */
 } session = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Static_assert(WARNINGS <= 64, "a bit for each");
 
@@ -154,16 +154,6 @@ void session_warnings_json(struct json *j, bool losses)
 }
 
 /* ---- numbers ---- */
-
-uint64_t session_last_seq(void)
-{
-	return atomic_load_explicit(&session.last_seq, memory_order_relaxed);
-}
-
-HOT uint64_t session_next_seq(void)
-{
-	return atomic_fetch_add_explicit(&session.last_seq, 1, memory_order_relaxed) + 1;
-}
 
 uint32_t session_next_epoch(void)
 {

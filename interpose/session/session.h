@@ -55,8 +55,17 @@ void session_warnings_json(struct json *j, bool losses);
 
 /* ---- numbers ---- */
 
-uint64_t session_next_seq(void);
-uint64_t session_last_seq(void);
+extern struct session_seq {
+	_Alignas(64) _Atomic uint64_t last; /* the last call's; its own cache line, because every call writes it */
+} session_seq;
+static inline uint64_t session_next_seq(void)
+{
+	return atomic_fetch_add_explicit(&session_seq.last, 1, memory_order_relaxed) + 1;
+}
+static inline uint64_t session_last_seq(void)
+{
+	return atomic_load_explicit(&session_seq.last, memory_order_relaxed);
+}
 uint32_t session_next_epoch(void);
 void session_set_next_epoch(uint32_t number);
 

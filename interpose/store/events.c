@@ -2,14 +2,11 @@
  * Event slots. See events.h for the invariant.
  */
 #define _GNU_SOURCE
-#include "store/events.h"
+#include "store/event_slots.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/queue.h>
 
-#include "util/event_check.h"
-#include "util/compiler.h"
 #include "store/mapped.h"
 #include "util/clock.h"
 #include "util/visit.h"
@@ -18,16 +15,9 @@
 #define LEFTOVERS 4096                  /* unused rests of runs, from ended threads */
 #define DESTRUCTOR_ROUNDS 3                       /* thread destructors run in a few rounds; later ones might not call ours */
 
-struct cursor {
-	struct tt_event *next, *end;
-	uint32_t generation; /* the recording that the slots belong to */
-	uint32_t destructor_runs;
-	TAILQ_ENTRY(cursor) link;
-};
+__thread struct cursor events_cursor __attribute__((tls_model("initial-exec")));
+HOT_DATA _Atomic uint32_t events_generation;
 
-static __thread struct cursor self __attribute__((tls_model("initial-exec")));
-
-HOT_DATA static _Atomic uint32_t generation; /* 0: not recording */
 static struct {
 	struct mapped slots;
 	_Atomic uint64_t lost;
@@ -72,7 +62,7 @@ static void thread_ended(void *value)
 	struct cursor *c = value;
 
 	pthread_mutex_lock(&events.lock);
-	if (c->generation && c->generation == atomic_load(&generation)) {
+	if (c->generation && c->generation == atomic_load(&events_generation)) {
 		if (c->next != c->end && events.leftover_count < LEFTOVERS) {
 			events.leftovers[events.leftover_count].next = c->next;
 			events.leftovers[events.leftover_count++].end = c->end;
@@ -92,7 +82,7 @@ static bool enlist(struct cursor *c, uint32_t current)
 	if (c->destructor_runs >= DESTRUCTOR_ROUNDS || pthread_setspecific(events.at_thread_end, c))
 		return false;
 	pthread_mutex_lock(&events.lock);
-	if (atomic_load(&generation) == current) {
+	if (atomic_load(&events_generation) == current) {
 		take(c, NULL, NULL);
 		c->generation = current;
 		TAILQ_INSERT_TAIL(&events.cursors, c, link);
@@ -108,7 +98,7 @@ static bool take_leftover(struct cursor *c, uint32_t current)
 	if (!atomic_load_explicit(&events.leftover_count, memory_order_relaxed))
 		return false;
 	pthread_mutex_lock(&events.lock);
-	if (events.leftover_count && atomic_load(&generation) == current) {
+	if (events.leftover_count && atomic_load(&events_generation) == current) {
 		events.leftover_count--;
 		take(c, events.leftovers[events.leftover_count].next, events.leftovers[events.leftover_count].end);
 		taken = true;
@@ -126,9 +116,9 @@ static bool take_run(struct cursor *c)
 	return run;
 }
 
-static __attribute__((noinline, cold)) struct tt_event *claim(struct cursor *c)
+__attribute__((cold)) struct tt_event *events_claim(struct cursor *c)
 {
-	uint32_t current = atomic_load(&generation);
+	uint32_t current = atomic_load(&events_generation);
 	struct tt_event *e = NULL;
 
 	if (!current)
@@ -137,45 +127,21 @@ static __attribute__((noinline, cold)) struct tt_event *claim(struct cursor *c)
 	if ((c->generation == current || enlist(c, current)) && (take_leftover(c, current) || take_run(c))) {
 		e = c->next;
 		take(c, e + 1, c->end);
-	} else if (atomic_load(&generation)) {
+	} else if (atomic_load(&events_generation)) {
 		atomic_fetch_add(&events.lost, 1);
 	}
 	visit_end(v);
 	return e;
 }
 
-static inline void prefetch_write(const void *at)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at)); /* the builtin gives it only with -mprfchw */
-#else
-	__builtin_prefetch(at, 1);
-#endif
-}
-
 HOT struct tt_event *events_next(void)
 {
-	struct cursor *c = &self;
-	struct tt_event *e = c->next;
-
-	if (__builtin_expect(e == c->end || c->generation != atomic_load_explicit(&generation, memory_order_relaxed), 0))
-		return claim(c);
-	__atomic_store_n(&c->next, e + 1, __ATOMIC_RELAXED);
-	/*
-	 * Prefetched lines are present at the next call; otherwise the driver's doorbell writes wait for the
-	 * stores.
-	 */
-	prefetch_write(e + 1);
-	prefetch_write((char *)(e + 1) + 64);
-	return e;
+	return event_slot();
 }
 
 HOT void events_publish(struct tt_event *e, uint32_t kind)
 {
-	typedef uint64_t __attribute__((may_alias)) word;
-	uint64_t named = kind | (uint64_t)e->call << 16;
-
-	__atomic_store_n((word *)&e->kind, named | (uint64_t)event_check(e, named) << 32, __ATOMIC_RELEASE);
+	event_commit(e, kind);
 }
 
 static uint64_t claimed(void)
@@ -200,7 +166,7 @@ uint64_t events_count(void)
 	uint64_t n;
 
 	pthread_mutex_lock(&events.lock);
-	n = atomic_load(&generation) ? count_now() : events.final_count;
+	n = atomic_load(&events_generation) ? count_now() : events.final_count;
 	pthread_mutex_unlock(&events.lock);
 	return n;
 }
@@ -257,7 +223,7 @@ bool events_open(const struct folder *folder, char *error, size_t error_size)
 	bool good = false;
 
 	pthread_mutex_lock(&events.lock);
-	if (atomic_load(&generation)) {
+	if (atomic_load(&events_generation)) {
 		snprintf(error, error_size, "%s/events.bin: events are being recorded already", folder->path);
 	} else if (!events.key_made && pthread_key_create(&events.at_thread_end, thread_ended)) {
 		snprintf(error, error_size, "%s/events.bin: no thread-specific key left", folder->path);
@@ -267,7 +233,7 @@ bool events_open(const struct folder *folder, char *error, size_t error_size)
 		good = mapped_open(&events.slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events",
 				   error, error_size);
 		if (good)
-			atomic_store(&generation, ++events.generations);
+			atomic_store(&events_generation, ++events.generations);
 	}
 	pthread_mutex_unlock(&events.lock);
 	visit_end(v);
@@ -288,7 +254,7 @@ static uint64_t used_bytes(void)
 void events_close(void)
 {
 	pthread_mutex_lock(&events.lock);
-	if (atomic_exchange(&generation, 0)) {
+	if (atomic_exchange(&events_generation, 0)) {
 		events.final_count = count_now();
 		mapped_close(&events.slots, used_bytes);
 	}
@@ -303,9 +269,9 @@ void events_json(struct json *j)
 void events_forget(void)
 {
 	mapped_forget(&events.slots);
-	atomic_store(&generation, 0);
-	take(&self, NULL, NULL);
-	self.generation = 0;
+	atomic_store(&events_generation, 0);
+	take(&events_cursor, NULL, NULL);
+	events_cursor.generation = 0;
 	start_anew();
 	pthread_mutex_init(&events.lock, NULL);
 }

@@ -23,7 +23,7 @@
 bool events_open(const struct folder *folder, char *error, size_t error_size);
 /*
  * The next slot of this thread, all zeros; NULL: none (counted as lost). The caller fills in the members and
- * publishes it; later it must not change.
+ * publishes it; later it must not change. The launch path has both inline: event_slots.h.
  */
 struct tt_event *events_next(void);
 void events_publish(struct tt_event *e, uint32_t kind);

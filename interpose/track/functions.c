@@ -13,15 +13,6 @@
 #include "store/store.h"
 #include "track/modules_internal.h"
 #include "util/clock.h"
-#include "util/handle_table.h"
-
-/* What the program's lookups say about a handle before its first launch. */
-struct lookup {
-	void *_Atomic handle;
-	struct function *function;
-	bool kernel;
-	struct lookup *next; /* of the function, or of the free list */
-};
 
 /*
  * A launch may still use a function or a lookup while another thread unloads its module. So a lookup's memory is
@@ -29,12 +20,13 @@ struct lookup {
  */
 #define GONE_KEPT 256
 
+HOT_DATA struct handle_table *_Atomic function_lookups;
+
 static struct {
 	struct function *list;
 	struct function *gone, **gone_end; /* of unloaded modules, oldest first */
 	size_t gone_count;
 	struct lookup *spare_lookups;
-	struct handle_table *_Atomic lookups;
 	uint32_t count;
 } functions = {.gone_end = &functions.gone};
 
@@ -53,7 +45,7 @@ static void lookup_add(void *handle, struct function *f, bool kernel)
 		l->kernel = kernel;
 		atomic_store_explicit(&l->handle, handle, memory_order_release);
 	}
-	if (!l || !handle_add(&functions.lookups, &l->handle)) {
+	if (!l || !handle_add(&function_lookups, &l->handle)) {
 		no_memory();
 		return;
 	}
@@ -67,7 +59,7 @@ static void lookups_forget(struct function *f)
 {
 	for (struct lookup *l; (l = f->lookups);) {
 		f->lookups = l->next;
-		handle_remove(&functions.lookups, &l->handle);
+		handle_remove(&function_lookups, &l->handle);
 		atomic_store(&l->handle, l); /* equals no handle of the driver */
 		l->next = functions.spare_lookups;
 		functions.spare_lookups = l;
@@ -157,7 +149,7 @@ struct function *function_seen(CUfunction handle, const char *name, CUmodule mod
 	struct function *f = id != TT_NO_ID ? NULL : function_known_as(name);
 	if (!f)
 		f = function_named(id, name);
-	if (f && !handle_find(&functions.lookups, handle))
+	if (f && !handle_find(&function_lookups, handle))
 		lookup_add(handle, f, false);
 	pthread_mutex_unlock(&modules_lock);
 	return function_find(handle);
@@ -166,7 +158,7 @@ struct function *function_seen(CUfunction handle, const char *name, CUmodule mod
 void module_function(void *module, void *function, const char *name, bool kernel)
 {
 	pthread_mutex_lock(&modules_lock);
-	struct lookup *l = handle_find(&functions.lookups, function);
+	struct lookup *l = handle_find(&function_lookups, function);
 	struct function *f = l ? NULL : function_named(module_id_of(module), name);
 	if (f)
 		lookup_add(function, f, kernel);
@@ -180,24 +172,17 @@ void functions_begin(void)
 			f->name_string = store_string(session_store(), f->name);
 }
 
-HOT struct function *function_find(CUfunction handle)
+void function_number(struct function *f)
 {
-	struct lookup *l = handle_find(&functions.lookups, handle);
-
-	if (unlikely(!l))
-		return NULL;
-	if (unlikely(l->function->id == TT_NO_ID)) {
-		pthread_mutex_lock(&modules_lock);
-		if (l->function->id == TT_NO_ID)
-			l->function->id = functions.count++;
-		pthread_mutex_unlock(&modules_lock);
-	}
-	return l->function;
+	pthread_mutex_lock(&modules_lock);
+	if (f->id == TT_NO_ID)
+		f->id = functions.count++;
+	pthread_mutex_unlock(&modules_lock);
 }
 
 bool function_is_kernel(CUfunction handle)
 {
-	const struct lookup *l = handle_find(&functions.lookups, handle);
+	const struct lookup *l = handle_find(&function_lookups, handle);
 
 	return l && l->kernel;
 }
@@ -241,7 +226,7 @@ void function_launched(struct context *c, struct function *f, CUfunction handle,
 
 void function_cache(CUfunction handle, CUfunc_cache config)
 {
-	struct lookup *l = handle_find(&functions.lookups, handle);
+	struct lookup *l = handle_find(&function_lookups, handle);
 
 	if (l)
 		atomic_store(&l->function->cache, (uint32_t)config);

@@ -8,6 +8,7 @@
 #define TT_TRACK_FUNCTIONS_H
 
 #include "track/modules.h"
+#include "util/handle_table.h"
 
 #define TT_MARK "tt_epoch" /* the recorder's kernel in graphs of the program, as its records name it */
 
@@ -52,8 +53,27 @@ static inline const void *launch_buffer(void **extra, size_t *size)
 	return buffer;
 }
 
+/* What the program's lookups say about a handle before its first launch. */
+struct lookup {
+	void *_Atomic handle;
+	struct function *function;
+	bool kernel;
+	struct lookup *next; /* of the function, or of the free list */
+};
+extern struct handle_table *_Atomic function_lookups;
+
+void function_number(struct function *f); /* gives it its id, unless it has one */
 /* Takes no lock. NULL: no lookup of it was seen. Before its first launch only id, name and chosen are valid. */
-struct function *function_find(CUfunction handle);
+static inline struct function *function_find(CUfunction handle)
+{
+	const struct lookup *l = handle_find(&function_lookups, handle);
+
+	if (unlikely(!l))
+		return NULL;
+	if (unlikely(atomic_load_explicit(&l->function->id, memory_order_relaxed) == TT_NO_ID))
+		function_number(l->function);
+	return l->function;
+}
 /* A function whose lookup was not seen; module: NULL if unknown. Returns NULL without memory. */
 struct function *function_seen(CUfunction handle, const char *name, CUmodule module);
 /* The name of a launched function, by its id; NULL: unknown, or the lock is not available soon. */
