@@ -87,12 +87,19 @@ class Loader:
         of = device.context, self._library, self._driver, self._threads, self._area
         self._free = weakref.finalize(self, _release, os.getpid(), *of)
 
-    def prepare(self, size: int) -> None:
-        """Starts to lock host memory for up to this many bytes, while the caller goes on."""
+    def prepare(self, size: int, also: Callable[[], object]) -> None:
+        """Starts to lock host memory for up to this many bytes, while the caller goes on. Then
+        calls `also`, whose errors do not count: it prepares what the caller does by itself later.
+        """
         pieces = size // (PIECE * BLOCK_SIZE)
-        if pieces >= THREADS and not self._area.memory and self._locking is None:
-            self._locking = threading.Thread(target=self._lock, args=(_threads_for(pieces),))
+        if pieces >= THREADS:
+            self._locking = threading.Thread(target=self._prepare, args=(pieces, also))
             self._locking.start()
+
+    def _prepare(self, pieces: int, also: Callable[[], object]) -> None:
+        self._lock(_threads_for(pieces))
+        with contextlib.suppress(Error):
+            also()
 
     def _lock(self, threads: int) -> None:
         with self._device.use():

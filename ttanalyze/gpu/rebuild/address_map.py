@@ -38,6 +38,7 @@ DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…
 AROUND = (1 << 30, 1 << 40)
 BLOCK_BYTES = np.uint64(BLOCK_SIZE)
 NOT_FOUND = 500  # CUDA_ERROR_…
+LARGE = 16 << 20  # bytes of a region that is not filled before it is read
 ALIGNMENT = 512  # that addresses of memory keep
 
 
@@ -190,6 +191,17 @@ class State:
         return cls(epoch, records, [number for _, number in wanted if number in gone])
 
 
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns runs of memory without a gap, in order."""
+    runs: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if runs and begin <= runs[-1][1]:
+            runs[-1] = runs[-1][0], max(runs[-1][1], end)
+        else:
+            runs.append((begin, end))
+    return runs
+
+
 class AddressMap:
     """The memory of some regions of a process, by row. Regions may have replaced others.
 
@@ -218,6 +230,8 @@ class AddressMap:
         self._digests = Digests(self.kernels, alone)
         self._loader = Loader(process, device, check=self._digests.here)
         self._restored = False
+        size = sum(piece.end - piece.begin for piece in self._pieces)
+        self._loader.prepare(size, lambda: self._digests.here or self.kernels.digest)
 
     def _ordinary(self, row: int) -> bool:
         kind, flags = self._birth["kind"][row], self._process.regions.flags[row]
@@ -226,13 +240,7 @@ class AddressMap:
         )
 
     def _allocate(self, rows: list[int]) -> None:
-        spans = sorted(self._bounds(row) for row in rows)
-        runs: list[tuple[int, int]] = []  # of memory without a gap
-        for begin, end in spans:
-            if runs and begin <= runs[-1][1]:
-                runs[-1] = runs[-1][0], max(runs[-1][1], end)
-            else:
-                runs.append((begin, end))
+        runs = _merged([self._bounds(row) for row in rows])
         if not runs:
             return
         unit = granularity(self.device)
@@ -362,8 +370,6 @@ class AddressMap:
         self.device.synchronize()
         rows = [row for row in self._rows if row in state.records and self.has(row)]
         fresh = not self._restored
-        if fresh:
-            self._loader.prepare(sum(piece.end - piece.begin for piece in self._pieces))
         self._clear(state, fresh, unknown)
         self._restored = True
         for row, data in self._initial.items():
@@ -389,14 +395,25 @@ class AddressMap:
     def _clear(self, state: State, fresh: bool, unknown: int) -> None:
         """Fills regions without contents with a byte, and unwritten memory with zeros."""
         with self.device.use() as driver:
-            if fresh:
-                for p in self._pieces:
+            whole = self._read_whole(state) if fresh else []
+            for p in self._pieces if fresh else []:
+                if not any(begin <= p.begin and p.end <= end for begin, end in whole):
                     driver.call("cuMemsetD8_v2", p.begin + p.delta, 0, p.end - p.begin)
             for row in self._rows:
                 if row not in state.records and self._ordinary(row):
                     size = int(self._birth["size"][row])
                     driver.call("cuMemsetD8_v2", self.now(row), unknown, size)
             driver.call("cuCtxSynchronize")
+
+    def _read_whole(self, state: State) -> list[tuple[int, int]]:
+        """Returns the spans of large regions that are read from files to the last byte."""
+        spans = []
+        for row, records in state.records.items():
+            begin, end = self._bounds(row)
+            if row in self._rows and self._ordinary(row) and end - begin >= LARGE:
+                read = records["length"][records["digest"] != ZEROS].sum(dtype="u8")
+                spans += [(begin, end)] if read == end - begin else []
+        return _merged(spans)
 
     def _check(self, state: State, rows: list[int]) -> None:
         """Raises FormatError if memory differs from the epoch, because files are damaged."""
