@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bench.bed import PROGRAMS, Bed, Command, Result, by_turns, median, process_of, torch_python
+from bench.bed import PROGRAMS, Bed, Command, Result, median, process_of, torch_python
 from bench.figures import RATIO, Figure, Quantity
 from bench.parts.training import PEERS, Sample, bare, drain_note, recorded
 from ttanalyze.output import text
@@ -28,6 +28,8 @@ BESIDE = {
     "cupti": ("gpu_us",),
     "coded": (),
 }
+
+Samples = dict[str, dict[int, Sample]]  # by way and turn
 
 
 def measure(bed: Bed) -> Result:
@@ -54,29 +56,37 @@ def _digests(bed: Bed, program: Command, result: Result) -> None:
 
 
 def _ways(bed: Bed, program: Command, result: Result) -> None:
+    """By turns. A way that fails, or has no time left, takes none along."""
     command = [*program, "--steps", str(bed.pick(40, 30, 5)), "--warm", "10"]
     makers: dict[str, Callable[[], Sample]] = {
         "bare": partial(bare, bed, command),
+        **{name: partial(recorded, bed, command, way) for name, way in WAYS.items()},
         "profilers": partial(_profiled, bed, command),
     }
-    makers |= {name: partial(recorded, bed, command, way) for name, way in WAYS.items()}
-    samples = by_turns(bed, bed.pick(5, 2, 1), makers)
+    samples: Samples = {name: {} for name in makers}
+    for turn in range(bed.pick(3, 1, 1)):
+        for name, make in makers.items():
+            result.attempt(partial(_sample, samples[name], turn, make))
     result.data |= samples
-    step = {name: median([_sustained(s) for s in samples[name]]) for name in ("bare", *WAYS)}
-    ratio = {name: _ratio(samples, name) for name in WAYS}
-    profilers = {
-        key: median([s[key] / s["bare_us"] for s in samples["profilers"]]) for key in PEERS
-    }
+    of_peers = samples["profilers"].values()
+    peers = {key: median([s[key] / s["bare_us"] for s in of_peers]) for key in PEERS if of_peers}
     for name, keys in BESIDE.items():
-        ours = [Quantity("step", step[name], "µs"), Quantity("bare", step["bare"], "µs")]
-        peers = [Quantity(PEERS[key], profilers[key], RATIO) for key in keys]
+        if not samples[name] or not samples["bare"]:
+            continue
+        ratio, ours = _against_bare(samples, name)
+        beside = [Quantity(PEERS[key], peers[key], RATIO) for key in keys if key in peers]
         note = None
         if name == "coded":
-            peers.append(Quantity("not coded", ratio["changed"], RATIO))
-            note = drain_note(samples[name], 0.0)
-        result.figures.append(Figure(f"llama-{name}", ratio[name], ours, peers, note))
-    of = ratio["cupti"] / profilers["gpu_us"]
-    result.figures.append(Figure("llama-profiler", of, [Quantity("step", step["cupti"], "µs")]))
+            if samples["changed"]:
+                beside += [Quantity("not coded", _against_bare(samples, "changed")[0], RATIO)]
+            note = drain_note([*samples[name].values()], 0.0)
+        result.figures.append(Figure(f"llama-{name}", ratio, ours, beside, note))
+        if name == "cupti" and peers:
+            result.figures.append(Figure("llama-profiler", ratio / peers["gpu_us"]))
+
+
+def _sample(into: dict[int, Sample], turn: int, make: Callable[[], Sample]) -> None:
+    into[turn] = make()
 
 
 def _profiled(bed: Bed, command: Command) -> Sample:
@@ -89,10 +99,16 @@ def _sustained(sample: Sample) -> float:
     return max(sample["step_us"], sample.get("drain_ms_per_step", 0.0) * 1000)
 
 
-def _ratio(samples: dict[str, list[Sample]], name: str) -> float:
-    """To a bare step of the same turn."""
-    pairs = zip(samples[name], samples["bare"], strict=True)
-    return median([_sustained(ours) / bare["step_us"] for ours, bare in pairs])
+def _against_bare(samples: Samples, name: str) -> tuple[float, list[Quantity]]:
+    """The ratio of a step to a bare one of the same turn, and both."""
+    pairs = [
+        (_sustained(ours), samples["bare"][turn]["step_us"])
+        for turn, ours in samples[name].items()
+        if turn in samples["bare"]
+    ]
+    both = (median([pair[i] for pair in pairs]) for i in (0, 1))
+    ours = [Quantity(word, step, "µs") for word, step in zip(("step", "bare"), both, strict=True)]
+    return median([step / bare for step, bare in pairs]), ours
 
 
 def between_turns(turns: list[list[float]]) -> tuple[float, list[Quantity]]:
