@@ -637,10 +637,12 @@ def test_help_examples_work(
     executed = {"type": "opcode_only", "opcode_id": 0, "cta": [0, 0, 0], "warp": 0}
     executed["sass"] = "EXIT ;"
     (tmp_path / "kernel_trace.ndjson").write_text(json.dumps(executed))
+    passed = [{"name": "x", "pid": f"Core0 CTA{i}", "tid": f"warp {i}", "dur": 1} for i in (0, 1)]
+    (tmp_path / "add.chrome_trace").write_text(json.dumps({"traceEvents": passed}))
     for command in commands:
         words = [str(recorded) if w in ("run1", "run2") else w for w in shlex.split(command)[1:]]
         words = [str(traced) if word == "traced1" else word for word in words]
-        written = (".csv", ".ndjson", ".zst")
+        written = (".csv", ".ndjson", ".zst", ".chrome_trace")
         words = [str(tmp_path / w) if w.endswith(written) else w for w in words]
         outcome = cli(*words)
         saves = "--save" in words

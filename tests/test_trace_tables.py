@@ -92,7 +92,9 @@ def test_regions_nest_where_they_are_named(cli: Cli, tmp_path: Path) -> None:
     ]:
         outcome = cli("query", path, *words, "--regions", value)
         assert outcome.stderr == f"ttanalyze: --regions {value}: {reason}\n"
-    assert cli("query", path, "--regions", "1:2").stderr.endswith("needs --table histogram\n")
+    assert cli("query", path, "--regions", "1:2").stderr.endswith(
+        "needs --table histogram or ipc\n"
+    )
 
 
 def test_records_without_their_warp_are_errors(cli: Cli, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ static struct context *context_ask(CUcontext handle)
 	real.cuDeviceGetName(d.name, sizeof(d.name), d.device);
 	real.cuDeviceTotalMem_v2(&d.memory, d.device);
 	d.capability = capability_of(d.device);
+	real.cuDeviceGetAttribute(&d.clock_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d.device);
+	real.cuDeviceGetAttribute(&d.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d.device);
 	return context_add(handle, &d);
 }
 

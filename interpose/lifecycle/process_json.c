@@ -78,6 +78,8 @@ static void json_devices(struct json *j)
 		json_member_string(j, "name", c->device_name);
 		json_member_u64(j, "memory", c->device_memory);
 		json_member_u64(j, "capability", (uint64_t)c->device_capability);
+		json_member_u64(j, "clock_khz", (uint64_t)c->device_clock_khz);
+		json_member_u64(j, "multiprocessors", (uint64_t)c->device_multiprocessors);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

@@ -87,6 +87,8 @@ static struct context *context_new(CUcontext handle, const struct context_device
 	memcpy(c->device_name, d->name, sizeof(c->device_name));
 	c->device_memory = d->memory;
 	c->device_capability = d->capability;
+	c->device_clock_khz = d->clock_khz;
+	c->device_multiprocessors = d->multiprocessors;
 	c->index = streams.context_count++;
 	c->legacy.handle = CU_STREAM_LEGACY;
 	c->legacy.id = STREAM_ID_LEGACY;

@@ -45,6 +45,7 @@ struct context {
 	char device_name[128]; /* queried early: at the end the driver may hang */
 	size_t device_memory;
 	int device_capability; /* 90 of sm_90; 0: unknown */
+	int device_clock_khz, device_multiprocessors; /* 0: unknown */
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut in this context so far */
 	_Atomic uint32_t rest_captured_by; /* the last capture of memory that parameters do not name: variables, or all */
@@ -74,7 +75,7 @@ struct context_device {
 	CUdevice device;
 	char name[sizeof(((struct context *)NULL)->device_name)];
 	size_t memory;
-	int capability;
+	int capability, clock_khz, multiprocessors;
 };
 /* The context with this handle, created if new; NULL: no memory. */
 struct context *context_add(CUcontext handle, const struct context_device *d);

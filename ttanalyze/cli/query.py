@@ -69,6 +69,11 @@ Examples:
   Show the first traced instructions of a launch, and its most executed instructions:
     ttanalyze query traced1 --table trace --launch 2 --head 20
     ttanalyze query traced1 --table trace-counts --sort -warps --top 20
+  Show the products of matrices and the tensor copies of a trace:
+    ttanalyze query traced1 --table mma --group-by instruction,a_type,k --sum flops
+    ttanalyze query traced1 --table tma --fields source,box_dim,swizzle,encoded_by
+  Divide instructions of traced regions by cycles that Proton measured without a trace:
+    ttanalyze query traced1 --table ipc --launch 2 --times add.chrome_trace -o ipc.csv
   Write the instruction trace of a run as CUTracer does, compressed:
     ttanalyze query traced1 --table trace --format cutracer -o trace.ndjson.zst --compress
   Count the executed instructions in an instruction trace of CUTracer:
@@ -91,8 +96,9 @@ TableOption = Annotated[
         metavar="TABLE",
         help="events (default), activities, collectives, epochs, regions, labels, allocs, "
         "functions, modules, graphs, nodes, stacks or digests; traced, and of the traced "
-        "instructions: trace, trace-counts, instructions, warps, histogram or hangs. Of a trace in "
-        "a file: events, kernels, instructions, warps or histogram.",
+        "instructions: trace, trace-counts, instructions, warps, histogram, ipc, mma, tma or "
+        "hangs. Of a trace in a file: events, kernels, instructions, warps, histogram, ipc, mma or "
+        "tma.",
     ),
 ]
 
@@ -194,8 +200,14 @@ def query(
     regions: str | None = Option(
         None,
         metavar="BEGIN:END,...",
-        help="For the table histogram: offsets of the clock reads of each region (default: each "
-        "second read ends a region).",
+        help="For the tables histogram and ipc: offsets of the clock reads of each region "
+        "(default: each second read ends a region).",
+    ),
+    times: Path | None = Option(
+        None,
+        metavar="FILE",
+        help="For the table ipc: cycles of the same program, not traced: a Chrome trace of Proton, "
+        "for regions; or a run recorded with --timeline, for NVTX ranges.",
     ),
     form: FormOption = "table",
     no_header: bool = Option(False, "--no-header", help="Leave out the names of the columns."),
@@ -220,7 +232,7 @@ def query(
         return
     common.limit_memory(max_memory)
     from ttanalyze.traces.histogram import parse_regions
-    from ttanalyze.verbs.query import TRACE_TABLES, Query, open_sources
+    from ttanalyze.verbs.query import TRACE_TABLES, Query, Regions, open_sources
 
     form = "json" if json else form
     _check_format(form, out, no_header, compress)
@@ -230,11 +242,13 @@ def query(
     more = saved_options.given(context, (*ASIDE, "sql"))
     if sql is not None and more:
         raise Error(f"{more[0]}: cannot be combined with --sql")
-    if regions is not None and table != "histogram":
-        raise Error("--regions: needs --table histogram")
-    pairs = () if regions is None else parse_regions(regions)
+    if regions is not None and table not in ("histogram", "ipc"):
+        raise Error("--regions: needs --table histogram or ipc")
+    if times is not None and table != "ipc":
+        raise Error("--times: needs --table ipc")
+    of_kernels = Regions(() if regions is None else parse_regions(regions), times)
     ranks = common.parse_ranks(rank)
-    opened = open_sources(runs, pairs, table in TRACE_TABLES, launch, ranks)
+    opened = open_sources(runs, of_kernels, table in TRACE_TABLES, launch, ranks)
     to = _Output(form, not no_header, out, compress)
     grouped = any((group_by, count, total, share, mean, least, most))
     wanted = Query(

@@ -100,7 +100,8 @@ def _named(mnemonic: str, operands: tuple[str, ...]) -> Iterator[tuple[int, str,
             kind, first, suffix = found.groups()
             if first != "Z":
                 count = _Name(mnemonic, operands, i, kind, suffix, found.start()).count()
-                yield i, kind, range(int(first), int(first) + count)
+                begin = int(first) + _skipped(mnemonic, operands, i)
+                yield i, kind, range(begin, begin + count)
 
 
 def _results(opcode: str, modifiers: Sequence[str], operands: tuple[str, ...]) -> set[int]:
@@ -197,6 +198,14 @@ def _address(opcode: str, operands: tuple[str, ...]) -> int:
     """Returns the index of the operand that is an address of global memory."""
     brackets = [i for i, operand in enumerate(operands) if "[" in operand]
     return brackets[-1] if opcode == "LDGSTS" else brackets[0] if brackets else -1
+
+
+def _skipped(mnemonic: str, operands: tuple[str, ...], i: int) -> int:
+    """Returns how many registers of a group's descriptors are not read: those of the first factor,
+    if that is in registers.
+    """
+    group = mnemonic.partition(".")[0].endswith("GMMA") and operands[i].startswith("gdesc")
+    return 2 if group and not _smem_factors(operands) else 0
 
 
 def _smem_factors(operands: tuple[str, ...]) -> bool:

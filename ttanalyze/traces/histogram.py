@@ -62,16 +62,22 @@ def parse_regions(value: str) -> Pairs:
 
 
 class Histogram:
-    """The histograms of a trace. note: what is uncertain about its regions, after the end."""
+    """The histograms of a trace. note: what is uncertain about its regions, after the end.
+    kernel: that of the last record.
+    """
 
     def __init__(self, trace: AnyTrace, pairs: Pairs) -> None:
         self._trace, self._pairs = trace, pairs
         self._begins, self._ends = dict(pairs), {end: begin for begin, end in pairs}
         self._roles: tuple[set[int], set[int]] = set(), set()
         self._texts: dict[str, tuple[str, bool]] = {}
+        self.kernel: Kernel | None = None
+        self._every = False
 
     @property
     def note(self) -> str | None:
+        if not self._every:
+            return f"{self._trace.lines.path}: it lacks records of each instruction (kind opcode)"
         both = self._roles[0] & self._roles[1]
         if self._pairs or not both or len(self._roles[0] | self._roles[1]) == 1:
             return None
@@ -87,6 +93,7 @@ class Histogram:
             if isinstance(record, Kernel) or record.members["type"] not in EVERY:
                 continue
             kernel, launch = record.kernel, record.members.get("grid_launch_id")
+            self.kernel, self._every = kernel, True
             x, y, z = cta(record)
             number, kind = record.members["warp"], record.members["type"]
             key = (kernel.line if kernel else 0, launch, x, y, z, number)

@@ -9,7 +9,7 @@ from ttanalyze.verbs.query.files import EventsFile, RecordsFile
 from ttanalyze.verbs.query.native import TRACE_TABLES, TracedRun
 from ttanalyze.verbs.query.several import open_sources
 from ttanalyze.verbs.query.sql import sql
-from ttanalyze.verbs.query.traces import TraceFile, open_file
+from ttanalyze.verbs.query.traces import Regions, TraceFile, open_file
 
 __all__ = [
     "TABLES",
@@ -17,6 +17,7 @@ __all__ = [
     "EventsFile",
     "Query",
     "RecordsFile",
+    "Regions",
     "TraceFile",
     "TracedRun",
     "open_file",

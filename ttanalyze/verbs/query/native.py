@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,14 +12,16 @@ import pandas as pd
 
 from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.errors import Error
+from ttanalyze.format import open_run
 from ttanalyze.format.run import Run
+from ttanalyze.traces import ipc
 from ttanalyze.traces.hangs import hangs
 from ttanalyze.traces.instructions import Instructions, instructions_of
 from ttanalyze.traces.native import AnyTrace, RunTrace
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query.files import pieces_of
 from ttanalyze.verbs.query.trace_columns import RECORDED, WORKED_OUT, columns_of, integers, texts
-from ttanalyze.verbs.query.traces import SHOWN, TraceFile
+from ttanalyze.verbs.query.traces import SHOWN, Regions, TraceFile
 
 COUNTS = (
     *("process", "launch", "seq", "kernel", "instruction", "sass", "opcode", "category"),
@@ -30,7 +33,8 @@ HANGS = (
     *("process", "seq", "kernel", "hang", "doing", "warps", "block", "warp", "at"),
     *("instruction", "sass", "source", "caller"),
 )
-TRACE_TABLES = ("trace", "trace-counts", "instructions", "warps", "histogram", "hangs")
+OF_FILES = ("instructions", "warps", "histogram", "ipc", "mma", "tma")
+TRACE_TABLES = ("trace", "trace-counts", *OF_FILES, "hangs")
 
 
 class TracedRun(TraceFile):
@@ -38,17 +42,15 @@ class TracedRun(TraceFile):
 
     The table `trace` has a row per record, with the columns of an instruction trace in a file;
     `trace-counts` has how often instructions were executed; `hangs` what warps did in launches that
-    had not ended; `instructions`, `warps` and `histogram` are those of TraceFile.
+    had not ended; the others are those of TraceFile.
 
     Args:
         run: The run.
         launch: The `seq` of the only wanted launch. Default: all traced launches.
-        regions: For `histogram`, pairs of clock reads.
+        regions: For `histogram` and `ipc`.
     """
 
-    def __init__(
-        self, run: Run, launch: int | None = None, regions: Sequence[tuple[int, int]] = ()
-    ) -> None:
+    def __init__(self, run: Run, launch: int | None = None, regions: Regions | None = None) -> None:
         self.path, self.notes = run.path, []
         self._run, self._launch = run, launch
         own = self._tables(regions)
@@ -56,7 +58,7 @@ class TracedRun(TraceFile):
             "trace": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of),
             "trace-counts": Table(COUNTS, (), COUNTS, self._counts),
             "hangs": Table(HANGS, (), HANGS, self._hangs),
-            **{name: own[name] for name in ("instructions", "warps", "histogram")},
+            **{name: own[name] for name in OF_FILES},
         }
 
     def open(self) -> AnyTrace:
@@ -136,6 +138,13 @@ class TracedRun(TraceFile):
             for name in columns
         }
         yield FramePiece(pd.DataFrame(frame, index=np.arange(len(rows))))
+
+    def _ipc(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
+        times = self._regions.times
+        if times is None or not os.path.isdir(times):
+            yield from super()._ipc(trace)
+        else:
+            yield from ipc.of_ranges(self._run, open_run(times), self.notes)
 
     def _known(self, process: Any, function: int) -> Instructions:
         try:

@@ -23,14 +23,14 @@ from ttanalyze.util.progress import Progress
 from ttanalyze.util.remote import is_url
 from ttanalyze.verbs.query.files import RecordsFile
 from ttanalyze.verbs.query.native import TracedRun
-from ttanalyze.verbs.query.traces import open_file
+from ttanalyze.verbs.query.traces import Regions, open_file
 
 FILE = "file"
 
 
 def open_sources(
     paths: Sequence[str | os.PathLike[str]],
-    regions: Sequence[tuple[int, int]] = (),
+    regions: Regions | None = None,
     trace: bool = False,
     launch: int | None = None,
     ranks: Collection[int] | None = None,
@@ -40,7 +40,7 @@ def open_sources(
     Args:
         paths: Run directories, or files. Patterns such as "traces/*.ndjson" stand for all that
             match them.
-        regions: For the table `histogram` of traces, pairs of clock reads, by their offsets.
+        regions: For the tables `histogram` and `ipc` of traces.
         trace: Whether the instruction traces of runs are wanted, not their other tables.
         launch: The `seq` of the only wanted launch of these traces. Default: all.
         ranks: The only wanted ranks of runs. Default: all processes.

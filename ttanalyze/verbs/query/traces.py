@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.errors import Error
 from ttanalyze.records.lines import Lines
 from ttanalyze.records.members import Place, hexadecimal, numbers, text, typed, whole
-from ttanalyze.traces import histogram, warps
+from ttanalyze.traces import histogram, ipc, matrices, tensor_copies, warps
 from ttanalyze.traces.native import AnyTrace
 from ttanalyze.traces.reader import METADATA, SIZES, TYPES, Kernel, Trace
 from ttanalyze.util.progress import Progress, tell
@@ -43,17 +44,36 @@ INSTRUCTION_COLUMNS = (
 TEXT_COLUMNS = {
     *("kernel", "demangled", "checksum", "cubin_path", "cpu_callstack", "cpu_callstack_source"),
     *("sass", "opcode", "mnemonic", "category", "binary", "state", "instruction"),
+    *ipc.TEXTS,
+    *matrices.TEXTS,
+    *tensor_copies.TEXTS,
 }
+LIST_COLUMNS = {"regs", "uregs", *tensor_copies.LISTS}
+BOOLEANS = {"complete", "sparse"}
 SHOWN = ("index", "launch", "short", "cta_x", "cta_y", "cta_z", "warp", "opcode_id", "pc", "sass")
 BYTES = 1 << 25  # of the lines of a piece
 
 
-def open_file(path: str | os.PathLike[str], regions: Sequence[tuple[int, int]] = ()) -> RecordsFile:
+@dataclass(frozen=True)
+class Regions:
+    """Regions of kernels, for the tables `histogram` and `ipc` of instruction traces.
+
+    Attributes:
+        pairs: Pairs of clock reads that begin and end a region, by their offsets. Default: each
+            second read ends a region.
+        times: For `ipc`: a Chrome trace of Proton, or a run with GPU times.
+    """
+
+    pairs: Sequence[tuple[int, int]] = ()
+    times: str | os.PathLike[str] | None = None
+
+
+def open_file(path: str | os.PathLike[str], regions: Regions | None = None) -> RecordsFile:
     """Opens a file of kernel events or an instruction trace. The first record tells which it is.
 
     Args:
         path: The file.
-        regions: For the table `histogram` of a trace, pairs of clock reads, by their offsets.
+        regions: For the tables `histogram` and `ipc` of a trace.
 
     Raises:
         Error: The file cannot be read.
@@ -71,27 +91,28 @@ class TraceFile(RecordsFile):
     """An instruction trace.
 
     The table `events` has a row per record, `kernels` and `instructions` what the header says,
-    `warps` the last state of each warp, and `histogram` instructions between reads of the clock.
+    `warps` the last state of each warp, `histogram` instructions between reads of the clock, `ipc`
+    instructions per cycle, `mma` products of matrices, and `tma` tensor copies.
 
     Args:
         path: The file.
-        regions: For `histogram`, pairs of clock reads, by their offsets. Default: each second read
-            ends a region.
+        regions: For `histogram` and `ipc`.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], regions: Sequence[tuple[int, int]] = ()
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], regions: Regions | None = None) -> None:
         super().__init__(path, self._tables(regions))
 
-    def _tables(self, regions: Sequence[tuple[int, int]]) -> dict[str, Table]:
-        self._regions = regions
+    def _tables(self, regions: Regions | None) -> dict[str, Table]:
+        self._regions = regions or Regions()
         tables = {"events": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of)}
         makers = {
             "kernels": (KERNEL_COLUMNS, self._kernels),
             "instructions": (INSTRUCTION_COLUMNS, self._instructions_rows),
             "warps": (warps.COLUMNS, lambda trace: warps.warps(trace)),
             "histogram": (histogram.COLUMNS, self._histogram),
+            "ipc": (ipc.COLUMNS, self._ipc),
+            "mma": (matrices.COLUMNS, matrices.matrices),
+            "tma": (tensor_copies.COLUMNS, tensor_copies.tensor_copies),
         }
         for name, (columns, rows) in makers.items():
             tables[name] = Table(columns, (), columns, self._pieces_of_rows(columns, rows))
@@ -161,9 +182,16 @@ class TraceFile(RecordsFile):
                     yield _instruction(place, kernel, name, told)
 
     def _histogram(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
-        made = histogram.Histogram(trace, self._regions)
+        made = histogram.Histogram(trace, self._regions.pairs)
         yield from made.rows()
         self.notes += [made.note] if made.note else []
+
+    def _ipc(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
+        times = self._regions.times
+        if times is None:
+            raise Error("--table ipc: needs --times FILE, a Chrome trace of Proton")
+        scopes = ipc.scopes(times)
+        yield from ipc.of_scopes(trace, self._regions.pairs, scopes, self.notes)
 
 
 def _header(place: Place, kernel: Kernel) -> dict[str, Any]:
@@ -211,8 +239,8 @@ def _registers(place: Place, told: dict[str, Any], member: str) -> Any:
 def _column(name: str, values: list[Any]) -> Any:
     if name in TEXT_COLUMNS:
         return texts(values)
-    if name in ("regs", "uregs"):
-        return lists(values)
-    if name == "ipc":
+    if name in LIST_COLUMNS:
+        return lists([None if value is None else np.asarray(value) for value in values])
+    if name in ipc.FLOATS and not all(type(v) is int for v in values):
         return pd.array(values, "Float64")
-    return pd.array(values, "boolean") if name == "complete" else integers(values)
+    return pd.array(values, "boolean") if name in BOOLEANS else integers(values)
