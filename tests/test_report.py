@@ -5,24 +5,22 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests import support
+from tests import pictures, support
+from tests.pictures import CHROMIUM
 from tests.rundir import Writer, busy_run, small_run
 from tests.support import Cli
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.verbs.report import document, report
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'"
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 
 
@@ -316,3 +314,28 @@ def test_browser_runs_no_script_from_a_run(run_path: Path, tmp_path: Path) -> No
     assert "500 ns" in drawn and "GPU time" in drawn
     assert "<title>taken" not in drawn
     assert "<img" not in drawn
+
+
+@pytest.mark.long
+@needs_chromium
+@pytest.mark.parametrize("size", pictures.HEIGHTS)
+def test_page_looks_as_before(size: str, tmp_path: Path) -> None:
+    """At three widths and printed. `python -m tests.pictures` draws the expected pictures again."""
+    now = tmp_path / "now.png"
+    pictures.draw_report(tmp_path, size, now)
+    expected = pictures.FOLDER / f"report-{size}.png"
+    mean, clearly = pictures.difference(expected, now)
+    assert mean < 2.5 and clearly < 0.03, f"{mean:.2f} of 255, {clearly:.1%} of tiles: {now}"
+
+
+@needs_chromium
+@pytest.mark.long
+def test_changed_page_looks_different(tmp_path: Path) -> None:
+    """The comparison of pictures sees a section that is missing, and not a moved pixel."""
+    expected = pictures.FOLDER / "report-900.png"
+    drawn = pictures.read_png(expected)
+    tiles = pictures.tiles(drawn)
+    moved = pictures.tiles(np.roll(drawn, 1, axis=1))
+    missing = pictures.tiles(np.concatenate([drawn[:300], drawn[420:], drawn[300:420]]))
+    assert (np.abs(tiles - moved) > 24).mean() < 0.02
+    assert (np.abs(tiles - missing) > 24).mean() > 0.03

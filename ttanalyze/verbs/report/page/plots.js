@@ -192,8 +192,9 @@ function timeAxis(clock, [t0, t1]) {
     range: [t0 / 1e9, t1 / 1e9],
     tickformat: ".12~s",
     ticksuffix: "s",
-    nticks: 8,
-    title: { text: "time since the first call", standoff: 6 },
+    nticks: innerWidth < 700 ? 4 : 8,
+    tickangle: 0,
+    title: { text: "time since the first call", standoff: 8, font: { size: 12 } },
   };
 }
 
