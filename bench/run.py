@@ -39,6 +39,7 @@ PARTS = {
     "llama": 330,
     "budget": 60,
     "bounds": 150,
+    "check": 240,
     "memory": 50,
     "growth": 130,
     "toolkit": 40,

@@ -102,6 +102,7 @@ def check(
             outcomes.append(Outcome(one.NAME, NOT_COVERED, "interrupted before it began"))
             continue
         session.begin()
+        since = time.monotonic()
         try:
             outcome = one.examine(session)
         except KeyboardInterrupt:
@@ -116,6 +117,7 @@ def check(
             outcome.status = FAILED
             outcome.reason = "; ".join(filter(None, [outcome.reason, str(e)]))
         outcomes.append(_judged(session, outcome))
+        outcome.seconds = round(time.monotonic() - since, 3)
         session.say(_line(outcome))
     seconds = round(time.monotonic() - began, 3)
     command = list(settings.command)

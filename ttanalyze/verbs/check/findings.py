@@ -106,6 +106,7 @@ class Outcome:
         launches: The share of launches that the check covered, 0 to 1, None if not known.
         bytes: The same of allocated bytes.
         findings: The faults.
+        seconds: The duration in seconds, with the recordings that no earlier check made.
     """
 
     check: str
@@ -114,6 +115,7 @@ class Outcome:
     launches: float | None = None
     bytes: float | None = None
     findings: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 @dataclass
