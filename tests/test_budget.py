@@ -108,6 +108,14 @@ def test_a_generous_budget_skips_nothing(built: Path, tmp_path: Path) -> None:
     assert info["host_ns"] > 0 and info["elapsed_ns"] > info["host_ns"]
 
 
+def test_nothing_is_skipped_before_the_allowance_is_spent(built: Path, tmp_path: Path) -> None:
+    options = ["--max-overhead", "1%", "--overhead-allowance", "1h"]
+    assert record(many_waits(built), SIM, tmp_path / "run", *options).status == 0
+    run = tt.open(tmp_path / "run")
+    assert not run.epochs["skipped"].any()
+    assert run.processes[0].info["overhead"]["host_ns"] > 0
+
+
 def test_call_stacks_and_timing_count_as_cost_of_calls(
     runs: dict[str, Path], built: Path, tmp_path: Path
 ) -> None:

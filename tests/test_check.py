@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
-from ttanalyze.verbs.check import choose, findings, session
+from ttanalyze.verbs.check import choose, findings, session, spacing
 from ttanalyze.verbs.check.sarif import sarif_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 
@@ -83,10 +84,29 @@ def test_second_call_reuses_recordings(
     count = (tmp_path / "counter").read_text()
     again = report(check(command, "--json", "-q"))
     assert (tmp_path / "counter").read_text() == count
+    for one in (*again["outcomes"], *first["outcomes"]):
+        assert one.pop("seconds") >= 0
     assert again["outcomes"] == first["outcomes"]
     refused = check([*command[:2], "5", command[3]], "-q")
     assert refused.status == 2 and "--force replaces it" in refused.stderr
     assert check([*command[:2], "5", command[3]], "-q", "--force").status == 0
+
+
+@pytest.mark.native
+def test_epochs_that_cost_much_are_fewer(
+    check: Check, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recording with zones tells what epochs cost."""
+    monkeypatch.setattr(spacing, "COST", 0)
+    monkeypatch.setattr(spacing, "ALLOWANCE", 1e-9)
+    command = support.command("recorder_many_waits", built)
+    outcome = check(command, "--only", "bounds,determinism", "--json")
+    assert [one["status"] for one in report(outcome)["outcomes"]] == ["clean", "clean"]
+    assert f"--epoch launch:{400 // spacing.LEAST}" in outcome.stderr
+    counts = {name: len(tt.open(tmp_path / "out" / name).epochs) for name in ("zones", "plain")}
+    assert counts["zones"] >= 400 and counts["plain"] == spacing.LEAST
+    resumed = check(command, "--only", "bounds,determinism", "--json")
+    assert resumed.status == 0 and "recorded" not in resumed.stderr
 
 
 @pytest.mark.native

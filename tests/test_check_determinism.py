@@ -14,6 +14,7 @@ from tests import support
 from tests.support import Cli
 from ttanalyze.verbs.check import session, zoom
 from ttanalyze.verbs.check.determinism import confidence
+from ttanalyze.verbs.check.spacing import SPACING
 
 Check = Callable[..., Any]
 STEPS = 4
@@ -133,7 +134,7 @@ def test_three_more_recordings_find_the_call_if_contents_take_too_much_space(
 
 
 @pytest.mark.parametrize(
-    ("spacing", "recordings"), [(session.SPACING, 3), (10**7, 5)], ids=["usual", "one-epoch"]
+    ("spacing", "recordings"), [(SPACING, 3), (10**7, 5)], ids=["usual", "one-epoch"]
 )
 def test_ten_million_launches_take_few_recordings(spacing: int, recordings: int) -> None:
     """The last one looks at one launch. Before it, each two narrow the window."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests import support
 from tests.support import Cli
-from ttanalyze.verbs.check import uninitialized, zoom
+from ttanalyze.verbs.check import values, zoom
 
 pytestmark = pytest.mark.native
 
@@ -43,7 +43,7 @@ def test_first_launch_that_computes_with_it_is_named(
     check: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, much: bool
 ) -> None:
     if much:
-        monkeypatch.setattr(uninitialized, "LITTLE", 0)
+        monkeypatch.setattr(values, "MOST", 0)
     (finding,) = check("computes")["findings"]
     assert (finding["kind"], finding["certainty"]) == ("uninitialized", "confirmed")
     assert finding["call"]["kernel"] == "add"

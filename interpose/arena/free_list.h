@@ -54,6 +54,7 @@ struct block {
 	uint64_t freed_stream;
 	uint64_t freed_serial;
 	bool was_held;             /* a block is held back only once */
+	bool hold;                 /* of a block that is being freed: it will be held back */
 	TAILQ_ENTRY(block) freed;  /* in the list of its state */
 };
 TAILQ_HEAD(blocks, block);

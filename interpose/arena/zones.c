@@ -114,8 +114,22 @@ static void hold(struct block *b)
 	pthread_mutex_unlock(&arena.lock);
 }
 
-/* Fills those worth it in the arena's stream of the current context, and waits. */
-static bool fill_freed(struct context *c, struct arena_resources *h, const struct blocks *freed)
+/* Of freed blocks, the last ones that are within the limits: the others would be let go at once. */
+static void choose_held(const struct context *c, struct blocks *freed)
+{
+	uint64_t bytes = 0, count = 0;
+	struct block *b;
+
+	TAILQ_FOREACH_REVERSE(b, freed, blocks, freed)
+	{
+		b->hold = is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < HELD_COUNT;
+		bytes += b->hold ? b->room : 0;
+		count += b->hold;
+	}
+}
+
+/* Fills chosen ones in the arena's stream of the current context, and waits. */
+static bool fill_freed(struct arena_resources *h, const struct blocks *freed)
 {
 	struct tt_fill_range ranges[TT_FILL_RANGES];
 	unsigned count = 0;
@@ -124,7 +138,7 @@ static bool fill_freed(struct context *c, struct arena_resources *h, const struc
 
 	TAILQ_FOREACH(b, freed, freed)
 	{
-		if (is_worth_holding(c, b))
+		if (b->hold)
 			ranges[count++] = zone_range(b->base, b->size);
 		if (r == CUDA_SUCCESS && count && (count == TT_FILL_RANGES || !TAILQ_NEXT(b, freed))) {
 			r = arena_submit(h, h->stream, ranges, count);
@@ -141,14 +155,15 @@ void zones_take(struct context *c, struct blocks *freed)
 
 	if (TAILQ_EMPTY(freed))
 		return;
+	choose_held(c, freed);
 	bool entered = context_push(c->handle);
-	bool ok = entered && (h = arena_resources_of(c)) && h->fill && fill_freed(c, h, freed);
+	bool ok = entered && (h = arena_resources_of(c)) && h->fill && fill_freed(h, freed);
 	if (entered)
 		context_pop();
 	while ((b = TAILQ_FIRST(freed))) {
 		TAILQ_REMOVE(freed, b, freed);
 		b->was_held = true;
-		if (ok && is_worth_holding(c, b))
+		if (ok && b->hold)
 			hold(b);
 		else
 			let_go(b);

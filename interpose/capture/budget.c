@@ -81,8 +81,8 @@ bool budget_allows(const struct capture *p, uint32_t trigger)
 {
 	if (!options.max_overhead || !p->epochs || trigger == TT_TRIGGER_FINAL)
 		return true;
-	uint64_t next = atomic_load(&budget.host_epoch) + atomic_load(&budget.gpu_epoch);
-	return share(spent() + next, clock_ns()) <= options.max_overhead;
+	uint64_t cost = spent() + atomic_load(&budget.host_epoch) + atomic_load(&budget.gpu_epoch);
+	return cost <= options.overhead_allowance_ms * UINT64_C(1000000) || share(cost, clock_ns()) <= options.max_overhead;
 }
 
 /* All but the last `kept`. */

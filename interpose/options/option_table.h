@@ -195,6 +195,8 @@ OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
 OPTION(MAX_OVERHEAD, max_overhead, PERCENT, "1000", "", "PERCENT",
        "Skip epochs, but no events, so that recording costs the program at most this share of its time, such as 5%. A skipped epoch "
        "keeps its number and has no contents; the next epoch has its changes. The first and the last epoch are never skipped (default: skip none).")
+OPTION(OVERHEAD_ALLOWANCE, overhead_allowance_ms, TIME_MS, "4294967295", "0", "TIME",
+       "With --max-overhead: skip no epoch before recording has cost the program this time, such as 500ms (default 0).")
 OPTION(THREAD_CORES, thread_cores, NUMBERS, "", "", "LIST",
        "Run the recorder's threads only on these cores, such as 14-15 (default: on those that the program may use).")
 OPTION(THREAD_PRIORITY, thread_priority, CHOICE, "normal|idle", "normal", "",

@@ -31,7 +31,8 @@ from ttanalyze.verbs.check.findings import (
 from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
-from ttanalyze.verbs.check.zoom import launch_seqs
+from ttanalyze.verbs.check.spacing import launch_seqs
+from ttanalyze.verbs.record.series import Recording
 
 NAME = "bounds"
 DESCRIPTION = "writes outside of allocations, and to memory that was freed"
@@ -41,8 +42,10 @@ GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
 WINDOWS = 3  # stretches of launches that are looked at closely
 MOST = 2000  # changes of a process that are looked at, and the first of each zone
 TOGETHER = 1024  # launches that are one such stretch, if changes are no further apart
-# What makes frameworks allocate each tensor by itself.
+# What makes frameworks allocate each tensor by itself: PyTorch in the order of a stream, which
+# waits for nothing, and where it cannot, without its cache.
 EACH_TENSOR = {
+    "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync",
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
     "XLA_PYTHON_CLIENT_ALLOCATOR": "platform",
 }
@@ -113,9 +116,18 @@ def _birth(process: Process, region: int) -> Any:
     return regions.birth[int(regions.rows(np.array([region]))[0])]
 
 
+def with_zones(session: Session) -> Recording:
+    """Returns the recording with zones.
+
+    Args:
+        session: The session.
+    """
+    return session.record("zones", EACH_TENSOR, **{**ZONES, **session.budget})
+
+
 def examine(session: Session) -> Outcome:
     """Records the program with zones, and names the calls that changed some."""
-    recording = session.record("zones", EACH_TENSOR, **ZONES)
+    recording = with_zones(session)
     run = open_run(recording.run)
     outcome = Outcome(NAME, CLEAN)
     _cover(outcome, run.processes)

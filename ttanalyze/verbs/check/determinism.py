@@ -22,6 +22,7 @@ from ttanalyze.verbs.check.findings import (
 )
 from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.check.spacing import launch_seqs
 from ttanalyze.verbs.diff import DiffReport
 from ttanalyze.verbs.record.run import TIMED_OUT
 from ttanalyze.verbs.record.series import Recording
@@ -151,7 +152,7 @@ def coverage(recording: Recording, report: DiffReport) -> tuple[float | None, fl
     launches = seen = size = held = 0
     matched = {found.process_a for found in report.processes}
     for process in open_run(recording.run).processes:
-        seqs = zoom.launch_seqs(process)
+        seqs = launch_seqs(process)
         launches += len(seqs)
         usable = process.epochs["flags"] & layout.REFUSED == 0
         if process.index in matched and usable.any():

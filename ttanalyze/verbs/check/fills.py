@@ -6,6 +6,7 @@ memory that was not. Any other byte that differs between the runs was computed f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ class Dependent:
         process: The process, in the run with zeros.
         region: The id of the region.
         epoch: The epoch that has the bytes.
-        before: The last epoch before that was compared, None if there is none.
+        before: The last epoch before whose contents were compared, None if there is none.
         first, count: The first of the bytes, and how many there are.
         computed: Whether they are not merely copies.
     """
@@ -89,15 +90,15 @@ def aligned(runs: Sequence[Path]) -> list[Same]:
 
 
 def _align(processes: Sequence[Process]) -> Same:
-    launches = [_launches(process) for process in processes]
-    same = len(launches[0])
+    numbers: dict[str | None, int] = {}
+    launches = [_launches(process, numbers) for process in processes]
+    same = min(map(len, launches))
     for other in launches[1:]:
-        pairs = zip(launches[0], other, strict=False)
-        differs = (i for i, (a, b) in enumerate(pairs) if a[1:] != b[1:])
-        same = min(same, next(differs, min(len(launches[0]), len(other))))
+        a, b = launches[0][:same], other[:same]
+        differs = (a["kind"] != b["kind"]) | (a["kernel"] != b["kernel"])
+        same = int(np.argmax(differs)) if differs.any() else same
     keyed = [
-        _epochs(process, [seq for seq, *_ in own], same)
-        for process, own in zip(processes, launches, strict=True)
+        _epochs(process, own["seq"], same) for process, own in zip(processes, launches, strict=True)
     ]
     shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
     epochs = np.array([[own[key] for own in keyed] for key in shared], "i8")
@@ -118,21 +119,22 @@ def _born(process: Process) -> dict[tuple[int, int, int], int]:
     }
 
 
-def _launches(process: Process) -> list[tuple[int, int, str | None]]:
-    """The seq, the kind and the kernel of each launch."""
+def _launches(process: Process, numbers: dict[str | None, int]) -> Array:
+    """The seq, the kind and the kernel of each launch. Kernels have a number by their name."""
     columns = process.event_columns("seq", "kind", "result", "flags", "id")
     good = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
     good &= columns["flags"] & CAPTURING == 0
-    kernel = event_kinds.KIND["launch"]
-    return [
-        (seq, kind, process.kernel(number) if kind == kernel else None)
-        for seq, kind, number in zip(
-            *(columns[name][good].tolist() for name in ("seq", "kind", "id")), strict=True
-        )
-    ]
+    kinds = columns["kind"][good]
+    out = np.zeros(len(kinds), [("seq", "i8"), ("kind", "i8"), ("kernel", "i8")])
+    out["seq"], out["kind"] = columns["seq"][good], kinds
+    kernels = kinds == event_kinds.KIND["launch"]
+    functions, where = np.unique(columns["id"][good][kernels], return_inverse=True)
+    names = [numbers.setdefault(process.kernel(one), len(numbers)) for one in functions.tolist()]
+    out["kernel"][kernels] = np.array(names, "i8")[where]
+    return out
 
 
-def _epochs(process: Process, seqs: list[int], most: int) -> dict[tuple[int, ...], int]:
+def _epochs(process: Process, seqs: Array, most: int) -> dict[tuple[int, ...], int]:
     """The epochs that were captured, by how many launches they have seen."""
     epochs, seen = process.epochs, np.searchsorted(seqs, process.coverage.some, "right")
     usable = (epochs["flags"] & layout.REFUSED == 0) & (seen <= most)
@@ -148,13 +150,21 @@ def _epochs(process: Process, seqs: list[int], most: int) -> dict[tuple[int, ...
 # ---- digests ----
 
 
-def differing(same: Same) -> set[int]:
-    """Finds the regions that differ in some epoch of the runs, whether or not they were written."""
-    return {region for _, regions in _differing(same) for region in regions}
+def differing(same: Same, last: int) -> set[int]:
+    """Finds the regions that differ in some epoch of the runs, whether or not they were written.
+
+    Args:
+        same: What corresponds in the runs.
+        last: The last epoch of the first run to look at.
+    """
+    rows = itertools.takewhile(lambda one: one[0][0] <= last, _differing(same))
+    return {region for _, regions in rows for region in regions}
 
 
 def _differing(same: Same) -> Iterator[tuple[Array, list[int]]]:
-    """The epochs, and the regions that differ in them and changed in them in some run."""
+    """The epochs, and the regions that differ in them and changed in them in some run. All epochs:
+    those without such regions, too.
+    """
     state: list[dict[int, int]] = [{} for _ in same.processes]
     names = [{own: region for region, own in ids.items()} for ids in same.ids]
     last = [-1] * len(same.processes)
@@ -167,9 +177,7 @@ def _differing(same: Same) -> Iterator[tuple[Array, list[int]]]:
             changed |= {region for region, digest in now.items() if state[i].get(region) != digest}
             state[i].update(now)
             last[i] = epoch
-        found = [one for one in sorted(changed) if len({held.get(one) for held in state}) > 1]
-        if found:
-            yield row, found
+        yield row, [one for one in sorted(changed) if len({held.get(one) for held in state}) > 1]
 
 
 # ---- contents ----
@@ -218,17 +226,22 @@ def dependent(same: Same, left_out: Mapping[int, int]) -> list[Dependent]:
         left_out: Regions to leave out, by id, each from an epoch of the first run on.
 
     Returns:
-        The first region with computed bytes, and the first with copied bytes, if there are any.
+        The first region with computed bytes, and the first with copied bytes, if there are any, in
+        epochs with contents.
 
     Raises:
         FormatError: A file does not follow the format.
         Error: Contents are missing.
     """
     found: dict[bool, Dependent] = {}
-    for row, regions in _differing(same):
-        epoch = int(row[0])
-        earlier = same.epochs[:, 0][same.epochs[:, 0] < epoch]
-        before = int(earlier[-1]) if len(earlier) else None
+    before: int | None = None
+    since: set[int] = set()
+    for row, changed in _differing(same):
+        since.update(changed)
+        if not _has_contents(same, row):
+            continue
+        epoch, regions = int(row[0]), sorted(since)
+        since.clear()
         for region in regions:
             if epoch >= left_out.get(region, layout.NO_EPOCH) or not _alive(same, row, region):
                 continue
@@ -239,6 +252,7 @@ def dependent(same: Same, left_out: Mapping[int, int]) -> list[Dependent]:
                     found[computed] = Dependent(same.processes[0], *where, computed)
         if True in found:
             break
+        before = epoch
     return [found[key] for key in (True, False) if key in found]
 
 
@@ -257,6 +271,12 @@ def sorts(same: Same, epoch: int, region: int) -> Sorts | None:
     if not len(rows) or region not in same.regions or not _alive(same, rows[0], region):
         return None
     return _sorts(same, rows[0], region)
+
+
+def _has_contents(same: Same, row: Array) -> bool:
+    """Whether the epoch has contents in all runs."""
+    pairs = zip(same.processes, row.tolist(), strict=True)
+    return not any(process.digests_alone[epoch] for process, epoch in pairs)
 
 
 def _alive(same: Same, row: Array, region: int) -> bool:

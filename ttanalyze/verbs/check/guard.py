@@ -40,7 +40,7 @@ from ttanalyze.verbs.check.findings import (
 from ttanalyze.verbs.check.instructions import Culprit, Traced, with_instructions
 from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
-from ttanalyze.verbs.check.zoom import launch_seqs
+from ttanalyze.verbs.check.spacing import launch_seqs
 
 NAME = "guard"
 DESCRIPTION = "reads and writes past the end of allocations, and of memory that was freed"
@@ -189,7 +189,7 @@ def _look(session: Session, faults: list[_Fault], copies: list[_Copy], align: st
     findings, written = list[Finding](), True
     zoned = None
     if faults:
-        recording = session.record("zones", EACH_TENSOR, **bounds.ZONES)
+        recording = bounds.with_zones(session)
         zoned = open_run(recording.run)
         written = session.fault(recording) is not None or any(
             zones.changed_zones(process, 1) for process in zoned.processes

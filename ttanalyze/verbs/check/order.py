@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from ttanalyze.core.host_writes import SOURCE_CHANGE
-from ttanalyze.core.order import ALLOC, CAPTURING, FREE, PER_THREAD, Event, plain
+from ttanalyze.core.order import ALLOC, CAPTURING, FREE, GRAPH_LAUNCH, PER_THREAD, Event, plain
 from ttanalyze.core.reach import ATOMIC, MAY_WRITE, READS, WRITES, Uses
 from ttanalyze.core.unordered import Side, Unordered, find_unordered
 from ttanalyze.disassembly.kernel_uses import kernel_uses
@@ -83,8 +83,9 @@ def examine(session: Session) -> Outcome:
         if in_streams > 1 and not session.settings.quick:
             uses, count = traced_uses(session, process, uses)
             traced += count
-        found = find_unordered(process, every=session.settings.every, uses=uses)
-        pairs += [Pair(process, one, uses) for one in found]
+        if in_streams > 1 or _unordered_in_one_stream(process):
+            found = find_unordered(process, every=session.settings.every, uses=uses)
+            pairs += [Pair(process, one, uses) for one in found]
         counted = _coverage(process, uses)
         launches, known = launches + counted[0], known + counted[1]
         lanes = max(lanes, in_streams)
@@ -139,6 +140,16 @@ def _lanes(process: Process) -> int:
     thread = np.where(columns["stream"] == PER_THREAD, columns["thread"], 0)
     lanes = np.stack([columns["context"], columns["stream"], thread], 1)[work]
     return len(np.unique(lanes, axis=0))
+
+
+def _unordered_in_one_stream(process: Process) -> bool:
+    """Whether there is what work of a single stream may have no order with: nodes of a graph, the
+    host, and memory that is allocated and freed in the order of streams.
+    """
+    columns = process.event_columns("kind", "stream")
+    other = np.isin(columns["kind"], (GRAPH_LAUNCH, SOURCE_CHANGE))
+    other |= np.isin(columns["kind"], (ALLOC, FREE)) & (columns["stream"] != 0)
+    return bool(other.any())
 
 
 # ---- the finding ----

@@ -6,6 +6,7 @@ says, of the same program files; it is never made again.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.check.findings import Finding, Outcome
+from ttanalyze.verbs.check.spacing import ALLOWANCE, EPOCHS, affordable
 from ttanalyze.verbs.record import program
 from ttanalyze.verbs.record.run import TIMED_OUT, driver_loads
 from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
@@ -34,8 +36,8 @@ from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Serie
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 LEAST, PATIENCE = 300, 50  # a recording ends after so many seconds, or times the slowest other one
-SPACING = 8192  # between two epochs at most: as many as a closer look can resolve
-EPOCHS = f"sync,launch:{SPACING}"  # unless the user chooses
+# The recording with zones may skip epochs: it is compared with no other.
+BUDGET = {"epoch": EPOCHS, "max_overhead": "10%", "overhead_allowance": f"{ALLOWANCE:.0f}s"}
 PLAIN = {
     "contents": "none",
     "deterministic": True,
@@ -200,10 +202,35 @@ class Session:
 
     # ---- recording ----
 
-    @property
+    @functools.cached_property
     def epochs(self) -> str:
-        """Where recordings have epochs, if a check does not say otherwise."""
-        return epochs_of_user(self.settings) or EPOCHS
+        """Where recordings have epochs, if a check does not say otherwise.
+
+        These are the epochs of the plain recording, if there is one. If epochs at each
+        synchronisation cost the program too much in the recording with zones, they are after so
+        many launches.
+        """
+        chosen = epochs_of_user(self.settings)
+        if chosen is None and self._series.finished("plain") is not None:
+            return str(self._variables("plain")["TT_EPOCH"])
+        measured = self._series.finished("zones")
+        if chosen is None and measured is not None and measured.run.exists():
+            chosen = affordable(open_run(measured.run).processes)
+            if chosen is not None:
+                self.say(f"epochs cost much, so there are fewer: --epoch {chosen}")
+        return chosen or EPOCHS
+
+    def _variables(self, name: str) -> dict[str, str]:
+        """The variables of a finished recording."""
+        found: dict[str, str] = orjson.loads((self.folder / f"{name}{SETTINGS}").read_bytes())
+        return found
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """Options that measure and limit what epochs cost, for a recording that is compared with no
+        other; none if the user says where epochs are.
+        """
+        return {} if epochs_of_user(self.settings) else dict(BUDGET)
 
     def record(
         self, name: str, environment: Mapping[str, str] | None = None, /, **given: Any
@@ -222,7 +249,8 @@ class Session:
             Error: The program cannot be recorded, or the recording has other options.
         """
         # Guards need no epochs: the program ends at the access.
-        usual = {} if os.environ.get("TT_EPOCH") or "guard" in given else {"epoch": self.epochs}
+        own = os.environ.get("TT_EPOCH") or "guard" in given or "epoch" in given
+        usual = {} if own else {"epoch": self.epochs}
         given = {k: v for k, v in given.items() if v is not None}
         given = {**usual, **self.settings.record, **given}
         variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}
@@ -243,7 +271,7 @@ class Session:
                 raise
             self.durations[name] = found.seconds
             self._tell_time(name, found)
-        elif orjson.loads((self.folder / f"{name}{SETTINGS}").read_bytes()) != variables:
+        elif self._variables(name) != variables:
             raise Error(f"{found.run}: recorded with other options; --force replaces it")
         self.used[name] = found
         return found

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from ttanalyze.core.writers import INDIRECT, writers
-from ttanalyze.format import open_run
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
+from ttanalyze.output import text
 from ttanalyze.verbs.check import determinism, difference, fills, values, zoom
 from ttanalyze.verbs.check.difference import HOST_SRC, call_text
 from ttanalyze.verbs.check.fills import Dependent, Same
@@ -30,6 +30,7 @@ from ttanalyze.verbs.check.findings import (
 )
 from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text, reached
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.check.spacing import launch_seqs
 from ttanalyze.verbs.record.series import Recording
 
 NAME = "uninitialized"
@@ -37,8 +38,9 @@ DESCRIPTION = "results that depend on memory that the program did not write"
 CONTROLS = ("plain", "again")  # with zeros, as the third one
 ZEROS = ("values", "fill-zero")  # either is the third control
 FILLS = {"zero": "zero", "ones": "ones", "pattern-1": "pattern:1", "pattern-2": "pattern:2"}
-MOST = 60  # regions whose contents are recorded, if much changes
-LITTLE = 2 << 30  # changed bytes whose contents are recorded at once
+MOST = 60  # regions whose contents a closer look records, if much changes
+# The run with zeros has the calls and their places: the others need none.
+WITHOUT_CALLS = {"cpu_callstack": None, "params": None, "host_writes": None}
 UNINITIALIZED, COPY, ORDER = "uninitialized", "uninitialized copy", "order-dependent"
 OUTPUT, STATUS, LAUNCHES = "output", "exit status", "launches"
 
@@ -48,7 +50,7 @@ def recordings(settings: Settings) -> Plan:
 
     Other checks make the recordings with zeros, too.
     """
-    more = len(FILLS) if settings.quick else 2 * len(FILLS) * (1 + zoom.rounds(settings))
+    more = 0 if settings.quick else len(FILLS) * zoom.rounds(settings)
     others = (f"fill-{name}" for name in FILLS if name != "zero")
     return Plan((*CONTROLS, *others), more, either=ZEROS)
 
@@ -60,12 +62,9 @@ def examine(session: Session) -> Outcome:
         Error: A recording failed.
     """
     first = session.sound(session.plain())
-    changed = sum(int(p.epochs["bytes_changed"].sum()) for p in open_run(first.run).processes)
-    little = changed <= LITTLE
-    options = PLAIN | {"contents": "changed" if little else "none"}
-    zeros = session.either(*ZEROS)
-    shared = values.sampled(first) if zeros == ZEROS[0] else options
-    runs = {"zero": session.record(zeros, **shared)}
+    options = values.sampled(first)
+    little = options["contents"] == "changed"
+    runs = {"zero": session.record(session.either(*ZEROS), **options)}
     outcome = Outcome(NAME, CLEAN)
     again = [session.plain(name) for name in CONTROLS]
     controls = _controls(session, outcome, [runs["zero"], *again])
@@ -73,13 +72,15 @@ def examine(session: Session) -> Outcome:
         return outcome
     for name, fill in FILLS.items():
         if name not in runs:
-            runs[name] = session.record(f"fill-{name}", **(options | {"fill": fill}))
+            runs[name] = session.record(
+                f"fill-{name}", **{**options, **WITHOUT_CALLS, "fill": fill}
+            )
     found = [one for name in FILLS if (one := _ended(runs["zero"], runs[name], FILLS[name]))]
     outcome.findings += found[:1]
     differs = _output(runs) if controls.output else None
     same = fills.aligned([runs[name].run for name in FILLS])
     search = _Search(session, little, controls.left_out)
-    memory = search.memory("fill", same, differs is not None)
+    memory = search.memory(same, differs is not None)
     outcome.findings += memory
     if not memory and not found:
         outcome.findings += filter(None, [_launches(same) or differs])
@@ -87,7 +88,18 @@ def examine(session: Session) -> Outcome:
         outcome.status, outcome.reason = FOUND, "runs with other contents of new memory differ"
         if all(finding.kind == ORDER for finding in outcome.findings):
             outcome.reason = "runs with the same contents of new memory differ"
+    elif lost := next(filter(None, (p.digests_only for one in same for p in one.processes)), None):
+        outcome.status, outcome.reason = NOT_COVERED, text.printable(lost)
+    elif not little:
+        outcome.reason = _sampled(same)
     return outcome
+
+
+def _sampled(same: list[Same]) -> str:
+    """How many epochs could be compared."""
+    process = max((one.processes[0] for one in same), key=lambda process: len(process.epochs))
+    whole = int((~process.digests_alone).sum())
+    return f"contents of {whole:,} of {text.count(len(process.epochs), 'epoch')} were compared"
 
 
 # ---- runs with the same contents ----
@@ -164,7 +176,7 @@ def _launches(same: list[Same]) -> Finding | None:
     for one in same:
         if one.whole:
             continue
-        seen = [len(zoom.launch_seqs(process)) for process in one.processes]
+        seen = [len(launch_seqs(process)) for process in one.processes]
         sentence = (
             f"The program makes other launches if new memory is not zero ({seen[0]} with zeros)."
         )
@@ -184,9 +196,9 @@ class _Search:
     little: bool  # changes
     left_out: dict[int, int]
 
-    def memory(self, name: str, same: list[Same], printed: bool) -> list[Finding]:
+    def memory(self, same: list[Same], printed: bool) -> list[Finding]:
         """The finding for memory. printed: whether the program prints something else."""
-        found = self._first(name, same)
+        found = self._first(same, self.left_out)
         if found is None:
             return []
         coarse = found
@@ -199,7 +211,8 @@ class _Search:
             window = _window(found[1])
             if len(_writers(found[1])) <= 1:
                 break
-            finer = self._closer(f"fill-zoom-{number}", {"epoch": window.triggers})
+            runs = self._closer(number, window, *found)
+            finer = self._first(fills.aligned(runs), dict.fromkeys(self.left_out, 0))
             if finer is None:
                 break
             found = finer
@@ -207,32 +220,24 @@ class _Search:
                 break
         return [_finding(*found, coarse[1], printed)]
 
-    def _closer(self, name: str, options: dict[str, Any]) -> tuple[Same, Dependent] | None:
-        contents = "changed" if self.little else "none"
-        runs = self._runs(name, {**options, "contents": contents})
-        return self._first(name, fills.aligned(runs), options)
-
-    def _runs(self, name: str, options: dict[str, Any]) -> list[Any]:
-        session, given = self.session, PLAIN | options
+    def _closer(self, number: int, window: zoom.Window, same: Same, found: Dependent) -> list[Path]:
+        """Records the window with each of the fills. If much changes, only the contents of memory
+        that differs.
+        """
+        options = {**PLAIN, "contents": "changed", "epoch": window.triggers}
+        if not self.little:
+            others = sorted(fills.differing(same, found.epoch) - {found.region})
+            if len(others) >= MOST:
+                self.session.say(f"contents of {MOST} of {len(others) + 1} regions are looked at")
+            wanted = [found.region, *others[: MOST - 1]]
+            options["control"] = f"regions={','.join(map(str, sorted(wanted)))}"
         return [
-            session.record(f"{name}-{fill}", **(given | {"fill": value})).run
-            for fill, value in FILLS.items()
+            self.session.record(f"fill-zoom-{number}-{name}", **options | {"fill": value}).run
+            for name, value in FILLS.items()
         ]
 
-    def _first(
-        self, name: str, same: list[Same], options: dict[str, Any] | None = None
-    ) -> tuple[Same, Dependent] | None:
+    def _first(self, same: list[Same], left_out: dict[int, int]) -> tuple[Same, Dependent] | None:
         """The first dependent memory: what was computed goes before what was copied."""
-        if not self.little:
-            regions = sorted({region for one in same for region in fills.differing(one)})
-            if not regions:
-                return None
-            if len(regions) > MOST:
-                self.session.say(f"contents of {MOST} of {len(regions)} regions are looked at")
-            control = f"regions={','.join(map(str, regions[:MOST]))}"
-            given = {**(options or {}), "contents": "changed", "control": control}
-            same = fills.aligned(self._runs(f"{name}-contents", given))
-        left_out = self.left_out if options is None else dict.fromkeys(self.left_out, 0)
         found = [(one, d) for one in same for d in fills.dependent(one, left_out)]
         found = [pair for pair in found if not self._ignored(pair[1])]
         return min(found, key=lambda pair: not pair[1].computed, default=None)
@@ -243,7 +248,7 @@ class _Search:
 
 
 def _window(found: Dependent) -> zoom.Window:
-    seqs = zoom.launch_seqs(found.process)
+    seqs = launch_seqs(found.process)
     ends = np.searchsorted(seqs, _calls(found), "right")
     return zoom.Window(int(ends[0]), int(ends[1]))
 

@@ -32,14 +32,14 @@ from ttanalyze.verbs.check.findings import (
 from ttanalyze.verbs.check.instructions import Culprit, Traced, addresses, with_instructions
 from ttanalyze.verbs.check.naming import call_of, call_of_node, memory_of, memory_text
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
+from ttanalyze.verbs.check.spacing import launch_seqs
 from ttanalyze.verbs.check.work import Work, work_on
-from ttanalyze.verbs.check.zoom import launch_seqs
 from ttanalyze.verbs.record.series import Recording
 
 NAME = "values"
 DESCRIPTION = "the first NaN and the first infinity, and the call that made it"
 CONTENTS = {**PLAIN, "contents": "changed"}
-MOST = 4 << 30  # bytes that a recording stores; of more, some epochs have contents
+MOST = 2 << 30  # bytes that a recording stores; of more, some epochs have contents
 ROUNDS = 3  # that look for the epoch between two with contents
 WORDS = {"nan": "NaN", "inf": "infinity"}
 ANYWHERE = ("f32", "f64", "f16", "bf16")

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.errors import Error
-from ttanalyze.format import event_kinds, layout
-from ttanalyze.format.layout import Array
-from ttanalyze.format.process import Process
 from ttanalyze.verbs.check import difference
 from ttanalyze.verbs.check.difference import RESULT, Difference, Proof, Zoomed
-from ttanalyze.verbs.check.session import PLAIN, SPACING, Session, Settings, epochs_of_user
+from ttanalyze.verbs.check.session import PLAIN, Session, Settings, epochs_of_user
+from ttanalyze.verbs.check.spacing import SPACING, launch_seqs
 from ttanalyze.verbs.race import Pair
 from ttanalyze.verbs.race.pairs import find as unordered_pairs
 from ttanalyze.verbs.record.series import Recording
@@ -30,7 +28,6 @@ EACH = SPACING * 5 // 4  # launches with an epoch after each; epochs of several 
 TIMES = 20  # that a launch is repeated
 LITTLE = 1 << 30  # bytes of contents that a recording stores with the epochs of many launches
 REPLAYABLE = {"replayable": True, "max_per_kernel": "0", "cpu_callstack": "auto"}
-CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 
 
 def rounds(settings: Settings) -> int:
@@ -110,13 +107,6 @@ def _window(found: Difference) -> Window:
         ends.append(np.searchsorted(seqs, found.window(side), "right"))
     first, last = np.stack(ends).T
     return Window(int(first.min()), int(last.max()))
-
-
-def launch_seqs(process: Process) -> Array:
-    """Returns the sequence numbers of the calls that the recorder counts as launches."""
-    columns = process.event_columns("seq", "kind", "result", "flags")
-    launch = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
-    return columns["seq"][launch & (columns["flags"] & CAPTURING == 0)]
 
 
 # ---- what is there ----
