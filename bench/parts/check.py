@@ -67,7 +67,7 @@ def measure(bed: Bed) -> Result:
 
 def _command(bed: Bed) -> Command:
     if bed.sim:
-        options = {"--kernel": 1, "--size": 64, "--launches": 20, "--steps": 300}
+        options = {"--kernel": 1, "--size": 32, "--launches": 5, "--steps": 20}
         words = [word for pair in options.items() for word in map(str, pair)]
         return [bed.program("dense"), *words]
     steps = str(bed.pick(500, 250, 0))
