@@ -16,7 +16,8 @@ INSTRUCTIONS = 10_000
 
 def measure(bed: Bed) -> Result:
     """data: instructions, moved, and ms of each run over the cubin."""
-    program = bed.program("patching", "sass/cubin.c", "sass/code.c", "sass/patch.c")
+    parts = [f"sass/{name}.c" for name in ("cubin", "code", "blocks", "rebuild", "patch")]
+    program = bed.program("patching", *parts)
     said = bed.answer([program, CUBIN, str(bed.pick(201, 11, 3))], bed.bare())
     if said["moved"] < said["instructions"] / 2:
         raise ProgramError(f"only {said['moved']} of {said['instructions']} can be late")
