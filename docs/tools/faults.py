@@ -9,8 +9,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.check.corpus import REPORTS, cases
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PAGE = ROOT / "docs" / "faults.json", ROOT / "docs" / "faults.md"
+OWNERS = {
+    "vllm": "vllm-project",
+    "flashinfer": "flashinfer-ai",
+    "rmm": "rapidsai",
+    "triton": "triton-lang",
+    "pytorch": "pytorch",
+}
 HEAD = (
     "# Planted faults\n\n"
     "What `ttanalyze check` says of {count} programs with one fault each, and of the same programs "
@@ -40,6 +49,28 @@ def _summary(answers: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _reports(answers: list[dict[str, Any]]) -> list[str]:
+    """The public reports that programs re-create."""
+    lines = ["", "## Public reports", ""]
+    lines.append("Some programs do in small what public reports describe.")
+    lines += ["", "| report | program | check | finding |", "|---|---|---|---|"]
+    for report, (source, name) in REPORTS.items():
+        (case,) = (case for case in cases(source) if case.name == name)
+        repository, number = report.split("#")
+        link = f"[{report}](https://github.com/{OWNERS[repository]}/{repository}/issues/{number})"
+        key = source, name, False
+        found = (a for a in answers if key == (a["case"]["source"], a["case"]["name"], a["fixed"]))
+        shown = next(map(_finding, found), "not run on a GPU")
+        lines.append(f"| {link} | `{name}` | {case.check} | {shown} |")
+    return lines
+
+
+def _finding(a: dict[str, Any]) -> str:
+    if not a["found"]:
+        return "not found"
+    return f"{a['kind']}, at {'the right' if a['call'] else 'another'} line"
+
+
 def _missed(answers: list[dict[str, Any]]) -> list[str]:
     lines = []
     for a in answers:
@@ -61,4 +92,6 @@ def pages() -> dict[Path, str]:
     places[1:] = [f"{count} of them on {place}" for count, place in others]
     jobs = max(run["jobs"] for run in runs)
     head = HEAD.format(count=sum(counts), places=", ".join(places), jobs=jobs)
-    return {PAGE: head + "\n".join([*_summary(answers), *_missed(answers)]) + "\n"}
+    return {
+        PAGE: head + "\n".join([*_summary(answers), *_reports(answers), *_missed(answers)]) + "\n"
+    }

@@ -34,6 +34,16 @@ SANITIZERS = {
     "uninitialized": "initcheck",
     "order": "racecheck",
 }
+# Public reports, and the programs that do the same in small.
+REPORTS = {
+    "vllm#47282": ("faults", "block_loaded_too_early"),
+    "flashinfer#3978": ("torch_faults", "write_outside_tensor"),
+    "rmm#1899": ("torch_faults", "write_before_tensor"),
+    "flashinfer#4288": ("faults", "read_row_too_many"),
+    "triton#10772": ("torch_faults", "padding_read"),
+    "pytorch#101246": ("torch_faults", "forgotten_seed"),
+    "pytorch#193317": ("faults", "reused"),
+}
 # What shows on a GPU only: the simulator adds in one order, and its memory ends where it ends.
 GPU_ONLY = {"float_atomics", "append_in_any_order", "read_past_end"}
 

@@ -797,6 +797,30 @@ static void staging_reused(void)
 	show(p, SIZE);
 }
 
+/* A block of a cache is given to another request, and loaded from the host, while work of the request before
+ * still reads it.
+ */
+static void block_loaded_too_early(void)
+{
+	CUdeviceptr cache = values(4 * N), block = cache + SIZE, out = zeros(SIZE);
+	float *data;
+	CUevent computed;
+
+	CHECK(cuEventCreate(&computed, CU_EVENT_DISABLE_TIMING));
+	CHECK(cuMemAllocHost((void **)&data, SIZE));
+	memset(data, 0, SIZE);
+	WAIT();
+	busy(first);
+	GO("add", first, n, &out, &block, &n);
+	CHECK(cuEventRecord(computed, first));
+	if (fixed)
+		CHECK(cuStreamWaitEvent(second, computed, 0));
+	CHECK(cuMemcpyHtoDAsync(block, data, SIZE, second)); /* culprit of block_loaded_too_early */
+	WAIT();
+	show(out, SIZE);
+	show(cache, 4 * SIZE);
+}
+
 /* ---- values ---- */
 
 static void zero_by_zero(void)
@@ -1027,9 +1051,9 @@ static const struct {
 	FAULT(download_before_write, order), FAULT(write_under_download, order),
 	FAULT(set_in_other_stream, order), FAULT(event_too_early, order), FAULT(wait_for_other_event, order),
 	FAULT(not_default_stream, order), FAULT(free_too_early, order), FAULT(graph_race, order),
-	FAULT(host_buffer_reused, order), FAULT(staging_reused, order),
+	FAULT(host_buffer_reused, order), FAULT(staging_reused, order), FAULT(block_loaded_too_early, order),
 	FAULT(zero_by_zero, values), FAULT(nan_from_chain, values), FAULT(nan_beside_chain, values),
-	 FAULT(infinite, values), FAULT(root_of_negative, values),
+	FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(graph_unwritten, values),
 	FAULT(half_overflow, values),
 	FAULT(zero_by_unwritten, values), FAULT(nan_from_uninitialized, uninitialized),

@@ -82,6 +82,11 @@ def test_check_finds_the_planted_fault(case: corpus.Case, program: Path, tmp_pat
     assert fixed.status == "clean", fixed.reason
 
 
+def test_each_public_report_has_a_program() -> None:
+    known = {(case.source, case.name) for name in corpus.SOURCES for case in corpus.cases(name)}
+    assert set(corpus.REPORTS.values()) <= known
+
+
 def test_quick_check_of_values_looks_before_the_first_epoch(program: Path, tmp_path: Path) -> None:
     """The first epoch comes after the culprit; memory was zero before."""
     case = next(case for case in corpus.cases() if case.name == "zero_by_zero")
