@@ -14,19 +14,19 @@ from tests import support
 
 # Instructions of the calling thread that a call may cost outside of the driver, no epoch due.
 LIMITS = {
-    "events": ({"epoch": "none"}, {"launch": 620, "launch_ex": 640, "memset": 520, "stream": 1250}),
-    "epochs at waits": ({"epoch": "sync"}, {"launch": 620, "launch_ex": 640, "memset": 520}),
+    "events": ({"epoch": "none"}, {"launch": 520, "launch_ex": 530, "memset": 510, "stream": 1250}),
+    "epochs at waits": ({"epoch": "sync"}, {"launch": 520, "launch_ex": 530, "memset": 510}),
     "epochs of a kernel that is not launched": (
         {"epoch": "kernel:^none$"},
-        {"launch": 620, "launch_ex": 640, "memset": 520},
+        {"launch": 520, "launch_ex": 530, "memset": 510},
     ),
     "touched regions": (
         {"epoch": "sync", "regions": "touched"},
-        {"launch": 840, "launch_ex": 860, "memset": 620},
+        {"launch": 740, "launch_ex": 750, "memset": 620},
     ),
     "no events": (
         {"epoch": "none", "events": "0"},
-        {"launch": 400, "launch_ex": 420, "memset": 350},
+        {"launch": 340, "launch_ex": 350, "memset": 350},
     ),
 }
 

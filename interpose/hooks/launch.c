@@ -126,7 +126,7 @@ static __attribute__((noinline)) void not_traced(struct op *op, struct shape *s,
 	s->flight = NULL;
 }
 
-static bool is_special(const struct function *f)
+static inline bool is_special(const struct function *f)
 {
 	return f->chosen | f->traced | atomic_load_explicit(&f->replayable, memory_order_relaxed);
 }
@@ -290,7 +290,7 @@ static inline void shape_of_config(struct shape *s, const CUlaunchConfig *c, CUf
 }
 
 /* The event of a launch whose function is not known. */
-static struct tt_event *event_of_launch(struct op *op, CUresult r)
+static __attribute__((noinline)) struct tt_event *event_of_launch(struct op *op, CUresult r)
 {
 	struct tt_event *e = op_slot(op, r, options.launch_stacks);
 

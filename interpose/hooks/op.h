@@ -198,8 +198,7 @@ static inline void op_catch_up(struct op *op, uint64_t region)
 }
 
 /* launches: its memory is known later, and so is whether it must wait. delays: the allowed kinds of delay. */
-static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread, bool writes,
-							       bool launches, uint32_t delays)
+static ON_PATH bool op_on_stream(struct op *op, CUstream handle, bool per_thread, bool writes, bool launches, uint32_t delays)
 {
 	if (!(op->stream = stream_of(op->t, handle, per_thread)))
 		return false;
@@ -233,7 +232,7 @@ static inline bool op_begin_work(struct op *op, CUstream handle, bool per_thread
 }
 
 /* A kernel launch, whose parameters tell what it may write. */
-static inline bool op_begin_launch(struct op *op, CUstream handle, bool per_thread)
+static ON_PATH bool op_begin_launch(struct op *op, CUstream handle, bool per_thread)
 {
 	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, true, true, DELAYS);
 }
@@ -247,7 +246,7 @@ static inline bool op_begin_free(struct op *op, CUstream handle, bool per_thread
 void op_failed(const struct op *op, CUresult result);
 
 /* The event's slot with the common members but `id` set, or NULL. stack: with the call stack. */
-static inline struct tt_event *op_slot(struct op *op, CUresult result, bool stack)
+static ON_PATH struct tt_event *op_slot(struct op *op, CUresult result, bool stack)
 {
 	struct tt_event *e = op->on && (options.plain_launches || options.events) ? event_slot() : NULL;
 

@@ -9,6 +9,7 @@
  * few cache lines.
  */
 #define HOT __attribute__((hot))
+#define ON_PATH inline __attribute__((always_inline)) /* a part of it, without a call */
 #define HOT_DATA __attribute__((section(".data.hot")))
 
 /* For functions that a sanitizer's runtime calls through the recorder before it can instrument code. */
