@@ -16,6 +16,9 @@
 #include "format.h"
 #include "track/streams.h"
 
+/* Whether calls are delayed at all: options.launch_delay_ns, where the launch path finds it. */
+extern _Atomic bool delays_in_calls;
+
 #define DELAYS (TT_EVENTF_DELAYED | TT_EVENTF_DELAYED_STREAM)
 
 /*

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "delay/calls.h"
 #include "store/file.h"
 #include "util/json_writer.h"
 #include "format.h"
@@ -101,6 +102,7 @@ void delays_open(void)
 		if (l->on && l->delay > options.launch_delay_ns)
 			options.launch_delay_ns = l->delay;
 	}
+	atomic_store(&delays_in_calls, options.launch_delay_ns != 0);
 }
 
 bool delays_in_kernels(void)

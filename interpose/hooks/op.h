@@ -204,7 +204,7 @@ static ON_PATH bool op_on_stream(struct op *op, CUstream handle, bool per_thread
 		return false;
 	op->context = op->stream->context;
 	op->writes = writes;
-	if (delays && unlikely(options.launch_delay_ns))
+	if (delays && unlikely(atomic_load_explicit(&delays_in_calls, memory_order_relaxed)))
 		op->delays = delay_call(op->t, op->stream, delays, &op->delay_ns, &op->delay_number);
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);

@@ -26,8 +26,9 @@ struct reading {
 
 HOT_DATA const struct clock_line *_Atomic clock_line;
 
+HOT_DATA static struct clock_line lines[LINES];
+
 static struct {
-	struct clock_line lines[LINES];
 	unsigned next_line;
 	struct reading first, last;
 	bool unreliable;
@@ -75,7 +76,7 @@ static struct reading read_both(void)
 
 static void draw(struct reading from, double rate)
 {
-	struct clock_line *line = &tuning.lines[tuning.next_line++ % LINES];
+	struct clock_line *line = &lines[tuning.next_line++ % LINES];
 
 	*line = (struct clock_line){from.ticks, from.ns, (int64_t)(rate * 4294967296.0)};
 	atomic_store_explicit(&clock_line, line, memory_order_release);

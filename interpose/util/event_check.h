@@ -5,6 +5,7 @@
 #ifndef TT_UTIL_EVENT_CHECK_H
 #define TT_UTIL_EVENT_CHECK_H
 
+#include "util/compiler.h"
 #include "util/xxh3.h"
 #include "format.h"
 
@@ -15,7 +16,7 @@ _Static_assert(sizeof(struct tt_event) == 128 && offsetof(struct tt_event, kind)
 /* named: the bytes of kind and call; the check counts as 0. */
 static inline uint32_t event_check(const struct tt_event *e, uint64_t named)
 {
-	static const uint64_t words[] = {XXH3_SECRET_WORDS};
+	HOT_DATA static uint64_t words[] = {XXH3_SECRET_WORDS};
 	const uint64_t *secret = words;
 	const uint8_t *p = (const uint8_t *)e;
 	uint64_t x = sizeof(*e) * XXH3_PRIME64_1;
