@@ -98,6 +98,17 @@ def test_mapped_line_runs(line: str, place: Path) -> None:
     assert done.returncode in FINE and "Traceback" not in done.stderr, done.stdout + done.stderr
 
 
+NAMES: dict[str, list[str]] = json.loads((support.ROOT / "tests" / "data" / "predecessors.json").read_text())
+
+
+@pytest.mark.parametrize("tool", NAMES)
+def test_each_name_of_the_other_tools_is_on_the_page(tool: str) -> None:
+    """Options, variables and functions of the versions that the page was written from."""
+    assert NAMES[tool]
+    unmapped = [n for n in NAMES[tool] if not re.search(rf"{re.escape(n)}(?![\w-])", PAGE)]
+    assert unmapped == []
+
+
 def test_each_option_of_the_other_tools_has_a_line() -> None:
     assert len(LINES) > 90
     assert not re.findall(r"^\| .*\| `(?!ttanalyze|TT_|tt)", PAGE.partition("## cuda-time")[0])
