@@ -105,6 +105,38 @@ def check_marks(run: Path, kernels: int) -> None:
 CHILD_MARKS = ("first", "inner a", "inner b", "inner a", "inner b", "middle a")
 
 
+BODY_MARKS = (
+    ("first", 1, 0),
+    ("runs", 1, 1),
+    ("runs", 2, 1),
+    *2 * [("does not", 2, 1)],
+    ("last", 3, 1),
+)
+
+
+def check_body_marks(run: Path) -> None:
+    """Of recorder_graph_body_marks: each launch has all epochs. In a body that did not run, nothing
+    changed."""
+    opened = tt.open(run)
+    marked = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    assert not marked[["refused", "loose"]].any().any() and not opened.warnings
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert marked["label"].tolist() == [label for label, _, _ in BODY_MARKS] * 4
+    assert marked["seq"].tolist() == [seq for seq in launches for _ in BODY_MARKS]
+    a, b = opened.regions.query("size == 20000")["region"].tolist()
+    found = [
+        tuple(int(opened.read(epoch, region, dtype="u4")[0]) for region in (a, b))
+        for epoch in marked["epoch"].astype(int)
+    ]
+    before = [(3 * launch, launch, 1) for launch in range(3)] + [(9, 3, 10)]
+    assert found == [
+        (in_a + by * more, in_b + by * of_b)
+        for in_a, in_b, by in before
+        for _, more, of_b in BODY_MARKS
+    ]
+    assert tt.verify(opened, run / "manifest.json").same
+
+
 def check_child_marks(run: Path) -> None:
     """Of recorder_graph_child_marks: each launch has an epoch after each kernel of each graph."""
     opened = tt.open(run)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import ttanalyze as tt
 from tests import support
 from tests.graph_epochs import (
     check_astray,
+    check_body_marks,
     check_changes,
     check_child_marks,
     check_cut,
@@ -137,6 +139,15 @@ def test_program_captures_epochs_into_its_graph(
     check_marks(run, kernels)
 
 
+@pytest.mark.parametrize("more", [{}, {"regions": "touched", "graph_stamps": "."}])
+def test_program_captures_epochs_into_conditional_bodies(
+    more: dict[str, str], built: Path, run: Path
+) -> None:
+    command = [str(support.build_program("recorder_graph_body_marks", built))]
+    assert "epoch" not in record(command, run, SIM, **more)
+    check_body_marks(run)
+
+
 @pytest.mark.parametrize("more", [{}, {"deterministic": "1", "graph_stamps": "."}])
 def test_program_captures_epochs_into_child_graphs(
     more: dict[str, str], built: Path, run: Path
@@ -185,15 +196,26 @@ def test_graph_epochs_do_not_change_program_behaviour(name: str, built: Path, ru
     record(support.command(name, built), run, SIM, epoch="graph-node:.", stall_ms="300")
 
 
-def test_kernels_beside_conditional_nodes_get_epochs(built: Path, run: Path) -> None:
-    """Kernels beside conditional nodes are captured after, those in bodies are left alone."""
+def test_kernels_in_bodies_and_beside_get_epochs(built: Path, run: Path) -> None:
+    """However often a body runs. Those in loops inside loops are left alone, which is said."""
     command = [str(support.build_program("simonly_loops", built))]
     stderr = record(command, run, SIM, epoch="graph-node:turn", graph_stamps="turn")
-    assert "no epochs after kernel turn, which is in a conditional body" in stderr
     opened = tt.open(run)
-    node_epochs = opened.epochs.query("trigger == 'graph-node'")
-    assert len(node_epochs) == 2 + 7 * 2
-    assert opened.activities["stamped"].sum() == 2 + 7 * 2
+    inside = opened.epochs.query("trigger == 'graph-node'")
+    expected = []
+    left_out = set()
+    for launch in opened.events.query("kind == 'graph-launch'").itertuples():
+        nodes = opened.graph_nodes(int(launch.id)).set_index("node")
+        for parent in nodes[nodes["kernel"] == "turn"]["parent"]:
+            if parent is pd.NA or pd.isna(nodes.loc[parent, "parent"]):
+                expected.append(launch.seq)
+            else:
+                left_out.add(f"graph {launch.id}: no epochs after kernel turn, which is in a ")
+    assert inside["seq"].tolist() == expected
+    assert len(expected) > 2 + 7 * 2 and left_out
+    assert all(line + "conditional body inside another graph" in stderr for line in left_out)
+    assert not inside[["refused", "loose"]].any().any()
+    assert opened.activities["stamped"].sum() == 2 + 7 * 2  # those beside
     assert tt.verify(opened, run / "manifest.json").same
 
 

@@ -98,7 +98,9 @@ def test_mapped_line_runs(line: str, place: Path) -> None:
     assert done.returncode in FINE and "Traceback" not in done.stderr, done.stdout + done.stderr
 
 
-NAMES: dict[str, list[str]] = json.loads((support.ROOT / "tests" / "data" / "predecessors.json").read_text())
+NAMES: dict[str, list[str]] = json.loads(
+    (support.ROOT / "tests" / "data" / "predecessors.json").read_text()
+)
 
 
 @pytest.mark.parametrize("tool", NAMES)

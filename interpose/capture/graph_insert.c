@@ -6,7 +6,9 @@
  * Stamps are there if times are wanted, digest and gather if an epoch is wanted. The capture
  * kernels use one list of changed blocks, so all epochs of a graph form one chain, in an order in
  * which its nodes may run. A child graph with epochs is a link of the chain of the graph around it,
- * and has a chain of its own. One more node before all of them fetches what they are to do, and one
+ * and has a chain of its own. So has the body of a conditional node, whose epochs are those of its
+ * first run in a launch; after the conditional node, those of bodies that did not run are captured.
+ * One more node before all of them fetches what they are to do, and one
  * after them ends the turn of the launch.
  */
 #include <stdatomic.h>
@@ -21,100 +23,6 @@
 #include "capture/graph_topology.h"
 
 static _Atomic bool marked; /* graphs of the program may have marks */
-
-/* ---- chosen kernels ---- */
-
-/* The kernel of a node if it was chosen and runs in this context, else NULL. */
-static const struct function *chosen_function(const struct context *c, CUgraphNode node, uint32_t *label)
-{
-	CUDA_KERNEL_NODE_PARAMS p = {0};
-	CUgraphNodeType type;
-	CUfunction f;
-
-	bool told = real.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS;
-	bool kernel = told && type == CU_GRAPH_NODE_TYPE_KERNEL;
-	if (!told || (kernel && real.cuGraphKernelNodeGetParams_v2(node, &p) != CUDA_SUCCESS)) {
-		session_lost("a kernel in a graph may have no epochs and times: the driver does not describe it");
-		return NULL;
-	}
-	if (!kernel || (p.ctx && p.ctx != c->handle))
-		return NULL;
-	f = p.func;
-	if (!f && (!p.kern || !real.cuKernelGetFunction || real.cuKernelGetFunction(&f, p.kern) != CUDA_SUCCESS))
-		return NULL;
-	const struct function *known = function_of(f);
-	if (known && known->marks && p.kernelParams)
-		memcpy(label, p.kernelParams[0], sizeof(*label));
-	return known && (known->inside || known->stamped) ? known : NULL;
-}
-
-static void add_chosen(struct instrumentation *q, uint32_t graph, uint32_t position, const struct function *f, uint32_t label)
-{
-	struct chosen_kernel s = {
-		.graph = graph,
-		.position = position,
-		.node = {TT_NO_ID, f->marks ? label : f->name_string},
-		.captured = f->inside,
-		.marks = f->marks,
-		.stamped = f->stamped && node_timer.wanted && node_timer.wanted(),
-	};
-
-	if (s.captured && q->point_count == POINTS_MOST) {
-		session_lost("at most %d kernels in a graph have epochs: the other chosen kernels have none", POINTS_MOST);
-		s.captured = false;
-	}
-	if (s.stamped && q->stamped_count == STAMPED_MOST) {
-		session_lost("at most %d kernels in a graph have times: the other chosen kernels have none", STAMPED_MOST);
-		s.stamped = false;
-	}
-	if (!s.captured && !s.stamped)
-		return;
-	s.point = q->point_count;
-	s.stamp = q->stamped_count;
-	q->point_count += s.captured;
-	q->stamped_count += s.stamped;
-	q->chosen[q->chosen_count++] = s;
-}
-
-/* Adds the chosen kernels of a graph, and of its child graphs if `whole`, in execution order. False: no memory. */
-static bool add_chosen_of(struct instrumentation *q, struct context *c, const struct graph_tree *t, uint32_t graph, bool whole)
-{
-	const struct topology *g = &t->graphs[graph].g;
-	uint32_t *order = topology_order(g);
-	bool ok = order;
-
-	for (size_t i = 0; ok && i < g->count; i++) {
-		uint32_t label = TT_NO_ID, child = graph_tree_child(t, graph, order[i]);
-		const struct function *f = child ? NULL : chosen_function(c, g->nodes[order[i]], &label);
-		if (child)
-			ok = !whole || add_chosen_of(q, c, t, child, whole);
-		else if (f)
-			add_chosen(q, graph, order[i], f, label);
-	}
-	free(order);
-	return ok;
-}
-
-/* *found NULL: none was chosen. False: no memory. */
-static bool find_chosen(struct context *c, const struct graph_tree *t, bool whole, struct instrumentation **found)
-{
-	struct instrumentation *q = calloc(1, sizeof(*q));
-	bool ok = q && (q->chosen = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->chosen))) && add_chosen_of(q, c, t, 0, whole);
-
-	bool none = ok && !q->chosen_count;
-	ok = ok && !none && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
-	     (q->launches = calloc(TURNS, sizeof(*q->launches))) &&
-	     (q->stamped = calloc((size_t)TURNS * q->stamped_count + 1, sizeof(*q->stamped)));
-	if (!ok && q) {
-		instrumentation_free(q);
-		q = NULL;
-	}
-	for (unsigned i = 0; ok && i < q->chosen_count; i++)
-		if (q->chosen[i].captured)
-			q->points[q->chosen[i].point].chosen = &q->chosen[i];
-	*found = q;
-	return ok || none;
-}
 
 /* ---- insertion and removal ---- */
 
@@ -153,15 +61,17 @@ static bool add_front(struct instrumentation *q, CUgraph graph, const struct ker
 /* The node that a kernel's successors must wait for. */
 static CUgraphNode behind(const struct chosen_kernel *s)
 {
-	return s->captured ? s->gather : s->end;
+	return s->taken ? s->taken : s->captured ? s->gather : s->end;
 }
 
-/* The same for any node: a chosen kernel's is its last inserted node. */
+/* The same for any node: a chosen kernel's is its last inserted node, a conditional node's the last after it. */
 static CUgraphNode behind_node(const struct instrumentation *q, CUgraphNode node, const struct chosen_kernel *before)
 {
 	for (const struct chosen_kernel *s = q->chosen; s < before; s++)
 		if (s->in == node)
 			return behind(s);
+		else if (s->owner && s->owner == node)
+			return s->late_gather;
 	return node;
 }
 
@@ -193,28 +103,42 @@ static bool add_stamps(struct place *p, struct chosen_kernel *s)
 	return ok;
 }
 
-static bool add_nodes_around(struct place *p, struct chosen_kernel *s)
+static bool add_capture(struct place *p, const struct chosen_kernel *s, CUgraphNode after, CUgraphNode *digest,
+			CUgraphNode *gather)
 {
-	const struct topology *g = &p->tree->graphs[p->graph].g;
+	CUgraphNode both[2] = {after, p->last};
+	size_t n = p->last && p->last != after ? 2 : 1;
 	int processors = 1;
 
+	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, p->q->context->device);
+	unsigned grid = (unsigned)processors * TT_DIGEST_CTAS_PER_SM;
+	return add_kernel(p->q, digest, p->handle, both, n, p->kernels->digest, TT_DIGEST_THREADS, grid, s->point) &&
+	       add_kernel(p->q, gather, p->handle, digest, 1, p->kernels->gather, TT_DIGEST_THREADS, grid, s->point);
+}
+
+/* The successors of a node wait for another as well. */
+static bool hold_back(const struct place *p, CUgraphNode node, CUgraphNode until)
+{
+	const struct topology *g = &p->tree->graphs[p->graph].g;
+
+	for (size_t e = 0; e < g->edges; e++)
+		if (g->from[e] == node && real.cuGraphAddDependencies(p->handle, &until, &g->to[e], 1) != CUDA_SUCCESS)
+			return false;
+	return true;
+}
+
+static bool add_nodes_around(struct place *p, struct chosen_kernel *s)
+{
 	if (s->stamped && !add_stamps(p, s))
 		return false;
 	if (s->captured) {
-		CUgraphNode after[2] = {s->stamped ? s->end : s->in, p->last};
-		real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, p->q->context->device);
-		if (!add_kernel(p->q, &s->digest, p->handle, after, p->last ? 2 : 1, p->kernels->digest, TT_DIGEST_THREADS,
-				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point) ||
-		    !add_kernel(p->q, &s->gather, p->handle, &s->digest, 1, p->kernels->gather, TT_DIGEST_THREADS,
-				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point))
+		if (!add_capture(p, s, s->stamped ? s->end : s->in, &s->digest, &s->gather) ||
+		    (p->tree->graphs[p->graph].body &&
+		     !add_kernel(p->q, &s->taken, p->handle, &s->gather, 1, p->kernels->taken, 1, 1, s->point)))
 			return false;
-		p->last = s->gather;
+		p->last = behind(s);
 	}
-	CUgraphNode from = behind(s);
-	for (size_t e = 0; e < g->edges; e++)
-		if (g->from[e] == s->in && real.cuGraphAddDependencies(p->handle, &from, &g->to[e], 1) != CUDA_SUCCESS)
-			return false;
-	return true;
+	return hold_back(p, s->in, behind(s));
 }
 
 /* The graph among those of `parent` that contains the graph or is it; 0: `parent` does not contain it. */
@@ -271,7 +195,44 @@ static bool add_to_child(struct place *p, uint32_t child, unsigned *i)
 	return true;
 }
 
-/* From the i-th chosen kernel on, as far as they are in this graph or in its child graphs. */
+/* Captures after a conditional node what its bodies have not, because they did not run. */
+static bool add_late(struct place *p, struct chosen_kernel *s)
+{
+	if (!s->captured)
+		return true;
+	if (!add_capture(p, s, p->last, &s->late_digest, &s->late_gather))
+		return false;
+	p->last = s->late_gather;
+	return true;
+}
+
+/* The chosen kernels in the bodies of one conditional node. */
+static bool add_to_bodies(struct place *p, uint32_t child, unsigned *i)
+{
+	CUgraphNode owner = owner_of(p->tree, child);
+	struct chosen_kernel *first = &p->q->chosen[*i], *end = first;
+
+	if (!follows(p, owner, p->last, first) && real.cuGraphAddDependencies(p->handle, &p->last, &owner, 1) != CUDA_SUCCESS)
+		return false;
+	while (child && owner_of(p->tree, child) == owner) {
+		struct place inside = *p;
+		inside.graph = child;
+		inside.handle = p->tree->graphs[child].handle;
+		inside.last = NULL;
+		if (!add_to_graph(&inside, i))
+			return false;
+		end = &p->q->chosen[*i];
+		child = *i < p->q->chosen_count ? graph_below(p->tree, p->graph, end->graph) : 0;
+	}
+	p->last = owner;
+	for (struct chosen_kernel *s = first; s < end; s++)
+		if (!add_late(p, s))
+			return false;
+	end[-1].owner = owner;
+	return hold_back(p, owner, p->last);
+}
+
+/* From the i-th chosen kernel on, as far as they are in this graph or in graphs below. */
 static bool add_to_graph(struct place *p, unsigned *i)
 {
 	while (*i < p->q->chosen_count) {
@@ -283,7 +244,7 @@ static bool add_to_graph(struct place *p, unsigned *i)
 				return false;
 		} else if (!child) {
 			break;
-		} else if (!add_to_child(p, child, i)) {
+		} else if (!(p->tree->graphs[child].body ? add_to_bodies : add_to_child)(p, child, i)) {
 			return false;
 		}
 	}
@@ -322,6 +283,10 @@ void instrumentation_withdraw(struct instrumentation *q)
 	destroy_node(&q->last);
 	for (unsigned i = q->chosen_count; i-- > 0;) {
 		struct chosen_kernel *s = &q->chosen[i];
+		s->owner = NULL;
+		destroy_node(&s->late_gather);
+		destroy_node(&s->late_digest);
+		destroy_node(&s->taken);
 		destroy_node(&s->gather);
 		destroy_node(&s->digest);
 		destroy_node(&s->end);
@@ -368,32 +333,6 @@ static bool driver_has_calls(void)
 	       real.cuGraphExecDestroy && real.cuGraphDestroy && (real.cuGraphExecUpdate_v2 || real.cuGraphExecUpdate);
 }
 
-static bool any_in_child(const struct instrumentation *q)
-{
-	for (unsigned i = 0; i < q->chosen_count; i++)
-		if (q->chosen[i].graph)
-			return true;
-	return false;
-}
-
-/*
- * Finds the chosen kernels, and copies their graph if possible. Without a copy, the nodes go into the program's graph, but
- * not into its child graphs: the program could not replace these any more. False: no memory.
- */
-static bool choose(struct context *c, CUgraph graph, const struct graph_tree *t, struct instrumentation **q)
-{
-	if (!find_chosen(c, t, true, q))
-		return false;
-	if (!*q || graph_clone_make(&(*q)->clone, graph))
-		return true;
-	graph_clone_free(&(*q)->clone);
-	if (!any_in_child(*q))
-		return true;
-	session_lost("kernels in child graphs have no epochs and times: the driver does not copy the graph");
-	instrumentation_free(*q);
-	return find_chosen(c, t, false, q);
-}
-
 static bool add_somewhere(struct instrumentation *q, CUgraph graph, struct graph_tree *t, const struct kernels *k)
 {
 	const struct graph_clone *clone = q->clone.graph ? &q->clone : NULL;
@@ -410,7 +349,7 @@ static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t
 
 	if (!graph_tree_read(&tree, graph)) {
 		why = "its nodes can't be read";
-	} else if (!choose(c, graph, &tree, &q)) {
+	} else if (!instrumentation_choose(c, graph, &tree, &q)) {
 		why = "no host memory";
 	} else if (q) {
 		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
@@ -497,8 +436,9 @@ void instrumentation_disown(const struct instrumentation *q, CUgraphNode *node)
 		*node = NULL;
 	for (unsigned i = 0; i < q->chosen_count && *node; i++) {
 		const struct chosen_kernel *s = &q->chosen[i];
-		if (*node == s->begin || *node == s->end || *node == s->digest || *node == s->gather)
-			*node = s->kernel;
+		const CUgraphNode ours[] = {s->begin, s->end, s->digest, s->gather, s->taken, s->late_digest, s->late_gather};
+		for (size_t k = 0; k < sizeof(ours) / sizeof(*ours); k++)
+			*node = *node == ours[k] ? s->kernel : *node;
 	}
 }
 

@@ -32,7 +32,7 @@ const struct kernels *kernels_of(const struct context *c)
 	} functions[] = {{&k->front, TT_KERNEL_FRONT_AT},   {&k->digest, TT_KERNEL_DIGEST_AT},
 			 {&k->gather, TT_KERNEL_GATHER_AT}, {&k->stamp_at, TT_KERNEL_STAMP_AT},
 			 {&k->turn, TT_KERNEL_TURN_AT},     {&k->mark, TT_KERNEL_MARK},
-			 {&k->stamp, TT_KERNEL_STAMP}};
+			 {&k->stamp, TT_KERNEL_STAMP},      {&k->taken, TT_KERNEL_TAKEN_AT}};
 
 	pthread_mutex_lock(&instrumented.kernels_lock);
 	bool ok = c->index < CONTEXTS;

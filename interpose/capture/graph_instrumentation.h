@@ -36,6 +36,8 @@ struct chosen_kernel {
 	uint32_t point, stamp; /* indices in points and stamps */
 	CUgraphNode kernel; /* in the program's graph */
 	CUgraphNode in, begin, end, digest, gather; /* the kernel and the nodes around it in the instrumented graph */
+	CUgraphNode taken, late_digest, late_gather; /* of one in a body */
+	CUgraphNode owner; /* the conditional node of the body, if the last of its late nodes are this one's */
 };
 
 /* The regions of an epoch inside a graph, the same in each launch. */
@@ -99,12 +101,18 @@ struct instrumentation {
 
 struct kernels {
 	CUmodule module; /* never unloaded: executable graphs use its kernels */
-	CUfunction front, digest, gather, stamp_at, turn, mark, stamp;
+	CUfunction front, digest, gather, stamp_at, taken, turn, mark, stamp;
 };
 /* For the current context. NULL: the driver refuses the kernels. */
 const struct kernels *kernels_of(const struct context *c);
 /* Allocates the memory that the nodes read. False: no memory. */
 bool instrumentation_allocate(struct instrumentation *q, struct context *c);
+/*
+ * graph_choose.c: finds the chosen kernels, and copies their graph if possible; *q NULL: none was chosen. Without a copy,
+ * the nodes go into the program's graph, but not into its child graphs: the program could not replace these any more.
+ * False: no memory.
+ */
+bool instrumentation_choose(struct context *c, CUgraph graph, const struct graph_tree *t, struct instrumentation **q);
 /* graph_insert.c: adds the recorder's nodes to a graph, or to its copy `c`; `t` then gets the nodes of the copy. */
 bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct graph_tree *t, const struct graph_clone *c,
 			 const struct kernels *k);

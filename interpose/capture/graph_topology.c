@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inspect/graphs.h"
 #include "util/vector.h"
 
 #define FORM 0x9e3779b185ebca87ull
@@ -187,11 +188,13 @@ out:
 
 /* ---- child graphs ---- */
 
-static bool add_graph(struct graph_tree *t, CUgraph graph, uint32_t parent, uint32_t owner)
+static bool add_graph(struct graph_tree *t, CUgraph graph, uint32_t parent, uint32_t owner, bool body)
 {
 	if (!make_room(&t->graphs, &t->room, t->count, 1, sizeof(*t->graphs)))
 		return false;
 	struct subgraph *s = &t->graphs[t->count++];
+	s->handle = graph;
+	s->body = body;
 	s->parent = parent;
 	s->owner = owner;
 	if (!topology_read(&s->g, graph))
@@ -200,7 +203,20 @@ static bool add_graph(struct graph_tree *t, CUgraph graph, uint32_t parent, uint
 	return true;
 }
 
-/* Adds the graphs of a graph's child graph nodes. */
+/* Bodies inside other graphs are left out. */
+static bool add_bodies(struct graph_tree *t, uint32_t parent, uint32_t position)
+{
+	CUgraph bodies[BODIES_MOST];
+	uint32_t count = parent ? 0 : graph_bodies(t->graphs[parent].g.nodes[position], bodies, BODIES_MOST);
+
+	t->conditional = true;
+	for (uint32_t i = 0; i < count; i++)
+		if (!add_graph(t, bodies[i], parent, position, true))
+			return false;
+	return true;
+}
+
+/* Adds the graphs of a graph's nodes. */
 static bool add_children(struct graph_tree *t, uint32_t parent)
 {
 	CUgraphNodeType type;
@@ -210,8 +226,10 @@ static bool add_children(struct graph_tree *t, uint32_t parent)
 		CUgraphNode node = t->graphs[parent].g.nodes[i];
 		if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
 			return false;
-		if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-		    (real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS || !add_graph(t, graph, parent, i)))
+		if (type == CU_GRAPH_NODE_TYPE_GRAPH && (real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS ||
+							 !add_graph(t, graph, parent, i, false)))
+			return false;
+		if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL && !add_bodies(t, parent, i))
 			return false;
 	}
 	return true;
@@ -220,7 +238,7 @@ static bool add_children(struct graph_tree *t, uint32_t parent)
 bool graph_tree_read(struct graph_tree *t, CUgraph graph)
 {
 	*t = (struct graph_tree){0};
-	bool ok = add_graph(t, graph, 0, 0);
+	bool ok = add_graph(t, graph, 0, 0, false);
 
 	for (uint32_t i = 0; ok && i < t->count; i++)
 		ok = add_children(t, i);
@@ -235,9 +253,9 @@ void graph_tree_free(struct graph_tree *t)
 	*t = (struct graph_tree){0};
 }
 
-uint32_t graph_tree_child(const struct graph_tree *t, uint32_t parent, uint32_t position)
+uint32_t graph_tree_child(const struct graph_tree *t, uint32_t parent, uint32_t position, uint32_t before)
 {
-	for (uint32_t i = 1; i < t->count; i++)
+	for (uint32_t i = before + 1; i < t->count; i++)
 		if (t->graphs[i].parent == parent && t->graphs[i].owner == position)
 			return i;
 	return 0;

@@ -52,13 +52,14 @@
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
 /*
- * The same as graph nodes: void NAME(const struct tt_replay_launch *, uint32_t which). Stamp writes the time; turn
- * ends the launch and is the last node. Front, one CTA of TT_FRONT_THREADS, is the first: void NAME(const struct
+ * The same as graph nodes: void NAME(const struct tt_replay_launch *, uint32_t which). Digest and gather do nothing at a
+ * point that is taken. Taken says that it is. Stamp writes the time; turn ends the launch and is the last node. Front, one CTA of TT_FRONT_THREADS, is the first: void NAME(const struct
  * tt_replay *, struct tt_replay_launch *).
  */
 #define TT_KERNEL_FRONT_AT "tt_capture_front_at"
 #define TT_KERNEL_DIGEST_AT "tt_capture_digest_at"
 #define TT_KERNEL_GATHER_AT "tt_capture_gather_at"
+#define TT_KERNEL_TAKEN_AT "tt_capture_taken_at"
 #define TT_KERNEL_STAMP_AT "tt_capture_stamp_at"
 #define TT_KERNEL_TURN_AT "tt_capture_turn_at"
 /* void NAME(uint64_t *): writes the time to it */
@@ -126,7 +127,7 @@ struct tt_capture_params {
 	uint32_t flags; /* TT_CAPTURE_… */
 	uint32_t epoch;
 	uint32_t part;
-	uint32_t reserved;
+	uint32_t taken; /* of a point in a graph: its epoch was captured in this launch */
 };
 
 /* The kernels keep it between launches. */

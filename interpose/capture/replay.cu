@@ -13,9 +13,10 @@ INLINE bool take_point(const struct tt_replay_launch *launch, uint32_t which, st
 	__shared__ bool any;
 
 	if (threadIdx.x == 0) {
-		any = launch->flags & TT_REPLAY_POINTS;
+		const struct tt_replay_point *point = (const struct tt_replay_point *)(launch + 1) + which;
+		any = launch->flags & TT_REPLAY_POINTS && !point->params.taken;
 		if (any)
-			params = ((const struct tt_replay_point *)(launch + 1))[which].params;
+			params = point->params;
 	}
 	__syncthreads();
 	*p = params;
@@ -61,20 +62,20 @@ extern "C" __global__ void __launch_bounds__(TT_FRONT_THREADS, 1)
 	if (threadIdx.x == 0) {
 		uint64_t stamps = replay.stamps + place * replay.stamp_count * sizeof(uint64_t);
 
-		*launch = { prepared ? turn.number : 0, (uint64_t)r, flags & TT_REPLAY_STAMPS ? stamps : 0, flags, 0 };
+		*launch = {prepared ? turn.number : 0, (uint64_t)r, flags & TT_REPLAY_STAMPS ? stamps : 0, flags, 0};
 	}
 	if (!(flags & TT_REPLAY_POINTS))
 		return;
 	struct tt_replay_point *points = (struct tt_replay_point *)(launch + 1);
 	unsigned size = replay.point_count * sizeof *points;
 	copy_words((uint64_t)points, replay.points + (replay.turn & replay.point_mask) * size, size, threadIdx.x,
-	           TT_FRONT_THREADS);
+		   TT_FRONT_THREADS);
 	__syncthreads();
 	for (unsigned i = threadIdx.x / WARP; i < replay.point_count; i += TT_FRONT_THREADS / WARP) {
 		const struct tt_replay_point *p = points + i;
 
 		copy_words(p->params.regions, p->table, p->params.region_count * sizeof(struct tt_capture_region),
-		           threadIdx.x % WARP, WARP);
+			   threadIdx.x % WARP, WARP);
 	}
 }
 
@@ -92,6 +93,13 @@ DIGEST_KERNEL tt_capture_gather_at(const struct tt_replay_launch *launch, uint32
 
 	if (take_point(launch, which, &p))
 		gather(p);
+}
+
+/* For a point that may come more than once in a launch. */
+SINGLE_KERNEL tt_capture_taken_at(struct tt_replay_launch *launch, uint32_t which)
+{
+	if (launch->flags & TT_REPLAY_POINTS)
+		((struct tt_replay_point *)(launch + 1))[which].params.taken = 1;
 }
 
 SINGLE_KERNEL tt_capture_stamp_at(const struct tt_replay_launch *launch, uint32_t which)

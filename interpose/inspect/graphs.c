@@ -181,29 +181,44 @@ static bool read_child(struct node_list *l, struct thread *t, struct context *c,
 	       read_level(l, t, c, graph, (struct graph_level){(uint32_t)l->count - 1, 0, flags});
 }
 
+static const struct conditional *find_conditional(CUgraphNode node)
+{
+	const struct conditional *found = conditionals;
+
+	while (found && found->handle != node)
+		found = found->next;
+	return found;
+}
+
+uint32_t graph_bodies(CUgraphNode node, CUgraph *bodies, uint32_t most)
+{
+	pthread_mutex_lock(&lock);
+	const struct conditional *found = find_conditional(node);
+	uint32_t count = found && found->count <= most ? found->count : 0;
+	for (uint32_t i = 0; i < count; i++)
+		bodies[i] = found->bodies[i];
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
 static bool read_conditional(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle, uint32_t flags)
 {
 	struct tt_graph_record *r = nodes_add(l, TT_NODE_CONDITIONAL);
-	uint32_t number = (uint32_t)l->count - 1;
-	CUgraph bodies[16];
+	CUgraph bodies[BODIES_MOST];
+	uint32_t number = (uint32_t)l->count - 1, count = graph_bodies(handle, bodies, BODIES_MOST);
 
 	if (!r)
 		return false;
 	pthread_mutex_lock(&lock);
-	const struct conditional *found = conditionals;
-	while (found && found->handle != handle)
-		found = found->next;
-	uint32_t count = found ? found->count : 0;
-	bool whole = count && count <= sizeof(bodies) / sizeof(*bodies);
-	if (whole) {
-		memcpy(bodies, found->bodies, count * sizeof(*bodies));
+	const struct conditional *found = find_conditional(handle);
+	if (count && found) {
 		r->src = found->condition;
 		r->dst = found->type;
 	} else {
 		r->flags |= TT_GRAPHF_UNREAD;
 	}
 	pthread_mutex_unlock(&lock);
-	for (uint32_t i = 0; whole && i < count; i++)
+	for (uint32_t i = 0; i < count; i++)
 		if (!read_level(l, t, c, bodies[i], (struct graph_level){number, i, flags | TT_GRAPHF_CONDITIONAL}))
 			return false;
 	return true;

@@ -21,6 +21,9 @@ bool graph_node_runs(CUgraphExec exec, CUgraphNode node);
 
 /* A conditional node was added: only now does the driver report its bodies. */
 void conditional_added(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p);
+/* The bodies of a conditional node, if at most `most`; 0: unknown. */
+uint32_t graph_bodies(CUgraphNode node, CUgraph *bodies, uint32_t most);
+#define BODIES_MOST 16
 void conditionals_forget(void); /* in a forked child */
 
 #endif

@@ -205,7 +205,7 @@ static uint32_t label_of(uint32_t number)
 	return store_string(session_store(), text);
 }
 
-/* Kernels in conditional bodies get no epochs: says so. */
+/* Kernels in conditional bodies get no epochs, unless the conditional node is one of the graph itself: says so. */
 static void tell_left_out(const struct node_list *l, uint32_t number)
 {
 	uint32_t before = TT_NO_ID;
@@ -214,9 +214,13 @@ static void tell_left_out(const struct node_list *l, uint32_t number)
 		const struct tt_graph_record *r = &l->nodes[i].record;
 		if (r->kind != TT_NODE_KERNEL || !(r->flags & TT_GRAPHF_CONDITIONAL) || r->function == before)
 			continue;
+		const struct tt_graph_record *owner = &l->nodes[r->parent].record;
+		if (owner->kind == TT_NODE_CONDITIONAL && owner->parent == TT_NO_ID)
+			continue;
 		const char *name = function_name(before = r->function);
 		if (name && (!strcmp(name, TT_MARK) || expressions_match(&options.epoch.inside, name)))
-			session_warn("graph %u: no epochs after kernel %s, which is in a conditional body", number, name);
+			session_warn("graph %u: no epochs after kernel %s, which is in a conditional body inside another graph",
+				     number, name);
 	}
 }
 

@@ -11,6 +11,7 @@ from tests import support
 from tests.controls import OPTIONS, check_controls
 from tests.graph_epochs import (
     check_astray,
+    check_body_marks,
     check_changes,
     check_child_marks,
     check_cut,
@@ -88,6 +89,15 @@ def test_program_captures_epochs_into_its_graph(kernels: int, built: Path, tmp_p
     said = record(command, tmp_path / "run", BARE)
     assert "no epoch" not in said
     check_marks(tmp_path / "run", kernels)
+
+
+@pytest.mark.parametrize("more", [{}, {"regions": "touched", "graph_stamps": "."}])
+def test_program_captures_epochs_into_conditional_bodies(
+    more: dict[str, str], built: Path, tmp_path: Path
+) -> None:
+    command = [str(support.build_program("recorder_graph_body_marks", built))]
+    assert "epoch" not in record(command, tmp_path / "run", BARE, **more)
+    check_body_marks(tmp_path / "run")
 
 
 @pytest.mark.parametrize("more", [{}, {"deterministic": "1", "graph_stamps": "."}])
