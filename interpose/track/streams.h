@@ -55,7 +55,7 @@ struct context {
 	_Atomic uint64_t completed; /* work submitted before this call is complete: an epoch or a wait came later */
 	_Atomic uint64_t reached; /* how often other contexts submitted work that writes its memory */
 	_Atomic uint64_t device_bytes; /* of the recorder's memory in it */
-	uint64_t work_captured; /* context_work at the last epoch */
+	_Atomic uint64_t work_captured; /* context_work at the last epoch */
 	struct stream legacy;
 	struct stream *_Atomic streams;
 	struct capture *_Atomic capture; /* ends while the gate is closed: threads inside may use it */
