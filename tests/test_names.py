@@ -27,7 +27,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     memory = memory_names.Memory(made.label)
     for module in (names, torch):
         monkeypatch.setattr(module, "memory", lambda: memory)
-    monkeypatch.setitem(sys.modules, "torch", torch_standin.as_torch())
+    for name, module in torch_standin.as_torch().items():
+        monkeypatch.setitem(sys.modules, name, module)
     return made
 
 

@@ -196,19 +196,19 @@ class Optimizer:
             assert hook(self, (), {}) is None
 
 
-def as_torch() -> types.ModuleType:
-    """Makes the module `torch`, with hooks of all modules and optimizers."""
-    made = types.ModuleType("torch")
+def as_torch() -> dict[str, types.ModuleType]:
+    """Makes modules of PyTorch, with hooks of all modules and optimizers."""
+    made, optimizers = types.ModuleType("torch"), types.ModuleType("torch.optim.optimizer")
     here = types.SimpleNamespace
     before, stepped = (
         lambda hook, to=to: Handle(to, hook) for to in (GLOBAL_BEFORE, GLOBAL_STEPPED)
     )
     made.__dict__.update(
         nn=here(modules=here(module=here(register_module_forward_pre_hook=before))),
-        optim=here(optimizer=here(register_optimizer_step_post_hook=stepped)),
         cuda=here(is_current_stream_capturing=bool),
     )
-    return made
+    optimizers.__dict__["register_optimizer_step_post_hook"] = stepped
+    return {module.__name__: module for module in (made, optimizers)}
 
 
 def parameter(memory: Memory, *shape: int) -> Tensor:
@@ -260,7 +260,7 @@ def main(spoiled: str | None, watched: bool) -> None:
 
     cuda = ctypes.CDLL("libcuda.so.1")
     if not watched:
-        sys.modules["torch"] = as_torch()
+        sys.modules |= as_torch()
 
     def fill(tensor: Tensor, value: float) -> None:
         items = (ctypes.c_float * tensor.numel())(*[value] * tensor.numel())

@@ -86,10 +86,9 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
 
 def _pytree_items(value: Any) -> list[tuple[Any, Any]]:
     """Returns the leaves of a pytree of a type that the program registered with JAX."""
-    jax = sys.modules.get("jax")
-    flatten = getattr(getattr(jax, "tree_util", None), "tree_flatten_with_path", None)
-    if flatten is None:
+    if not _is_imported("jax"):
         return []
+    flatten = sys.modules["jax"].tree_util.tree_flatten_with_path
     leaves, _ = flatten(value)
     return [(".".join(map(_key, path)), leaf) for path, leaf in leaves[:MOST] if path]
 
@@ -162,8 +161,7 @@ class _Looker:
 
     def look(self) -> None:
         """Names the arrays in variables."""
-        module = sys.modules.get("torch")
-        if not self._watches and hasattr(module, "optim") and hasattr(module, "nn"):
+        if not self._watches and _is_imported("torch") and "torch.optim.optimizer" in sys.modules:
             self._watches = True
             torch.watch()
         self._told.forget_deleted()
@@ -188,6 +186,13 @@ class _Looker:
             frame = frame.f_back
         while frames:
             yield from _public(self._value_of(frames.pop()))
+
+
+def _is_imported(name: str) -> bool:
+    """Whether a module is there, and its import has ended."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    return module is not None and not getattr(spec, "_initializing", False)
 
 
 def _public(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

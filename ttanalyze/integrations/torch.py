@@ -18,11 +18,16 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ttanalyze.integrations.memory_names import NOT_NOW, Memory, memory
 
-__all__ = ["Watch", "watch"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ttanalyze.format.run import Run
+
+__all__ = ["Watch", "checkpoint_diff", "watch"]
 
 # What wrappers add to the names of parameters, and those that hold the model as `module`.
 WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -66,6 +71,45 @@ def watch(
         hooks = _Hooks(told, found, name)
         _Hook(found, hooks.add, bool)(model, optimizer, activations, gradients)
     return found
+
+
+def checkpoint_diff(a: Any, b: Any, run: Run | None = None) -> pd.DataFrame:
+    """Compares two checkpoints tensor by tensor, and finds their contents in a recording.
+
+    A path such as `state_dict.module.layers.0.weight` fits the recorded name `layers.0.weight`.
+    Nothing in a file runs, and PyTorch is not needed to read it.
+
+    Args:
+        a: A file of `torch.save` or safetensors, or a state dictionary.
+        b: The other.
+        run: A recording of the program that made them, with names of tensors.
+
+    Returns:
+        One row per tensor.
+
+    Columns:
+        tensor: its path in the checkpoint
+        type, shape, items: type and shape, in `a` if it is there, and the number of items
+        status: `same`, `different`, `only in a`, `only in b`, or `other type or shape`
+        different, first: the number of items whose bytes differ, and the index of the first of them
+            in the flat tensor
+        max_abs, max_rel: the largest absolute and relative difference of finite items
+        epoch_a, epoch_b: only with `run`: the last epoch in which the tensor's memory is as in `a`,
+            and the first epoch from there on in which it is as in `b`; missing if there is none
+
+    Raises:
+        Error: A file cannot be read.
+
+    Example:
+        >>> import numpy as np
+        >>> a, b = ({"w": np.array([1, x], "f4")} for x in (2, 3))
+        >>> tt.torch.checkpoint_diff(a, b)[["tensor", "status", "different", "first", "max_abs"]]
+          tensor     status  different  first  max_abs
+        0      w  different          1      1      1.0
+    """
+    from ttanalyze.integrations import checkpoints
+
+    return checkpoints.compare(a, b, run)
 
 
 class Watch:
@@ -232,9 +276,8 @@ class _Everything:
         )
         register = torch.nn.modules.module.register_module_forward_pre_hook
         self._watch.handles.append(register(called))
-        with contextlib.suppress(AttributeError):  # PyTorch before 2.1
-            register = torch.optim.optimizer.register_optimizer_step_post_hook
-            self._watch.handles.append(register(stepped))
+        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim has no such attribute
+        self._watch.handles.append(optimizers.register_optimizer_step_post_hook(stepped))
         self._watch.handles.append(self)
 
     def _called(self, module: Any, *_: Any) -> None:
