@@ -93,6 +93,37 @@ def test_second_call_reuses_recordings(
 
 
 @pytest.mark.native
+def test_runs_at_once_give_the_same_results(cli: Cli, built: Path, tmp_path: Path) -> None:
+    program = support.build_program("recorder_uninitialized", built)
+    found = []
+    for jobs in ("1", "4"):
+        folder = ("-o", tmp_path / jobs, "--json", "--jobs", jobs)
+        given = ("--sim", "--only", "uninitialized", *folder)
+        (outcome,) = report(cli("check", *given, "--", program, "computes"))["outcomes"]
+        found.append([(one["kind"], one["call"], one["memory"]) for one in outcome["findings"]])
+    assert found[0] == found[1] and found[0][0][0] == "uninitialized"
+
+
+@pytest.mark.native
+def test_a_run_that_fails_beside_others_is_made_again_alone(
+    check: Check, built: Path, tmp_path: Path
+) -> None:
+    """The program ends with status 3 if it runs already."""
+    program = support.build_program("recorder_uninitialized", built)
+    lock = tmp_path / "lock"
+    line = f"mkdir {lock} || exit 3; {program} clean; sleep 1; rmdir {lock}"
+    outcome = check(["sh", "-c", line], "--jobs", "2", "--json")
+    assert outcome.status == 0
+    assert "failed beside other runs; recorded again alone" in outcome.stderr
+    assert report(outcome)["runs"] == 2
+
+
+def test_runs_at_once_cannot_be_restored(check: Check) -> None:
+    outcome = check(["true"], "--jobs", "2", "--before", "true")
+    assert outcome.status == 2 and "omit --jobs" in outcome.stderr
+
+
+@pytest.mark.native
 def test_epochs_that_cost_much_are_fewer(
     check: Check, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,13 @@ def check(
     before: str | None = Option(
         None, metavar="CMD", help="Run this shell command before each run of the program."
     ),
+    jobs: int = Option(
+        1,
+        "--jobs",
+        "-j",
+        metavar="N",
+        help="Run the program up to N times at once. It must not share files or ports with itself.",
+    ),
     ignore: list[str] = Option(
         [],
         metavar="REGEX",
@@ -107,6 +114,8 @@ def check(
     from ttanalyze.verbs.check.show import check_text
     from ttanalyze.verbs.record.run import default_out
 
+    if jobs < 1:
+        raise Error(f"--jobs {jobs}: expected at least 1")
     if runs < 2:
         raise Error(f"--runs {runs}: expected at least 2")
     checks, seconds = choose(only, guard), options.parse_limit("--for", duration)
@@ -124,6 +133,7 @@ def check(
         quick=quick,
         every=every,
         sim=sim,
+        jobs=jobs,
     )
     for line in options.unknown(os.environ):  # the output of the recorder is not shown
         common.say(line)

@@ -52,7 +52,9 @@ def examine(session: Session) -> Outcome:
         Error: A recording failed.
     """
     began = time.monotonic()
-    settings, first = session.settings, session.plain()
+    settings = session.settings
+    session.ahead(dict.fromkeys(("plain", *_names(settings)), PLAIN))
+    first = session.plain()
     if first.status == TIMED_OUT:
         session.sound(first)
     more = (f"again-{number}" for number in itertools.count(settings.runs))

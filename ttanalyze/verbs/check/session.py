@@ -32,6 +32,7 @@ from ttanalyze.verbs.check.spacing import ALLOWANCE, EPOCHS, affordable
 from ttanalyze.verbs.record import program
 from ttanalyze.verbs.record.run import TIMED_OUT, driver_loads
 from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
+from ttanalyze.verbs.record.together import together
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -62,6 +63,8 @@ class Settings:
         quick: Whether to make no recordings that only explain what was found.
         every: Whether to list also findings that are only a guess.
         sim: Whether to use the simulator.
+        jobs: How many runs of the program may be under way at once. More than one needs that
+            `before` is None.
     """
 
     command: tuple[str, ...]
@@ -73,6 +76,7 @@ class Settings:
     quick: bool = False
     every: bool = False
     sim: bool = False
+    jobs: int = 1
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,8 @@ class Session:
 
     def _prepare(self) -> None:
         wanted, state = _plain(self.settings), self.folder / STATE
+        if self.settings.jobs > 1 and self.settings.before is not None:
+            raise Error("--before restores what runs at the same time would share; omit --jobs")
         if not self.settings.sim and not driver_loads():
             raise Error("no GPU driver (libcuda.so.1) found; add --sim to use the simulator")
         options.variables(self.settings.record, os.environ)
@@ -248,22 +254,13 @@ class Session:
         Raises:
             Error: The program cannot be recorded, or the recording has other options.
         """
-        # Guards need no epochs: the program ends at the access.
-        own = os.environ.get("TT_EPOCH") or "guard" in given or "epoch" in given
-        usual = {} if own else {"epoch": self.epochs}
-        given = {k: v for k, v in given.items() if v is not None}
-        given = {**usual, **self.settings.record, **given}
-        variables = {**NO_DELAYS, **(environment or {}), **options.variables(given, os.environ)}
+        variables = self._resolved(environment or {}, given)
         found = self._series.finished(name)
         if found is None and self._nothing is not None:
             raise self._nothing
         if found is None:
-            done = self.runs
-            tell(self._progress, done, max(done + 1, len(self._planned)))
-            self._check_disk()
+            self._prepare_recording(name, variables)
             self._run_before(name)
-            with replacing(self.folder / f"{name}{SETTINGS}", private) as file:
-                file.write(orjson.dumps(variables))
             try:
                 found = self._series.recording(name, {**self._limit(), **variables})
             except NothingRecordedError as e:
@@ -275,6 +272,48 @@ class Session:
             raise Error(f"{found.run}: recorded with other options; --force replaces it")
         self.used[name] = found
         return found
+
+    def ahead(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        """Makes those recordings that are not finished, several at once if the settings allow it.
+
+        One that fails beside others is not kept: `record` makes it again, alone.
+
+        Args:
+            wanted: The options of each recording, by its name, as `record` takes them.
+
+        Raises:
+            Error: The program cannot be recorded.
+        """
+        made = {name: self._resolved({}, given) for name, given in wanted.items()}
+        made = {name: made[name] for name in made if self._series.finished(name) is None}
+        if self.settings.jobs < 2 or len(made) < 2 or self._nothing is not None:
+            return
+        limit = self._limit()
+        for name, variables in made.items():
+            self._prepare_recording(name, variables)
+        each = {name: {**limit, **variables} for name, variables in made.items()}
+        for found in together(self._series, each, self.settings.jobs):
+            self.durations[found.run.name] = found.seconds
+            self._tell_time(found.run.name, found)
+        failed = [name for name in made if self._series.finished(name) is None]
+        if failed:
+            self.say(f"{', '.join(failed)}: failed beside other runs; recorded again alone")
+
+    def _resolved(self, environment: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
+        """The variables of a recording."""
+        # Guards need no epochs: the program ends at the access.
+        own = os.environ.get("TT_EPOCH") or "guard" in given or "epoch" in given
+        usual = {} if own else {"epoch": self.epochs}
+        given = {k: v for k, v in given.items() if v is not None}
+        given = {**usual, **self.settings.record, **given}
+        return {**NO_DELAYS, **environment, **options.variables(given, os.environ)}
+
+    def _prepare_recording(self, name: str, variables: Mapping[str, str]) -> None:
+        done = self.runs
+        tell(self._progress, done, max(done + 1, len(self._planned)))
+        self._check_disk()
+        with replacing(self.folder / f"{name}{SETTINGS}", private) as file:
+            file.write(orjson.dumps(variables))
 
     def plain(self, name: str = "plain", **given: Any) -> Recording:
         """Makes a recording with digests, parameters and call stacks, at the user's epochs.
@@ -326,8 +365,8 @@ class Session:
         mean = sum(self.durations.values()) / len(self.durations)
         line = f"recorded {name} in {found.seconds:.1f} s"
         if left:
-            runs = text.count(len(left), "run")
-            line += f"; {runs} to go, about {mean * len(left):.1f} s"
+            runs, rounds = text.count(len(left), "run"), -(-len(left) // self.settings.jobs)
+            line += f"; {runs} to go, about {mean * rounds:.1f} s"
         self.say(line)
 
     # ---- what became of the program ----

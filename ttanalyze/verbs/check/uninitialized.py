@@ -64,17 +64,16 @@ def examine(session: Session) -> Outcome:
     first = session.sound(session.plain())
     options = values.sampled(first)
     little = options["contents"] == "changed"
-    runs = {"zero": session.record(session.either(*ZEROS), **options)}
+    others = {f: {**options, **WITHOUT_CALLS, "fill": FILLS[f]} for f in FILLS if f != "zero"}
+    zeros = session.either(*ZEROS)
+    session.ahead({zeros: options, **{f"fill-{name}": given for name, given in others.items()}})
+    runs = {"zero": session.record(zeros, **options)}
     outcome = Outcome(NAME, CLEAN)
     again = [session.plain(name) for name in CONTROLS]
     controls = _controls(session, outcome, [runs["zero"], *again])
     if controls is None:
         return outcome
-    for name, fill in FILLS.items():
-        if name not in runs:
-            runs[name] = session.record(
-                f"fill-{name}", **{**options, **WITHOUT_CALLS, "fill": fill}
-            )
+    runs |= {name: session.record(f"fill-{name}", **given) for name, given in others.items()}
     found = [one for name in FILLS if (one := _ended(runs["zero"], runs[name], FILLS[name]))]
     outcome.findings += found[:1]
     differs = _output(runs) if controls.output else None
@@ -229,12 +228,14 @@ class _Search:
             others = sorted(fills.differing(same, found.epoch) - {found.region})
             if len(others) >= MOST:
                 self.session.say(f"contents of {MOST} of {len(others) + 1} regions are looked at")
-            wanted = [found.region, *others[: MOST - 1]]
-            options["control"] = f"regions={','.join(map(str, sorted(wanted)))}"
-        return [
-            self.session.record(f"fill-zoom-{number}-{name}", **options | {"fill": value}).run
+            chosen = sorted([found.region, *others[: MOST - 1]])
+            options["control"] = f"regions={','.join(map(str, chosen))}"
+        wanted = {
+            f"fill-zoom-{number}-{name}": {**options, "fill": value}
             for name, value in FILLS.items()
-        ]
+        }
+        self.session.ahead(wanted)
+        return [self.session.record(name, **given).run for name, given in wanted.items()]
 
     def _first(self, same: list[Same], left_out: dict[int, int]) -> tuple[Same, Dependent] | None:
         """The first dependent memory: what was computed goes before what was copied."""

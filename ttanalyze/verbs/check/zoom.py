@@ -67,6 +67,7 @@ def zoom(session: Session, found: Difference) -> Zoomed:
 
 def _pair(session: Session, number: int, options: dict[str, Any]) -> Difference | None:
     """The first difference of two recordings with these options."""
+    session.ahead({f"zoom-{number}{side}": options for side in "ab"})
     runs = [session.sound(session.record(f"zoom-{number}{side}", **options)).run for side in "ab"]
     report = difference.compare(runs[0], runs[1])
     return None if report is None else difference.first(session, report)
