@@ -15,6 +15,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.test_kernel_checksums import entry, fatbin
 from ttanalyze.format import layout
 from ttanalyze.format.layout import HEADER_SIZE
 
@@ -223,6 +224,49 @@ def test_a_line_has_the_kinds_of_all_its_statements(
     assert instrument(tmp_path / "run", program, *options).status == 0
     seen = [one for one in records(tmp_path / "run") if one.kind == KIND["addresses"]]
     assert [(one.line, int(np.frombuffer(one.payload, "<u8")[0])) for one in seen] == expected
+
+
+LOADS = """
+import ctypes, sys
+
+cuda = ctypes.CDLL("libcuda.so.1")
+context, module, kernel, out = (ctypes.c_void_p() for _ in range(4))
+cuda.cuInit(0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+cuda.cuMemAlloc_v2(ctypes.byref(out), 256)
+turns = ctypes.c_uint(3)
+params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(turns))
+for path in sys.argv[1:]:
+    if path.endswith(".fatbin"):
+        image = open(path, "rb").read()
+        assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0
+    else:
+        assert cuda.cuModuleLoad(ctypes.byref(module), path.encode()) == 0
+    assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"compute") == 0
+    assert cuda.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, None, params, None) == 0
+    assert cuda.cuCtxSynchronize() == 0
+    assert cuda.cuModuleUnload(module) == 0
+"""
+
+
+def test_modules_of_files_and_fatbins_are_traced(tmp_path: Path) -> None:
+    """One after the other, so that their handles may be the same."""
+    ptx = (support.EXAMPLES / "hangs.ptx").read_bytes()
+    lower = tmp_path / "lower.ptx"
+    lower.write_bytes(b"\n" * 5 + ptx)
+    packed = tmp_path / "packed.fatbin"
+    packed.write_bytes(fatbin(entry(ptx, 1)))
+    (tmp_path / "loads.py").write_text(LOADS)
+    paths = [str(path) for path in (support.EXAMPLES / "hangs.ptx", lower, packed)]
+    program = [sys.executable, str(tmp_path / "loads.py"), *paths]
+    done = instrument(tmp_path / "run", program, "--kind", "opcode")
+    assert done.status == 0, done.stderr
+    lines = [[s.line for s in records(tmp_path / "run") if s.launch == i] for i in range(3)]
+    assert len(lines[0]) > 50 and lines[0] == lines[2]
+    assert [line + 5 for line in lines[0][:-1]] == lines[1][:-1]  # the last record is the end
+    shown = support.ttanalyze("query", tmp_path / "run", "--table", "trace", "--fields", "sass")
+    assert "mov.u32 %r1, %tid.x" in shown.stdout and not shown.stderr
 
 
 def test_patch_is_current() -> None:

@@ -138,7 +138,10 @@ static void unloads(struct op *op, void *handle)
 	if (!op_begin_always(op) && !watching())
 		return;
 	gate_enter(t);
-	uint64_t contexts = module_unloaded(handle, op->on ? op->seq : session_next_seq());
+	uint32_t id;
+	uint64_t contexts = module_unloaded(handle, op->on ? op->seq : session_next_seq(), &id);
+	if (options.instrument)
+		instrument_module_unloaded(id);
 	gate_leave(t);
 	op_settle(t, contexts);
 }

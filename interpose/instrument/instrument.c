@@ -20,8 +20,8 @@
 #include "sim_trace.h"
 #include "store/store.h"
 #include "driver/driver.h"
-#include "track/image_retention.h"
 
+/* What is traced in a module of which a launch was traced, on the simulator. */
 struct module_plan {
 	struct module_plan *next;
 	uint32_t module, count;
@@ -33,44 +33,51 @@ static struct {
 	struct module_plan *plans;
 	uint64_t matched;            /* launches of chosen functions */
 	tt_sim_trace_next *simulate; /* NULL: there is a GPU */
+	tt_sim_text *text;
 	bool patches;                /* with machine code of our own */
 } instrument = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void plan_module(uint32_t module, const void *image)
-{
-	struct retained_image retained;
-	struct module_plan *p = calloc(1, sizeof(*p));
-
-	retained_from_memory(&retained, image_readable(image) ? image : NULL);
-	if (p && retained.image.kind == TT_MODULE_PTX)
-		p->lines = plan_lines((const char *)retained.image.bytes, retained.image.size, &p->count);
-	retained_release(&retained);
-	if (!p || !p->lines) {
-		free(p);
-		return;
-	}
-	p->module = module;
-	pthread_mutex_lock(&instrument.lock);
-	p->next = instrument.plans;
-	instrument.plans = p;
-	pthread_mutex_unlock(&instrument.lock);
-}
 
 void instrument_module(uint32_t module, const struct loading *l)
 {
 	if (instrument.patches)
 		patcher_module(module, l);
-	else if (instrument.simulate && l->image)
-		plan_module(module, l->image);
 }
 
-/* Caller holds the lock. */
-static const struct module_plan *plan_of(uint32_t module)
+void instrument_module_unloaded(uint32_t module)
 {
-	const struct module_plan *p = instrument.plans;
+	pthread_mutex_lock(&instrument.lock);
+	for (struct module_plan **link = &instrument.plans; *link; link = &(*link)->next) {
+		struct module_plan *p = *link;
+		if (p->module == module) {
+			*link = p->next;
+			free(p->lines);
+			free(p);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&instrument.lock);
+}
+
+/* Caller holds the lock. NULL: the PTX is unknown. */
+static const struct module_plan *plan_of(uint32_t module, CUfunction f)
+{
+	struct module_plan *p = instrument.plans;
 
 	while (p && p->module != module)
 		p = p->next;
+	if (p)
+		return p;
+	char *text = module == TT_NO_ID ? NULL : instrument.text(f);
+	if (text && (p = calloc(1, sizeof(*p))) && !(p->lines = plan_lines(text, strlen(text), &p->count))) {
+		free(p);
+		p = NULL;
+	}
+	free(text);
+	if (!p)
+		return NULL;
+	p->module = module;
+	p->next = instrument.plans;
+	instrument.plans = p;
 	return p;
 }
 
@@ -93,6 +100,7 @@ static void open_once(void)
 		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	if (library) {
 		instrument.simulate = (tt_sim_trace_next *)(uintptr_t)dlsym(library, "ttSimTraceNext");
+		instrument.text = (tt_sim_text *)(uintptr_t)dlsym(library, "ttSimText");
 		dlclose(library);
 	}
 	heartbeats_late_blocks = instrument.simulate;
@@ -180,7 +188,7 @@ struct flight *instrument_begin(struct context *c, const struct function *f, str
 
 	pthread_mutex_lock(&instrument.lock);
 	bool next = is_next();
-	const struct module_plan *p = plan_of(f->module);
+	const struct module_plan *p = next && instrument.simulate ? plan_of(f->module, l->program.f) : NULL;
 	pthread_mutex_unlock(&instrument.lock);
 	if (!next)
 		return NULL;

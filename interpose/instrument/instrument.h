@@ -11,8 +11,10 @@
 
 /* Call before the driver is initialised. */
 void instrument_open(void);
-/* A module was loaded: remembers what of its code is traced. */
+/* A module was loaded: keeps its code, if the patcher may need it. */
 void instrument_module(uint32_t module, const struct loading *l);
+/* Its kernels are not launched any more. */
+void instrument_module_unloaded(uint32_t module);
 
 struct traced_launch {
 	struct launch_arguments program, runs; /* runs: in their place; runs.f NULL: the program's */

@@ -302,7 +302,7 @@ uint32_t module_loaded(const struct context *c, void *handle, bool library, cons
 	return m->id;
 }
 
-uint64_t module_unloaded(void *handle, uint64_t seq)
+uint64_t module_unloaded(void *handle, uint64_t seq, uint32_t *id)
 {
 	uint64_t contexts = 0;
 	struct module **link = &modules.list;
@@ -311,6 +311,7 @@ uint64_t module_unloaded(void *handle, uint64_t seq)
 	while (*link && (*link)->handle != handle)
 		link = &(*link)->next;
 	struct module *m = *link;
+	*id = m ? m->id : TT_NO_ID;
 	if (m) {
 		*link = m->next;
 		contexts = regions_died_of_module(m->id, &(struct region_origin){.seq = seq,

@@ -33,8 +33,8 @@ struct loading {
 void modules_begin(void);
 /* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
 uint32_t module_loaded(const struct context *c, void *handle, bool library, const struct loading *l, uint64_t seq);
-/* Returns context_bit of the contexts in which it had variables. */
-uint64_t module_unloaded(void *handle, uint64_t seq);
+/* Returns context_bit of the contexts in which it had variables. *id: its module id, TT_NO_ID if it is unknown. */
+uint64_t module_unloaded(void *handle, uint64_t seq, uint32_t *id);
 /* The program got a library's module: a second handle of the library. */
 void module_alias(const struct context *c, void *library, void *module, uint64_t seq);
 /* The program looked up a variable: it becomes a region. */

@@ -259,13 +259,12 @@ def statements_of(process: Process, function: int, name: str) -> list[Statement]
 
 
 def _texts(image: bytes) -> list[bytes]:
-    """Returns the PTX in an image, the one for the newest architecture first."""
+    """Returns the PTX in an image, first what the simulator runs."""
     if image.startswith(elf.MAGIC):
         return []
     if not image.startswith(fatbin.MAGIC):
         return [image]
     found = [e for e in fatbin.entries(image) if e.kind == fatbin.PTX]
-    found.sort(key=lambda entry: entry.architecture, reverse=True)
     return [entry.contents for entry in found if entry.contents is not None]
 
 

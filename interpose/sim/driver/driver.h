@@ -498,6 +498,7 @@ struct CUfunc_st {
 struct CUmod_st {
 	CUcontext ctx;
 	ptx_module *code;
+	char *text; /* the PTX that it was made of */
 	CUlibrary library; /* the library that owns it, or NULL */
 	struct CUfunc_st *functions;
 	size_t function_count;

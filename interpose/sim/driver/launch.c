@@ -200,6 +200,18 @@ __attribute__((visibility("default"))) void ttSimTraceNext(const struct tt_sim_t
 	next_trace = copy;
 }
 
+__attribute__((visibility("default"))) char *ttSimText(CUfunction f)
+{
+	CUcontext ctx;
+	char *text = NULL;
+
+	pthread_mutex_lock(&sim_mutex);
+	if ((ctx = context_current()) && function_get(ctx, f, &f) == CUDA_SUCCESS)
+		text = strdup(f->module->text);
+	pthread_mutex_unlock(&sim_mutex);
+	return text;
+}
+
 static struct tt_sim_trace *take_trace(void)
 {
 	struct tt_sim_trace *trace = next_trace;

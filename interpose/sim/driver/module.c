@@ -55,6 +55,7 @@ static void module_free(CUmodule module)
 		ptx_unload(module->code);
 	free(module->globals);
 	free(module->functions);
+	free(module->text);
 	free(module);
 }
 
@@ -73,6 +74,8 @@ CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, 
 	ptx_loader loader = {.place_global = place_global, .user = module};
 
 	module->ctx = ctx;
+	if (!(module->text = strdup(text)))
+		abort();
 	module->code = ptx_load(text, &loader, log, log_size);
 	if (!module->code) {
 		CUresult result = module->starved ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
