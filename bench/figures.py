@@ -123,6 +123,7 @@ TARGETS = (
     Target("replay-restore", "replay", "restore 8 GiB", "≥", 0.95, RATIO, "a pinned copy"),
     Target("replay-cold", "replay", "replay on 1 GiB, from cold", "≤", 1000, "ms"),
     Target("patch-load", "patching", "patching 10,000 instructions", "≤", 2, "ms", gpu=False),
+    Target("race", "race", "race of a PyTorch loop, with its reduction", "≤", 60, "s"),
     Target("diff", "diff", "diff of 1,000,000 launches", "≤", 5, "s", gpu=False),
     Target("diff-memory", "diff", "memory for that", "≤", 1024, "MiB", gpu=False),
     Target("length-time", "length", "time of 10 times the launches", "≤", 12, RATIO, gpu=False),

@@ -48,6 +48,7 @@ PARTS = {
     "rewind": 40,
     "patching": 20,
     "replay": 60,
+    "race": 120,
     "programs": 900,
     "examples": 40,
 }
