@@ -68,8 +68,9 @@ def parse(header: Any, payload: bytes) -> Record:
 HEARTBEAT = np.dtype(
     [
         *[(name, "<u4") for name in ("instruction", "state")],
-        *[(name, "<u8") for name in ("count", "repeated", "changed", "seen", "before", "object")],
+        *[(name, "<u8") for name in ("object", "count", "repeated", "changed", "seen", "before")],
         *[(name, "<u4") for name in ("access", "first", "last", "exited")],
+        ("reserved", "<u8"),
     ]
 )
 
@@ -87,11 +88,11 @@ class Trace:
 
     def __post_init__(self) -> None:
         self.line_count = max(self.kinds, default=0) + 1
-        self.ring_at = self.machine.alloc(64)
+        self.ring_at = self.machine.alloc(128)
         self.base_at = self.machine.alloc(self.size)
         self.counts_at = self.machine.alloc(16 * self.line_count)
         self.beats_at = self.machine.alloc(HEARTBEAT.itemsize * self.warps) if self.warps else 0
-        self.ring = self.machine.view(self.ring_at, 64, np.uint64)
+        self.ring = self.machine.view(self.ring_at, 128, np.uint64)
         self.base = self.machine.view(self.base_at, self.size)
         self.lines = bytes(self.kinds.get(i, 0) for i in range(self.line_count))
 
@@ -101,8 +102,8 @@ class Trace:
         self.held = ffi.from_buffer(self.lines)
         addresses = (self.ring_at, self.base_at, self.size, self.counts_at, self.beats_at)
         at = int(ffi.cast("uintptr_t", self.held))
-        param = (*addresses, 7, 0, *self.blocks, 0, 0, 0xFFFFFFFF, 0, 0)
-        return struct.pack("<5QII2QQ4IQI4x", *param, at, self.line_count)
+        param = (*addresses, 7, 0, *self.blocks, 0, 0, 0xFFFFFFFF, 0, 0, 1, 0)
+        return struct.pack("<5QII2QQ6IQI4x", *param, at, self.line_count)
 
     def drain(self) -> None:
         """Takes the complete records and makes room."""

@@ -105,13 +105,19 @@ API void harness_codes(const void *image, size_t size, unsigned capability, fatb
 	free(fatbin_replace(&fatbin, &capability, 1, visit));
 }
 
+#define BEATS (1u << TT_TRACE_END) /* among kinds: heartbeats */
+
 /* The code of a kernel with recording code at every instruction, of the same kinds; NULL: not possible. */
 API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned registers, uint32_t parameter, uint32_t kinds,
 			    const char **reasons, uint64_t numbers[3])
 {
 	const struct cubin_kernel *k = &c->kernels[kernel];
 	size_t count = k->size / SASS_INSTRUCTION;
-	struct trace_kernel from = {c->architecture, registers, parameter, NULL, count, {{0}, 0, NULL}, NULL, false};
+	struct trace_kernel from = {.architecture = c->architecture,
+				    .registers = registers,
+				    .parameter = parameter,
+				    .count = count,
+				    .wish = {.beats = kinds & BEATS}};
 	struct instruction *code = malloc(k->size);
 	struct trace_point *points = calloc(count, sizeof(*points));
 	struct traced_code traced = {0};
@@ -120,7 +126,7 @@ API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned regis
 	from.code = code;
 	for (size_t i = 0; i < count; i++) {
 		trace_use(c->architecture, code[i], &from.used);
-		points[i] = (struct trace_point){kinds, NULL};
+		points[i] = (struct trace_point){kinds & ~BEATS, NULL};
 	}
 	const char *wrong = trace_insert(&from, points, &traced);
 	for (size_t i = 0; i < count; i++)
@@ -144,10 +150,10 @@ static uint64_t same_address(void *user, const char *name)
 
 /*
  * A cubin whose kernel has recording code of the same kinds at every instruction that can have it. numbers: parameters,
- * offset of the new one, registers, points, slots. slots: by instruction.
+ * offset of the new one, registers, points, slots, their stride, copies. slots: by instruction.
  */
 API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t kinds, uint64_t variables, const char **wrong,
-				  uint64_t numbers[5], uint32_t *slots, uint64_t *size)
+				  uint64_t numbers[7], uint32_t *slots, uint64_t *size)
 {
 	const struct cubin_kernel *k = &c->kernels[kernel];
 	size_t count = k->size / SASS_INSTRUCTION;
@@ -155,9 +161,11 @@ API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t
 	struct traced_image image;
 
 	for (size_t i = 0; i < count; i++)
-		points[i].kinds = kinds;
-	*wrong = trace_image(c, k, points, false, &(struct trace_variables){same_address, &variables}, &image);
-	const uint64_t all[5] = {image.parameters, image.offset, image.registers, image.points, image.slot_count};
+		points[i].kinds = kinds & ~BEATS;
+	*wrong = trace_image(c, k, points, &(struct trace_wish){.beats = kinds & BEATS},
+			     &(struct trace_variables){same_address, &variables}, &image);
+	const uint64_t all[7] = {image.parameters, image.offset, image.registers, image.points,
+				 image.slot_count, image.stride, image.copies};
 	memcpy(numbers, all, sizeof(all));
 	if (image.slots)
 		memcpy(slots, image.slots, count * sizeof(*slots));

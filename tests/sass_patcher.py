@@ -22,6 +22,10 @@ SOURCES = (
     "sass/fatbin.c",
     "sass/blocks.c",
     "sass/trace_code.c",
+    "sass/trace_pieces.c",
+    "sass/trace_beats.c",
+    "sass/trace_counts.c",
+    "sass/trace_values.c",
     "sass/trace_image.c",
     "track/image.c",
 )
@@ -90,6 +94,8 @@ class TracedImage:
     registers: int
     points: int
     slot_count: int
+    stride: int
+    copies: int
     slots: list[int]
 
 
@@ -214,7 +220,7 @@ class Cubin:
 
     def traced_image(self, kernel: Kernel, kinds: int, variables: int = 0) -> TracedImage:
         """With code that records at every instruction; ValueError says why there is none."""
-        numbers, slots = (ctypes.c_uint64 * 5)(), (ctypes.c_uint32 * (kernel.size // 16))()
+        numbers, slots = (ctypes.c_uint64 * 7)(), (ctypes.c_uint32 * (kernel.size // 16))()
         wrong, size = ctypes.c_char_p(), ctypes.c_uint64()
         told = ctypes.byref(wrong), numbers, slots, ctypes.byref(size)
         out = self._lib.harness_traced_image(self._handle, kernel.index, kinds, variables, *told)
@@ -222,8 +228,9 @@ class Cubin:
             raise ValueError((wrong.value or b"").decode())
         image = ctypes.string_at(out, size.value)
         self._free(out)
-        parameters, offset, registers, points, count = numbers
-        return TracedImage(image, parameters, offset, registers, points, count, list(slots))
+        parameters, offset, registers, points, count, stride, copies = numbers
+        made = parameters, offset, registers, points, count, stride, copies
+        return TracedImage(image, *made, list(slots))
 
     def patch(self, kernel: Kernel | None = None, points: Sequence[Point] = ()) -> Patched:
         """Of one kernel or all of them, at these points or everywhere."""

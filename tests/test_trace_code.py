@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from ttanalyze.disassembly import tools
 
 DATA = Path(__file__).parent / "data" / "sass"
 OPCODE, ADDRESSES, COUNT = 1 << 1, 1 << 3, 1 << 6
+VALUES, BEATS = 1 << 4, 1 << 7  # BEATS: heartbeats, for the harness
 REUSE, BRANCH, OWN = 15 << 58, 0x7947, 64  # OWN: the registers that kernels here may have
 VARIABLE = 0x7F0012345678
 BANK, PARAM_BANK = 0x210, 0x0A  # where parameters begin in constant bank 0; their attribute
-PARAMETER = struct.Struct("<5Q2I3Q4I")  # struct tt_trace_param
+PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
 ADDRESS = re.compile(r"\[(U?R[Z\d]+)(?:\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
 NVDISASM = tools.find("nvdisasm")
 
@@ -102,6 +104,11 @@ def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path:
             for i in detoured(code_of(cubin, kernel), new.code)
         }
         for at in begins:
+            if elect := re.match(r"ELECT (P\d), URZ, PT", texts[at]):  # counts
+                assert not re.search(rf"\b{elect[1]}\b", " ".join(texts[:count]))
+                at = next(i for i in range(at, len(texts)) if "REDG" in texts[i]) + 1
+                if not texts[at + 1].startswith("P2R"):
+                    continue
             assert re.match(r"NOP", texts[at])
             assert re.match(r"P2R R\d+, PR, RZ, 0x7f", texts[at + 1])
             end = next(i for i in range(at, len(texts)) if texts[i].startswith("R2P PR,"))
@@ -200,7 +207,94 @@ def test_instructions_of_a_block_share_a_count(cubin: sp.Cubin) -> None:
     for i in range(1, len(code)):
         guarded = code[i][0] >> 12 & 15 != 7
         if guarded and slots[i]:
-            assert slots.count(slots[i]) == 1
+            alike = {code[n][0] >> 12 & 15 for n in range(len(code)) if slots[n] == slots[i]}
+            assert alike == {code[i][0] >> 12 & 15}
         elif slots[i] and slots[i] == slots[i - 1]:
             assert code[i - 1][0] & 0xFFF not in (0x947, 0x94D)  # BRA, EXIT
     assert len(set(slots) - {0}) < kernel.size // 16 // 3
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_values_are_those_of_the_operands(cubin: sp.Cubin, tmp_path: Path) -> None:
+    words = {"64": 2, "128": 4}
+    seen = Counter[str]()
+    for kernel in cubin.kernels:
+        old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, VALUES)
+        before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
+        for i in detoured(old, new.code):
+            at = target(90, 16 * i, *new.code[i]) // 16
+            end = next(n for n in range(at, len(after)) if after[n].startswith("R2P PR,"))
+            stores = [n for n in range(at, end) if after[n].startswith("@P0 STG.E desc")]
+            stored = [after[n].rsplit(", ", 1)[1] for n in stores]
+            mnemonic, operands = re.sub(r"^@!?U?P\w ", "", before[i]).split(" ", 1)
+            registers = re.findall(r"\bR(?:\d+|Z)\b", re.sub(r"\[.*?\]", "", operands))
+            returns = mnemonic.startswith("ATOM") and not operands.startswith(("RZ", "PT, RZ"))
+            loads = mnemonic.startswith("LD") or returns
+            first = registers[0] if loads else registers[-1]
+            size = next((words[p] for p in mnemonic.split(".") if p in words), 1)
+            following = (
+                [first] if first == "RZ" else [f"R{int(first[1:]) + n}" for n in range(size)]
+            )
+            assert stored == following or first == "RZ" or ".U" in mnemonic or ".S" in mnemonic
+            assert (after.index(before[i], at) < stores[0]) == loads
+            seen[mnemonic.split(".")[0]] += 1
+    assert {"LDG", "STG", "LDS", "STS", "REDG", "ATOMS"} <= set(seen), seen
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+@pytest.mark.parametrize("name", ["reduce", "warps", "bulk", "groups"])
+def test_heartbeats_are_kept_at_loops_barriers_and_exits(
+    name: str, cubin: sp.Cubin, tmp_path: Path
+) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == name)
+    old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, BEATS)
+    before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
+    count = len(old)
+
+    def goes_to(i: int, code: list[tuple[int, int]]) -> int:
+        return target(90, 16 * i, *code[i]) // 16
+
+    places = Counter[str]()
+    for i, text in enumerate(before):
+        is_end = i and before[i - 1] == "EXIT"
+        back = re.match(r"(?:@!?U?P\d )?BRA\b", text) and goes_to(i, old) <= i and not is_end
+        if re.match(r"(?:@!?P\d )?EXIT$", text):
+            assert after[i].startswith(text.replace("EXIT", "BRA"))
+            detour = after[goes_to(i, new.code) :]
+            assert any("REDG.E.OR" in one for one in detour[: detour.index("EXIT")])
+            places["exit"] += 1
+        elif re.search(r"\bBAR\.(?:SYNC|RED)", text):
+            at = goes_to(i, new.code)
+            stores = [n for n in range(at, at + 12) if "STG" in after[n]]
+            assert len(stores) == 2 and after[stores[0] + 1] == text
+            places["barrier"] += 1
+        elif back:
+            at = goes_to(i, new.code)
+            assert at >= count and after[i].split(" 0x")[0] == text.split(" 0x")[0]
+            counted = re.match(r"UIADD3 (UR\d+), (UP\d), \1, 0x[0-9a-f]+, URZ", after[at])
+            assert counted and not re.search(rf"\b{counted[2]}\b", " ".join(before))
+            assert re.match(rf"BRA\.U {counted[2]}", after[at + 1])
+            assert goes_to(at + 2, new.code) == goes_to(i, old)
+            places["loop"] += 1
+        elif i:
+            assert (new.code[i][0], new.code[i][1] & ~REUSE) == (old[i][0], old[i][1] & ~REUSE)
+    assert places["exit"]
+    assert name != "reduce" or (places["barrier"] and places["loop"])
+
+
+def collective(cubin: sp.Cubin, kernel: sp.Kernel, at: int, behind: int) -> bytes:
+    """Its image with WARPSYNC.COLLECTIVE.ALL at an instruction, and its target."""
+    code = struct.pack("<QQ", 0x7948 | (behind - at - 1) * 4 << 16, 0x03C00000 | 0xFC0 << 40)
+    begin = kernel.code + 16 * at
+    return cubin.image[:begin] + code + cubin.image[begin + 16 :]
+
+
+def test_nothing_is_inserted_before_the_end_of_a_collective(
+    patcher: sp.Patcher, cubin: sp.Cubin
+) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "scale")
+    changed = patcher.open(collective(cubin, kernel, 4, 9))
+    reasons = changed.traced_image(kernel, COUNT)
+    refused = changed.refusals(kernel, sp.EMPTY)
+    assert all("collective" in (refused[i] or "") for i in range(5, 9)), refused
+    assert reasons.slots[9] != reasons.slots[3]

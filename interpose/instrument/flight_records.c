@@ -132,8 +132,8 @@ static void count_of(const struct flight_counts *c, const uint64_t *counts, uint
 	out[1] = c->copies ? 0 : counts[2 * instruction + 1];
 	for (uint32_t i = 0; i < c->copies && c->slot[instruction]; i++) {
 		uint64_t counted = counts[i * c->slots + c->slot[instruction] - 1];
-		out[0] += counted & TT_TRACE_COUNTED_WARPS;
-		out[1] += counted >> TT_TRACE_COUNTED_SHIFT;
+		out[0] += counted >> TT_TRACE_COUNTED_SHIFT;
+		out[1] += counted & TT_TRACE_COUNTED_THREADS;
 	}
 }
 

@@ -11,6 +11,7 @@
 
 #include "capture/capture.h"
 #include "inspect/contexts.h"
+#include "instrument/plan.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -30,6 +31,18 @@ static uint64_t ring_size(void)
 	while (size < (options.instrument_ring ? options.instrument_ring : RING_BYTES))
 		size *= 2;
 	return size;
+}
+
+/* Accesses and barriers together keep an order: `race --exact` reads it. */
+static unsigned rings(bool several)
+{
+	const uint32_t order = 1u << TT_TRACE_OPCODE, accesses = 1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES;
+	uint32_t kinds = plan_asked();
+	uint64_t most = ring_size() >> 21; /* each has pages of 2 MiB */
+
+	if (!several || (kinds & order && kinds & accesses))
+		return 1;
+	return most < RINGS_MOST ? (unsigned)most : RINGS_MOST;
 }
 
 static void release(struct context_ring *r, struct flight *f)
@@ -94,29 +107,35 @@ static struct flight *newest(const struct context_ring *r)
 /* Returns whether anything happened. */
 static bool empty(struct context_ring *r)
 {
-	struct tt_trace_ring control;
+	struct tt_trace_ring control[RINGS_MOST];
+	uint64_t all_lost = 0;
+	bool discards = false;
 
 	struct flight *first = newest(r);
 	bool all = flights_look(r, first);
 	flights_watch(r, first);
-	if (!ring_read(&r->ring, &control))
+	if (!ring_read(&r->ring, control))
 		return false;
+	for (unsigned i = 0; i < r->ring.count; i++) {
+		all_lost += control[i].lost;
+		discards |= control[i].discard;
+	}
 	all &= newest(r) == first; /* else the head may be that of a launch that began meanwhile */
-	uint64_t taken = ring_take(&r->ring, control.head, all, flight_take, r);
-	bool given_up = all && r->ring.tail != control.head;
-	if (r->ring.broken || (!all && r->ring.tail != control.head))
+	uint64_t taken = ring_take(&r->ring, control, all, flight_take, r);
+	bool is_empty = ring_is_empty(&r->ring, control), given_up = all && !is_empty;
+	if (r->ring.broken || (!all && !is_empty))
 		return taken;
 	struct flight *ended = take_ended(r);
-	uint64_t lost = control.lost - r->lost_before + given_up;
+	uint64_t lost = all_lost - r->lost_before + given_up;
 	if (lost && ended && !flights.full)
 		session_lost("records of instructions were lost: the ring was full for too long");
-	r->lost_before = control.lost;
+	r->lost_before = all_lost;
 	for (struct flight *f = ended, *next; f; f = next) {
 		next = f->next;
 		flight_store_end(r, f, lost);
 		release(r, f);
 	}
-	if (all && ended && (given_up || control.discard)) {
+	if (all && ended && (given_up || discards)) {
 		pthread_mutex_lock(&flights.lock);
 		bool idle = !r->flights && !flights.full;
 		if (idle) {
@@ -179,7 +198,7 @@ static void *body(void *unused)
 /* ---- the program's threads ---- */
 
 /* Caller holds the lock. NULL: no memory. */
-static struct context_ring *ring_of(struct context *c)
+static struct context_ring *ring_of(struct context *c, bool several)
 {
 	struct context_ring *r = flights.rings;
 
@@ -188,7 +207,7 @@ static struct context_ring *ring_of(struct context *c)
 	if (r || !(r = calloc(1, sizeof(*r))))
 		return r;
 	r->context = c;
-	if (!ring_make(&r->ring, c, ring_size())) {
+	if (!ring_make(&r->ring, c, rings(several), ring_size())) {
 		ring_free(&r->ring);
 		free(r);
 		return NULL;
@@ -215,7 +234,7 @@ static struct flight *flight_new(struct context *c, const struct tt_traced *t, c
 	if (!f)
 		return NULL;
 	f->counted = *counts;
-	f->ring = ring_of(c);
+	f->ring = ring_of(c, counts->several_rings);
 	if (!flights.running)
 		flights.running = !recorder_thread(&flights.thread, "tt-trace", 0, body, NULL);
 	if (f->ring && !f->ring->ring.broken && flights.running && make_counts(&f->ring->ring, f) &&
@@ -267,10 +286,11 @@ struct flight *flight_begin(struct context *c, struct tt_traced *t, const struct
 		uint64_t end = options.instrument_blocks.end;
 		uint64_t last = options.instrument_instructions.end;
 		f->param = (struct tt_trace_param){.ring = f->ring->ring.control.device,
-						   .base = f->ring->ring.memory.device,
+						   .base = f->ring->ring.memory[0].device,
 						   .bytes = f->ring->ring.bytes,
 						   .counts = f->counts.device,
 						   .heartbeat = f->beats.memory.device,
+						   .rings = f->ring->ring.count,
 						   .copies = counts->copies,
 						   .slots = counts->slots,
 						   .launch = f->index,

@@ -17,10 +17,11 @@
 
 struct flight;
 
-/* What a launch counts. */
+/* What a launch counts, and how it records. */
 struct flight_counts {
 	uint32_t instructions; /* that may be counted; 0: none */
 	uint32_t slots, copies; /* as in tt_trace_param; copies 0: a pair for each instruction */
+	bool several_rings;           /* its code can use them */
 	const uint32_t *slot; /* with copies: the slot of each instruction, from 1; 0: it is not counted */
 };
 

@@ -28,9 +28,8 @@ bool heartbeats_late_blocks;
 
 bool heartbeats_wanted(void)
 {
-	return options.instrument_way != WAY_PATCHER &&
-	       (options.instrument >> HEARTBEAT_KIND & 1 ||
-		(options.instrument && (options.timeout_ms || options.no_progress_ms || options.kernel_timeout.count)));
+	return options.instrument >> HEARTBEAT_KIND & 1 ||
+	       (options.instrument && (options.timeout_ms || options.no_progress_ms || options.kernel_timeout.count));
 }
 
 void heartbeats_make(struct heartbeats *h, struct ring *r, const uint32_t grid[3], const uint32_t block[3])
@@ -38,7 +37,7 @@ void heartbeats_make(struct heartbeats *h, struct ring *r, const uint32_t grid[3
 	uint64_t threads = (uint64_t)block[0] * block[1] * block[2], blocks = (uint64_t)grid[0] * grid[1];
 	const uint64_t most = MOST_BYTES / sizeof(struct tt_heartbeat);
 
-	*h = (struct heartbeats){.warps_per_block = (uint32_t)((threads + 31) / 32)};
+	*h = (struct heartbeats){.threads = (uint32_t)threads, .warps_per_block = (uint32_t)((threads + 31) / 32)};
 	if (!heartbeats_wanted() || !threads || threads > 1024 || !blocks || blocks > most || grid[2] > most / blocks)
 		return;
 	h->warps = blocks * grid[2] * h->warps_per_block;
@@ -72,8 +71,8 @@ static bool waits(const struct heartbeats *h, uint64_t warp)
 	uint32_t here = 0, live = 0;
 
 	for (uint32_t i = 0; i < h->warps_per_block; i++) {
-		here += block[i].state == TT_WARP_AT_BARRIER && block[i].object == object;
-		live += block[i].state != TT_WARP_EXITED;
+		here += TT_WARP_STATE(block[i].state) == TT_WARP_AT_BARRIER && block[i].object == object;
+		live += TT_WARP_STATE(block[i].state) != TT_WARP_EXITED;
 	}
 	return threads ? here * 32 < threads : here < live;
 }
@@ -82,7 +81,7 @@ static enum doing doing(const struct heartbeats *h, uint64_t warp)
 {
 	const struct tt_heartbeat *before = &h->before[warp], *now = &h->now[warp];
 
-	switch (now->state) {
+	switch (TT_WARP_STATE(now->state)) {
 	case TT_WARP_NOT_STARTED:
 		return NOT_STARTED;
 	case TT_WARP_EXITED:
@@ -98,6 +97,17 @@ static enum doing doing(const struct heartbeats *h, uint64_t warp)
 	}
 }
 
+/* Warps whose lanes have all exited. */
+static void note_exits(struct heartbeats *h)
+{
+	for (uint64_t i = 0; i < h->warps; i++) {
+		uint32_t left = h->threads - (uint32_t)(i % h->warps_per_block) * 32;
+		uint32_t lanes = left < 32 ? (1u << left) - 1 : UINT32_MAX;
+		if ((h->now[i].exited & lanes) == lanes)
+			h->now[i].state = TT_WARP_EXITED;
+	}
+}
+
 void heartbeats_read(struct heartbeats *h, struct ring *r)
 {
 	struct tt_heartbeat *older = h->before;
@@ -106,6 +116,7 @@ void heartbeats_read(struct heartbeats *h, struct ring *r)
 		return;
 	h->before = h->now;
 	h->now = older;
+	note_exits(h);
 	h->readings++;
 	h->read_ns = clock_ns();
 	bool moved = h->readings < 2;
@@ -132,7 +143,7 @@ static struct group of_warp(const struct heartbeats *h, uint64_t warp)
 		break;
 	case AT_BARRIER:
 	case AT_SYNC:
-		g.instruction = g.access = now->access;
+		g.instruction = g.access = now->instruction;
 		g.object = now->object;
 		break;
 	case LOOPS:
@@ -191,7 +202,7 @@ static void write_group(struct json *j, const struct group *g)
 	}
 	if (placed && g->access) {
 		json_member_u64(j, "access", g->access);
-		if (!g->objects)
+		if (!g->objects && g->object != TT_NO_OBJECT)
 			json_member_u64(j, "object", g->object);
 	}
 	json_close(j, '}');

@@ -15,7 +15,7 @@
 struct heartbeats {
 	struct memory memory; /* struct tt_heartbeat for each warp; none: size 0 */
 	uint64_t warps;
-	uint32_t warps_per_block;
+	uint32_t threads, warps_per_block; /* of a block */
 	struct tt_heartbeat *before, *now; /* the last two readings; NULL: none */
 	unsigned readings;
 	uint64_t read_ns, still_ns; /* when they were read last, and since when nothing has moved in readings */

@@ -104,7 +104,7 @@ static void open_once(void)
 		dlclose(library);
 	}
 	heartbeats_late_blocks = instrument.simulate;
-	instrument.patches = !instrument.simulate && options.instrument_way == WAY_PATCHER;
+	instrument.patches = !instrument.simulate && plan_patches();
 	if (!instrument.simulate && !instrument.patches)
 		sanitizer_open();
 }
@@ -157,10 +157,11 @@ static struct flight *begin_sanitized(struct context *c, struct tt_traced *t, co
 static struct flight *begin_patched(struct context *c, struct tt_traced *t, const struct function *f, struct traced_launch *l)
 {
 	const struct patched *copy = NULL;
-	const char *text = "the patcher records only the kinds count, opcode and addresses";
+	const char *text = "the patcher records only the kinds count, opcode, addresses, values and heartbeat";
 	uint32_t refused = TT_REFUSED_CODE;
+	CUdeviceptr device;
 
-	if (plan_asked() & patcher_kinds())
+	if (plan_asked() & patcher_kinds() || heartbeats_wanted())
 		copy = patcher_copy(c, f, l->program.f, l->program.threads, &refused, &text);
 	if (!copy)
 		return refuse(t, f, refused, text);
@@ -169,11 +170,14 @@ static struct flight *begin_patched(struct context *c, struct tt_traced *t, cons
 	if (!flight)
 		return NULL;
 	l->runs = l->program;
-	if (patcher_redirect(copy, f, flight, &l->runs))
+	text = "no host memory, or its parameters are unknown";
+	if (heartbeats_wanted() && !flight_param(flight, &device)->heartbeat)
+		text = "no memory for the heartbeats of its warps";
+	else if (patcher_redirect(copy, f, flight, &l->runs))
 		return flight;
 	l->runs.f = NULL;
 	flight_submitted(flight, l->program.stream, true);
-	session_lost("a launch of %.120s is not traced: no host memory, or its parameters are unknown", f->name);
+	session_lost("a launch of %.120s is not traced: %s", f->name, text);
 	return NULL;
 }
 

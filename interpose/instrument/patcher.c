@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "inspect/compile.h"
+#include "instrument/heartbeats.h"
 #include "instrument/plan.h"
 #include "options/options.h"
 #include "sass/fatbin.h"
@@ -20,8 +21,6 @@
 #include "track/image_retention.h"
 
 #define FILE_MAX ((size_t)4 << 30)
-#define COUNT_COPIES 128u /* one for each multiprocessor, more or less */
-#define COUNT_BYTES_MAX ((uint64_t)64 << 20)
 
 struct kept_module {
 	struct kept_module *next;
@@ -45,7 +44,7 @@ struct patched {
 	CUmodule module;
 	CUfunction copy;
 	uint32_t parameters, instructions;
-	uint32_t *slots, slot_count, copies;
+	uint32_t *slots, stride, copies; /* copies 0: nothing is counted */
 	struct constant *constants;
 	size_t constant_count;
 	unsigned threads; /* of a block at most */
@@ -260,7 +259,8 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 	const char *wrong = "no host memory";
 
 	if (points)
-		wrong = trace_image(&code->cubin, code->found, points, options.instrument_blocks.end,
+		wrong = trace_image(&code->cubin, code->found, points,
+				    &(struct trace_wish){options.instrument_blocks.end, heartbeats_wanted()},
 				    &(struct trace_variables){address_of, &constants.original}, &image);
 	if (!wrong && image.parameters != f->param_count)
 		wrong = "their parameters are unknown";
@@ -270,11 +270,10 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 		p->parameters = image.parameters;
 		p->instructions = (uint32_t)(code->found->size / SASS_INSTRUCTION);
 		p->slots = image.slots;
-		p->slot_count = image.slot_count;
+		p->stride = image.stride;
+		p->copies = image.slot_count ? image.copies : 0;
 		image.slots = NULL;
-		for (p->copies = COUNT_COPIES; p->copies > 1 && (uint64_t)p->copies * p->slot_count * 8 > COUNT_BYTES_MAX;)
-			p->copies /= 2;
-		trace_constants(&code->cubin, add_constant, &constants);
+		trace_constants(&code->cubin, code->found, add_constant, &constants);
 	}
 	free(points);
 	traced_image_free(&image);
@@ -329,7 +328,11 @@ const struct patched *patcher_copy(struct context *c, const struct function *f, 
 
 struct flight_counts patcher_counts(const struct patched *p)
 {
-	return (struct flight_counts){p->instructions, p->slot_count, p->slot_count ? p->copies : 0, p->slots};
+	return (struct flight_counts){.instructions = p->instructions,
+				      .slots = p->copies ? p->stride : 0,
+				      .copies = p->copies,
+				      .several_rings = true,
+				      .slot = p->slots};
 }
 
 static bool bring_up_to_date(const struct patched *p, CUstream stream)

@@ -25,6 +25,13 @@ uint32_t plan_asked(void)
 	return options.instrument << TT_TRACE_OPCODE & ((1u << TT_TRACE_END) - 1);
 }
 
+bool plan_patches(void)
+{
+	bool only_ours = plan_asked() & 1u << TT_TRACE_COUNT || !*options.instrument_library;
+
+	return options.instrument_way == WAY_PATCHER || (options.instrument_way == WAY_AUTO && only_ours);
+}
+
 uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number)
 {
 	enum category category = category_of(language, opcode);

@@ -4,6 +4,7 @@
 #ifndef TT_INSTRUMENT_PLAN_H
 #define TT_INSTRUMENT_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,9 @@ uint8_t plan_kinds(enum language language, const char *opcode, uint64_t number);
  * it. NULL: no memory.
  */
 uint8_t *plan_lines(const char *text, size_t size, uint32_t *count);
+
+/* Whether machine code of our own records on a GPU, and not the Sanitizer API. */
+bool plan_patches(void);
 
 /* The kinds that the options ask for. */
 uint32_t plan_asked(void);

@@ -29,47 +29,75 @@ static bool wait(struct ring *r, CUresult submitted)
 	return works(r, submitted) && works(r, real.cuStreamSynchronize(r->stream));
 }
 
-bool ring_make(struct ring *r, struct context *c, uint64_t bytes)
+static size_t control_bytes(const struct ring *r)
 {
-	*r = (struct ring){.context = c, .bytes = bytes};
-	if (!memory_mirrored(c, &r->memory, bytes) || !memory_on_device(c, &r->control, sizeof(struct tt_trace_ring)) ||
-	    !memory_on_host(&r->staging, RING_PIECE + sizeof(struct tt_trace_ring)) ||
-	    real.cuStreamCreate(&r->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-		return false;
-	return wait(r, real.cuMemsetD8Async(r->memory.device, 0, bytes, r->stream)) &&
-	       wait(r, real.cuMemsetD8Async(r->control.device, 0, sizeof(struct tt_trace_ring), r->stream));
+	return r->count * sizeof(struct tt_trace_ring);
+}
+
+/* Writes control words as they are at the beginning. */
+static bool write_control(struct ring *r)
+{
+	struct tt_trace_ring *all = words(r);
+
+	memset(all, 0, control_bytes(r));
+	for (unsigned i = 0; i < r->count; i++)
+		all[i].base = r->memory[i].device;
+	return wait(r, real.cuMemcpyHtoDAsync_v2(r->control.device, all, control_bytes(r), r->stream));
+}
+
+static bool clear_all(struct ring *r)
+{
+	bool cleared = true;
+
+	for (unsigned i = 0; i < r->count && cleared; i++)
+		cleared = works(r, real.cuMemsetD8Async(r->memory[i].device, 0, r->bytes, r->stream));
+	memset(r->tail, 0, sizeof(r->tail));
+	return cleared && write_control(r);
+}
+
+bool ring_make(struct ring *r, struct context *c, unsigned count, uint64_t bytes)
+{
+	*r = (struct ring){.context = c, .count = count, .bytes = bytes / count};
+	for (unsigned i = 0; i < count; i++)
+		if (!memory_mirrored(c, &r->memory[i], r->bytes))
+			return false;
+	return memory_on_device(c, &r->control, control_bytes(r)) &&
+	       memory_on_host(&r->staging, RING_PIECE + control_bytes(r)) &&
+	       real.cuStreamCreate(&r->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS && clear_all(r);
 }
 
 void ring_free(struct ring *r)
 {
 	if (r->stream)
 		real.cuStreamDestroy_v2(r->stream);
-	memory_free(r->context, &r->memory);
+	for (unsigned i = 0; i < r->count; i++)
+		memory_free(r->context, &r->memory[i]);
 	memory_free(r->context, &r->control);
 	memory_free(r->context, &r->staging);
 	*r = (struct ring){0};
 }
 
-bool ring_read(struct ring *r, struct tt_trace_ring *out)
+bool ring_read(struct ring *r, struct tt_trace_ring out[RINGS_MOST])
 {
-	if (r->broken || !wait(r, real.cuMemcpyDtoHAsync_v2(words(r), r->control.device, sizeof(*out), r->stream)))
+	if (r->broken || !wait(r, real.cuMemcpyDtoHAsync_v2(words(r), r->control.device, control_bytes(r), r->stream)))
 		return false;
-	*out = *words(r);
+	memcpy(out, words(r), control_bytes(r));
 	return true;
 }
 
-static bool write_word(struct ring *r, size_t at, uint64_t value)
+static bool write_word(struct ring *r, unsigned which, size_t at, uint64_t value)
 {
 	uint64_t *word = (uint64_t *)words(r);
 
 	*word = value;
+	at += which * sizeof(struct tt_trace_ring);
 	return wait(r, real.cuMemcpyHtoDAsync_v2(r->control.device + at, word, sizeof(*word), r->stream));
 }
 
 void ring_discard(struct ring *r)
 {
-	if (!r->broken)
-		write_word(r, offsetof(struct tt_trace_ring, discard), 1);
+	for (unsigned i = 0; i < r->count && !r->broken; i++)
+		write_word(r, i, offsetof(struct tt_trace_ring, discard), 1);
 }
 
 bool ring_copy(struct ring *r, void *to, CUdeviceptr from, uint64_t size)
@@ -100,51 +128,66 @@ static uint32_t complete_bytes(const void *records, uint64_t size)
 }
 
 /* Copies from a position, in two parts where the ring ends. */
-static bool copy_from(struct ring *r, uint64_t position, uint64_t size)
+static bool copy_from(struct ring *r, unsigned which, uint64_t position, uint64_t size)
 {
+	CUdeviceptr memory = r->memory[which].device;
 	uint64_t at = position % r->bytes, first = r->bytes - at < size ? r->bytes - at : size;
 
-	return works(r, real.cuMemcpyDtoHAsync_v2(r->staging.host, r->memory.device + at, first, r->stream)) &&
-	       (first == size || works(r, real.cuMemcpyDtoHAsync_v2((char *)r->staging.host + first, r->memory.device,
-								    size - first, r->stream))) &&
+	return works(r, real.cuMemcpyDtoHAsync_v2(r->staging.host, memory + at, first, r->stream)) &&
+	       (first == size ||
+		works(r, real.cuMemcpyDtoHAsync_v2((char *)r->staging.host + first, memory, size - first, r->stream))) &&
 	       wait(r, CUDA_SUCCESS);
 }
 
-static bool clear(struct ring *r, uint64_t position, uint64_t size)
+static bool clear(struct ring *r, unsigned which, uint64_t position, uint64_t size)
 {
+	CUdeviceptr memory = r->memory[which].device;
 	uint64_t at = position % r->bytes, first = r->bytes - at < size ? r->bytes - at : size;
 
-	return works(r, real.cuMemsetD8Async(r->memory.device + at, 0, first, r->stream)) &&
-	       (first == size || works(r, real.cuMemsetD8Async(r->memory.device, 0, size - first, r->stream))) &&
-	       wait(r, CUDA_SUCCESS);
+	return works(r, real.cuMemsetD8Async(memory + at, 0, first, r->stream)) &&
+	       (first == size || works(r, real.cuMemsetD8Async(memory, 0, size - first, r->stream))) && wait(r, CUDA_SUCCESS);
 }
 
-uint64_t ring_take(struct ring *r, uint64_t head, bool complete, ring_take_fn *take, void *user)
+static uint64_t take_one(struct ring *r, unsigned which, uint64_t head, bool complete, ring_take_fn *take, void *user)
 {
-	uint64_t began = r->tail;
+	uint64_t began = r->tail[which], tail = began;
 
-	if (head - r->tail > r->bytes) /* those behind wait for room */
-		head = r->tail + r->bytes;
-	while (r->tail < head && !r->broken) {
-		uint64_t size = head - r->tail < RING_PIECE ? head - r->tail : RING_PIECE;
-		if (!copy_from(r, r->tail, size))
+	if (head - tail > r->bytes) /* those behind wait for room */
+		head = tail + r->bytes;
+	while (tail < head && !r->broken) {
+		uint64_t size = head - tail < RING_PIECE ? head - tail : RING_PIECE;
+		if (!copy_from(r, which, tail, size))
 			break;
 		uint32_t bytes = complete_bytes(r->staging.host, size);
-		if (!bytes || (!complete && !copy_from(r, r->tail, bytes)))
+		if (!bytes || (!complete && !copy_from(r, which, tail, bytes)))
 			break;
 		take(user, r->staging.host, bytes);
-		if (!clear(r, r->tail, bytes) || !write_word(r, offsetof(struct tt_trace_ring, tail), r->tail + bytes))
+		if (!clear(r, which, tail, bytes) || !write_word(r, which, offsetof(struct tt_trace_ring, tail), tail + bytes))
 			break;
-		r->tail += bytes;
+		r->tail[which] = tail += bytes;
 	}
-	return r->tail - began;
+	return tail - began;
+}
+
+uint64_t ring_take(struct ring *r, const struct tt_trace_ring *control, bool complete, ring_take_fn *take, void *user)
+{
+	uint64_t taken = 0;
+
+	for (unsigned i = 0; i < r->count; i++)
+		taken += take_one(r, i, control[i].head, complete, take, user);
+	return taken;
+}
+
+bool ring_is_empty(const struct ring *r, const struct tt_trace_ring *control)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->tail[i] != control[i].head)
+			return false;
+	return true;
 }
 
 void ring_reset(struct ring *r)
 {
-	if (r->broken)
-		return;
-	r->tail = 0;
-	wait(r, real.cuMemsetD8Async(r->memory.device, 0, r->bytes, r->stream));
-	wait(r, real.cuMemsetD8Async(r->control.device, 0, sizeof(struct tt_trace_ring), r->stream));
+	if (!r->broken)
+		clear_all(r);
 }

@@ -9,7 +9,10 @@
 #include <string.h>
 
 #define BRANCH 0x947u
-#define COLLECTIVE 0x348u /* WARPSYNC.COLLECTIVE */
+#define BRANCH_UNIFORM 0x547u /* BRA.U */
+#define WARPSYNC 0x348u     /* of a mask */
+#define WARPSYNC_ALL 0x948u /* of all threads */
+#define COLLECTIVE (1u << 22) /* in the high word: WARPSYNC.COLLECTIVE, which has a target */
 #define DIVERGE 0x945u    /* BSSY */
 
 static bool ends_block(unsigned architecture, struct instruction i)
@@ -23,20 +26,38 @@ static bool ends_block(unsigned architecture, struct instruction i)
 	return code_pinned(architecture, i);
 }
 
+static int64_t relative_target(struct instruction i, size_t at)
+{
+	uint64_t words = (i.low >> 16 & 0xff) | i.low >> 34 << 8 | (i.high & 0x3ffff) << 38;
+
+	return (int64_t)at + 1 + ((int64_t)(words << 8) >> 8) / 4;
+}
+
+bool code_branch_target(struct instruction i, size_t at, int64_t *target)
+{
+	unsigned opcode = i.low & 0xfff;
+
+	*target = relative_target(i, at);
+	return opcode == BRANCH || opcode == BRANCH_UNIFORM;
+}
+
+static bool is_collective(struct instruction i)
+{
+	unsigned opcode = i.low & 0xfff;
+
+	return (opcode == WARPSYNC || opcode == WARPSYNC_ALL) && i.high & COLLECTIVE;
+}
+
 /* Whether it has a target, as the number of an instruction. */
 static bool target_of(struct instruction i, size_t at, int64_t *target)
 {
 	unsigned opcode = i.low & 0xfff;
 
-	if (opcode == DIVERGE) {
-		*target = (int64_t)at + 1 + (int32_t)(i.low >> 32) / (int64_t)sizeof(i);
+	if (code_branch_target(i, at, target))
 		return true;
-	}
-	if (opcode != BRANCH && opcode != COLLECTIVE)
-		return false;
-	uint64_t words = (i.low >> 16 & 0xff) | i.low >> 34 << 8 | (i.high & 0x3ffff) << 38;
-	*target = (int64_t)at + 1 + ((int64_t)(words << 8) >> 8) / 4;
-	return true;
+	if (opcode == DIVERGE)
+		*target = (int64_t)at + 1 + (int32_t)(i.low >> 32) / (int64_t)sizeof(i);
+	return opcode == DIVERGE || is_collective(i);
 }
 
 static bool goes_anywhere(unsigned architecture, struct instruction i)
@@ -78,7 +99,7 @@ void code_collective(unsigned architecture, const struct instruction *code, size
 	int64_t target;
 
 	for (size_t i = 0; architecture >= 90 && i < count; i++)
-		if ((code[i].low & 0xfff) == COLLECTIVE && target_of(code[i], i, &target))
+		if (is_collective(code[i]) && target_of(code[i], i, &target))
 			for (size_t k = i + 1; (int64_t)k < target && k < count; k++)
 				fixed[k] = true;
 }

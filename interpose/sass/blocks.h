@@ -12,6 +12,9 @@
  */
 void code_blocks(unsigned architecture, const struct instruction *code, size_t count, uint32_t *first);
 
+/* Whether it is a branch to a place in its section; then sets the number of that instruction, which may be outside. */
+bool code_branch_target(struct instruction i, size_t at, int64_t *target);
+
 /*
  * Marks the instructions that all threads of a warp execute together after WARPSYNC.COLLECTIVE: a branch among them is
  * illegal.

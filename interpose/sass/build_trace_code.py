@@ -29,7 +29,12 @@ SOURCE, HEADER = FOLDER / "trace_code.cu", FOLDER / "trace_templates.h"
 ARCHITECTURE, PARAMETERS = 90, 0x210
 KERNELS = {"count": "TT_TRACE_COUNT", "count_blocks": "COUNT_BLOCKS"}
 KERNELS |= {"opcode": "TT_TRACE_OPCODE", "addresses": "TT_TRACE_ADDRESSES"}
-INPUTS = ("SR_EQMASK", "SR_LEMASK", "SR_LTMASK", "SR_GEMASK", "SR_GTMASK")  # trace_code.c's order
+KERNELS |= {"values_begin": "TT_TRACE_VALUES", "values_end": "VALUES_END"}
+KERNELS |= {"beat_enter": "BEAT_ENTER", "beat_exit": "BEAT_EXIT"}
+# trace_parts.h's order
+INPUTS = [f"SR_{which}MASK" for which in ("EQ", "LE", "LT", "GE", "GT")]
+INPUTS += [f"SR_PM{i}" for i in range(2)]
+OUTPUT = len(INPUTS) + 1
 NOP = 0x000FC000000000000000000000007918
 FIELDS = (16, 24, 32, 64)  # bits at which an operand may begin
 LINE = re.compile(r"/\*[0-9a-f]{4}\*/\s+(.*?)\s*;\s+/\* 0x([0-9a-f]{16}) \*/")
@@ -53,7 +58,7 @@ class Line:
     constant: bool = False
     exits: bool = False
     gone: bool = False
-    source: int = 0  # of INPUTS, from 1 on
+    source: int = 0  # of INPUTS, from 1 on, or OUTPUT
 
 
 def run(*command: str | Path) -> str:
@@ -164,7 +169,7 @@ def check(lines: list[Line], folder: Path) -> None:
         is_branch = re.search(r"\b(BRA|BSSY)\b", old)
         if (branch.sub("", new) != branch.sub("", expected)) if is_branch else new != expected:
             raise SystemExit(f"{line.text}: moved it is {new}, not {expected}")
-        if re.search(r"\bUP\d|\bR1\b|WARPSYNC|CALL|RET|BMOV|\bWARPSYNC", old):
+        if re.search(r"\bUP\d|\bR1\b|WARPSYNC|CALL|RET|BMOV|\bWARPSYNC|SR_PM", old):
             raise SystemExit(f"{line.text}: cannot be used in a kernel")
 
 
@@ -178,8 +183,10 @@ def kernel(name: str, cubin: Path, folder: Path) -> list[Line]:
         line.bits = kept_until_read(line)
         line.gone = bool(NOTHING_THERE.match(line.text))
         line.exits = bool(re.search(r"\bEXIT\b", line.text))
-        if match := re.search(r"\bS2R R\d+, (SR_\w+MASK)$", line.text):
-            line.source = INPUTS.index(match[1]) + 1
+        if match := re.search(r"\b(?:S2R|CS2R\.32) R\d+, (SR_\w+)$", line.text):
+            line.source = INPUTS.index(match[1]) + 1 if match[1] in INPUTS else 0
+        if re.search(r"\bNANOSLEEP\b", line.text):
+            line.source = OUTPUT
     for at, line in enumerate(lines):  # what leaves must not be waited for
         if re.match(r"BSSY", line.text):
             end = at + 1 + (line.bits >> 32 & 0xFFFFFFFF) // 16

@@ -129,6 +129,15 @@ struct instruction code_branch(unsigned architecture, size_t at, size_t to)
 	return scheduled(branch(architecture, encoding_branch, at / 16, to / 16), BRANCHES);
 }
 
+struct instruction code_retarget(unsigned architecture, struct instruction i, size_t at, size_t to)
+{
+	uint64_t words = (uint64_t)0x3fffffff << 34 | (architecture >= 90 ? (uint64_t)0xff << 16 : 0);
+
+	i.low &= ~words;
+	i.high &= ~(uint64_t)0x3ffff;
+	return branch(architecture, i, at / 16, to / 16);
+}
+
 struct instruction code_nop(void)
 {
 	return encoding_nop;

@@ -57,6 +57,8 @@ const char *code_pinned(unsigned architecture, struct instruction i);
 struct instruction code_without_reuse(struct instruction i);
 /* A branch from one position in a section to another. */
 struct instruction code_branch(unsigned architecture, size_t at, size_t to);
+/* The branch i at a position with another target. */
+struct instruction code_retarget(unsigned architecture, struct instruction i, size_t at, size_t to);
 struct instruction code_nop(void);
 /*
  * Adds what an instruction may write. Works for unknown ones too, because all have their destinations at the same

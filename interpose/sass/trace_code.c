@@ -1,118 +1,37 @@
 /*
  * Puts recording code into kernels. See trace_code.h for the invariant.
  *
- * Recording code comes from nvcc, as pieces: instructions, and which of their bits name registers, convergence
- * barriers or the parameter. It uses general registers above the kernel's own, and uniform registers and barriers
- * that the kernel never uses. It saves the kernel's predicates. First it waits for all scoreboards, at last for its
- * own, and for all threads of the warp that came with it.
+ * Recording code uses general registers above the kernel's own, and uniform registers and convergence barriers that the
+ * kernel never uses. It saves the kernel's predicates. First it waits for all scoreboards, at last for its own, and for
+ * all threads of the warp that came with it.
  */
 #include "sass/trace_code.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "format.h"
 #include "sass/blocks.h"
+#include "sass/trace_parts.h"
 
-#define SASS_BYTES sizeof(struct instruction)
 #define CODE_ALIGN 8u /* instructions */
-#define SCHEDULE 41 /* bit of the high word, see code.c */
-#define SETTLED 0x7edull
-#define BRANCHES 0x7f5ull
-#define WAITS_FOR_ALL (0x3full << 11)
-#define GUARD 0xf000ull
-#define UNGUARDED 0x7000ull
-#define RZ 255u
 #define REGISTERS_MAX 255u
 #define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 #define UNIFORM_MAX 63u
-#define BARRIERS 16u
+#define NEVER 0xf000ull /* the guard @!PT */
 #define CONTROL 0x40u /* the low byte of opcodes of control flow */
 #define CONTROL_END 0x60u
+#define ACCESSES (1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES)
+#define ENTER_REGISTERS 12u /* where a kernel begins, so many of its own are used */
 #define DETOUR 16u /* instructions of a detour besides its pieces */
-#define KIND_COST 2u
-
-struct piece {
-	struct instruction code;
-	uint16_t flags; /* of build_trace_code.py */
-};
-
-enum {
-	PIECE_REGISTER = 1,       /* shifted by 0 to 3: the operands at bits 16, 24, 32 and 64 */
-	PIECE_UNIFORM = 1 << 4,   /* the same of uniform registers */
-	PIECE_BARRIER = 1 << 8,
-	PIECE_PARAMETER = 1 << 9,
-	PIECE_EXIT = 1 << 10,
-	PIECE_GONE = 1 << 11,
-	PIECE_SOURCE = 12, /* shift */
-};
-
-/* What special registers stand for. */
-enum { SOURCE_NONE, SOURCE_INSTRUCTION, SOURCE_MASK, SOURCE_ADDRESS_LOW, SOURCE_ADDRESS_HIGH, SOURCE_ZERO };
-
-struct template {
-	const struct piece *pieces;
-	size_t count;
-	unsigned registers, uniforms, barriers; /* one more than the highest that is used */
-	unsigned first_uniform; /* the lowest that is used */
-};
-
-#define COUNT_BLOCKS 0 /* TT_TRACE_COUNT of some blocks of the grid */
-#include "sass/trace_templates.h"
-
-#define PARAMETER_90 0x210u
-#define KINDS (sizeof(templates_90) / sizeof(*templates_90))
-
-static const struct instruction encoding_nop = {0x0000000000007918, 0};
-/* P2R d, PR, RZ, 0x7f; R2P PR, a, 0x7f; VOTE.ANY d, PT, PT */
-static const struct instruction encoding_save = {0x0000007fff007803, 0};
-static const struct instruction encoding_restore = {0x0000007f00007804, 0};
-static const struct instruction encoding_vote = {0x0000000000007806, 0x000e0100};
-/* MOV d, imm; MOV d, b */
-static const struct instruction encoding_number = {0x0000000000007802, 0xf00};
-static const struct instruction encoding_copy = {0x0000000000007202, 0xf00};
-/* IMAD.WIDE d, a, imm, c; IADD3 d, a, imm, RZ; IADD3 d, a, UR, RZ */
-static const struct instruction encoding_add_wide = {0x0000000000007825, 0x078e0200};
-static const struct instruction encoding_add = {0x0000000000007810, 0x07ffe0ff};
-static const struct instruction encoding_add_uniform = {0x0000000000007c10, 0x0fffe0ff};
-/* BSSY B, to; BSYNC B */
-static const struct instruction encoding_diverge = {0x0000000000007945, 0x03800000};
-static const struct instruction encoding_converge = {0x0000000000007941, 0x03800000};
-
-/* Where a memory instruction of sm_90 has its address. */
-enum space { WIDE, WIDE_DESCRIBED, NARROW };
-
-static const struct memory {
-	uint16_t opcode;
-	uint8_t space;
-	uint8_t uniform; /* WIDE_DESCRIBED: the bit that says so; NARROW: that of a uniform register */
-} memory_90[] = {
-	{0x980, WIDE_DESCRIBED, 76}, {0x981, WIDE_DESCRIBED, 76},
-	{0x985, WIDE_DESCRIBED, 76}, {0x986, WIDE_DESCRIBED, 76},
-	{0x98a, WIDE_DESCRIBED, 71}, {0x98e, WIDE_DESCRIBED, 71},
-	{0x9a3, WIDE_DESCRIBED, 71}, {0x9a6, WIDE_DESCRIBED, 71},
-	{0x9a8, WIDE_DESCRIBED, 71}, {0x3a9, WIDE, 0},
-	{0x983, NARROW, 32},         {0x984, NARROW, 32},
-	{0x387, NARROW, 64},         {0x388, NARROW, 64},
-	{0x38c, NARROW, 64},         {0x38d, NARROW, 64},
-	{0x987, NARROW, 64},         {0x988, NARROW, 64},
-	{0x98c, NARROW, 64},         {0x98d, NARROW, 64},
-	{0xf8c, NARROW, 64},
-};
-
-/* Where inserted code has its registers. */
-struct layout {
-	unsigned base, pair, saved, mask, one, registers;
-	unsigned uniforms;
-	unsigned barrier[BARRIERS];
-};
+#define PIECE_COST 2u
+#define PREDICATE (15ull << 23) /* a second guard, of control flow */
 
 uint32_t trace_kinds(unsigned architecture)
 {
 	uint32_t kinds = 0;
 
-	for (unsigned k = TT_TRACE_OPCODE; architecture == 90 && k < KINDS; k++)
-		if (templates_90[k].count)
+	for (unsigned k = TT_TRACE_OPCODE; architecture == 90 && k < TT_TRACE_END; k++)
+		if (trace_template(k))
 			kinds |= 1u << k;
 	return kinds;
 }
@@ -122,36 +41,20 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 	const char *mnemonic = code_mnemonic(architecture, i);
 
 	code_uniforms(architecture, i, &used->uniforms);
+	/* where instructions that write predicates have them */
+	used->predicates |= 1u << (i.high >> 17 & 7) | 1u << (i.high >> 20 & 7);
 	if (!mnemonic && (i.low & 0xff) >= CONTROL && (i.low & 0xff) < CONTROL_END)
 		used->refused = "unknown opcode";
 	else if (!mnemonic)
 		return;
+	else if (!strcmp(mnemonic, "R2P"))
+		used->predicates = UINT32_MAX;
 	else if (!strcmp(mnemonic, "BSSY") || !strcmp(mnemonic, "BSYNC") || !strcmp(mnemonic, "BREAK"))
 		used->barriers |= 1u << (i.low >> 16 & 15);
 	else if (!strcmp(mnemonic, "BMOV"))
 		used->refused = "it saves convergence barriers";
-}
-
-static unsigned bit_of(struct instruction i, unsigned bit)
-{
-	return (unsigned)((bit < 64 ? i.low >> bit : i.high >> (bit - 64)) & 1);
-}
-
-static const struct memory *memory_of(struct instruction i)
-{
-	for (size_t m = 0; m < sizeof(memory_90) / sizeof(*memory_90); m++) {
-		const struct memory *to = &memory_90[m];
-		if (to->opcode != (i.low & 0xfff))
-			continue;
-		if (to->space == WIDE_DESCRIBED && !(bit_of(i, 91) && bit_of(i, to->uniform)))
-			return NULL;
-		if (to->space != NARROW && !bit_of(i, 72))
-			return NULL; /* an address of 32 bits */
-		if (to->space == NARROW && (bit_of(i, 78) || bit_of(i, 79)) && to->opcode != 0x983 && to->opcode != 0x387)
-			return NULL; /* scaled */
-		return to;
-	}
-	return NULL;
+	else if (!strcmp(mnemonic, "USETMAXREG"))
+		used->refused = "its warps change their number of registers";
 }
 
 static const char *point_refused(const struct trace_kernel *k, size_t at, uint32_t kinds)
@@ -169,217 +72,236 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 		return "no code records this kind";
 	if (code_is_uniform(k->architecture, i) && (i.low & GUARD) != UNGUARDED)
 		return "its guard is a uniform predicate";
-	if (kinds & 1u << TT_TRACE_ADDRESSES && !memory_of(i))
+	if (kinds & ACCESSES && !trace_memory(i, false))
 		return "it has no address, or one of an unknown form";
+	if (kinds & 1u << TT_TRACE_VALUES && !trace_has_values(k, i))
+		return "the size of its values is unknown";
 	return NULL;
 }
 
-static const struct template *template_of(const struct trace_kernel *k, unsigned kind)
+static unsigned piece_of(const struct trace_kernel *k, unsigned kind)
 {
-	return &templates_90[kind == TT_TRACE_COUNT && k->some_blocks ? COUNT_BLOCKS : kind];
+	return kind == TT_TRACE_COUNT && k->wish.some_blocks ? COUNT_BLOCKS : kind;
 }
 
-static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct layout *l)
+/* The pieces that code for these kinds needs, as bits. */
+static uint32_t pieces_of(const struct trace_kernel *k, const struct layout *l, uint32_t kinds)
 {
-	unsigned registers = 0, uniforms = 0, first = UNIFORM_MAX, barriers = 0, found = 0;
+	uint32_t pieces = k->wish.beats ? 1u << BEAT_ENTER | 1u << BEAT_EXIT : 0;
 
-	for (unsigned kind = 0; kind < KINDS; kind++) {
-		const struct template *t = template_of(k, kind);
-		if (!(kinds & 1u << kind))
-			continue;
-		registers = t->registers > registers ? t->registers : registers;
-		uniforms = t->uniforms > uniforms ? t->uniforms : uniforms;
-		barriers = t->barriers > barriers ? t->barriers : barriers;
-		first = t->first_uniform < first ? t->first_uniform & ~1u : first;
-	}
-	l->base = (k->registers + 3) & ~3u;
-	l->pair = l->base + ((registers + 1) & ~1u);
-	l->saved = l->pair + 2;
-	l->mask = l->pair + 3;
-	l->one = l->pair + 4;
-	l->registers = l->pair + 5 + SPARE;
-	if (l->registers > REGISTERS_MAX)
-		return "it leaves too few registers free";
-	/* starts from the highest, because compilers use the lowest first */
-	unsigned at = (UNIFORM_MAX - uniforms) & ~1u; /* added to their numbers */
-	while (k->used.uniforms.registers & (((1ull << (uniforms - first)) - 1) << (at + first)))
-		if ((at -= 2) > UNIFORM_MAX)
-			return "no free uniform registers";
-	l->uniforms = at;
+	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
+		if (kinds & 1u << kind && !(kind == TT_TRACE_COUNT && l->counting.quickly))
+			pieces |= 1u << piece_of(k, kind);
+	if (kinds & 1u << TT_TRACE_VALUES)
+		pieces |= 1u << VALUES_END;
+	return pieces;
+}
+
+static const char *plan_barriers(const struct trace_kernel *k, unsigned barriers, struct layout *l)
+{
+	unsigned found = 0;
+
 	for (unsigned b = BARRIERS; b-- && found <= barriers;)
 		if (!(k->used.barriers & 1u << b))
 			l->barrier[found++] = b;
 	return found > barriers ? NULL : "no free convergence barriers";
 }
 
-struct writer {
-	const struct trace_kernel *kernel;
-	const struct layout *layout;
-	struct instruction *out;
-	size_t count;
-};
-
-static struct instruction with(struct instruction i, unsigned to, unsigned a, uint32_t b, unsigned c)
+/* Registers above the kernel's own, of which pieces use some. */
+static void plan_registers(const struct trace_kernel *k, unsigned pieces, struct layout *l)
 {
-	i.low |= (uint64_t)to << 16 | (uint64_t)a << 24 | (uint64_t)b << 32;
-	i.high |= c;
-	return i;
+	unsigned own = k->wish.beats && k->registers < ENTER_REGISTERS ? ENTER_REGISTERS : k->registers;
+
+	l->base = (own + 3) & ~3u;
+	if (k->wish.beats && !pieces) { /* the pieces of heartbeats use the kernel's own */
+		l->pair = l->base + 2;
+		l->saved = l->base + 4;
+		l->state = l->base + 5;
+		l->one = l->base + 8;
+	} else {
+		l->pair = l->base + ((pieces + 1) & ~1u);
+		l->tag = l->pair + 2;
+		l->saved = l->pair + 3;
+		l->mask = l->pair + 4;
+		l->one = l->pair + 5;
+		l->state = l->pair + 7;
+	}
+	l->beat = l->state + 1; /* two, from an even one on */
+	l->registers = l->one + 1;
+	if (k->wish.beats && l->beat + 2 > l->registers)
+		l->registers = l->beat + 2;
+	l->registers += SPARE;
 }
 
-static void put(struct writer *w, struct instruction i, uint64_t schedule)
+static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct layout *l)
 {
-	i.high |= schedule << SCHEDULE;
-	w->out[w->count++] = i;
+	bool counts = kinds & 1u << TT_TRACE_COUNT && l->counting.quickly;
+	unsigned registers = counts ? COUNT_REGISTERS : 0, uniforms = counts ? COUNT_UNIFORMS : 0;
+	unsigned first = counts ? 0 : UNIFORM_MAX, barriers = 0;
+	uint32_t pieces = pieces_of(k, l, kinds);
+	const char *wrong;
+
+	for (unsigned which = 0; pieces >> which; which++) {
+		const struct template *t = trace_template(which);
+		if (!(pieces & 1u << which))
+			continue;
+		if (which < BEAT_ENTER && t->registers > registers)
+			registers = t->registers;
+		uniforms = t->uniforms > uniforms ? t->uniforms : uniforms;
+		barriers = t->barriers > barriers ? t->barriers : barriers;
+		first = t->first_uniform < first ? t->first_uniform & ~1u : first;
+	}
+	plan_registers(k, registers, l);
+	/* starts from the highest, because compilers use the lowest first */
+	unsigned at = (UNIFORM_MAX - uniforms) & ~1u; /* added to their numbers */
+	const uint64_t wanted = ((1ull << (uniforms - first)) - 1) << first;
+	while (k->used.uniforms.registers & wanted << at)
+		if ((at -= 2) > UNIFORM_MAX)
+			return "no free uniform registers";
+	l->uniforms = at;
+	if (k->wish.beats && (wrong = trace_beat_plan(k, l, wanted << at)))
+		return wrong;
+	return l->registers > REGISTERS_MAX ? "it leaves too few registers free" : plan_barriers(k, barriers, l);
 }
 
-/* Puts the addresses of the lanes into the pair of registers. */
-static void put_address(struct writer *w, struct instruction i)
+/* Inserted code begins here. */
+static void replace(struct writer *w, size_t at, struct instruction by)
+{
+	w->out[at] = by;
+	if (at)
+		w->out[at - 1] = code_without_reuse(w->out[at - 1]);
+}
+
+static struct instruction branch_from(const struct writer *w, size_t from, size_t to)
+{
+	return code_branch(w->kernel->architecture, from * SASS_BYTES, to * SASS_BYTES);
+}
+
+/* Returns where the instruction is now; 0: it must follow. */
+static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
 {
 	const struct layout *l = w->layout;
-	const struct memory *m = memory_of(i);
-	unsigned from = i.low >> 24 & 0xff;
-	int32_t offset = (int32_t)((int64_t)i.low >> 40);
+	struct instruction i = w->kernel->code[from];
+	struct inputs in = {.outputs = 1};
 
-	put(w, with(encoding_number, l->one, 0, 1, 0), SETTLED);
-	if (m->space != NARROW) {
-		put(w, with(encoding_add_wide, l->pair, l->one, (uint32_t)offset, from), SETTLED);
-		return;
+	if (kinds & 1u << TT_TRACE_COUNT && l->counting.quickly) {
+		trace_put_count(w, i, &l->counting, slot - 1);
+		kinds &= ~(1u << TT_TRACE_COUNT);
 	}
-	put(w, with(encoding_add, l->pair, from, (uint32_t)offset, 0), SETTLED);
-	if (bit_of(i, 91)) {
-		unsigned uniform = (unsigned)(m->uniform < 64 ? i.low >> 32 : i.high) & 0x3f;
-		put(w, with(encoding_add_uniform, l->pair, l->pair, uniform, 0), SETTLED);
+	if (!kinds)
+		return 0;
+	trace_put_wait(w);
+	trace_put_save(w);
+	trace_put_mask(w, i);
+	if (kinds & ACCESSES)
+		trace_put_address(w, i, trace_memory(i, false));
+	in.of[SOURCE_ZERO] = (struct input){true, 0};
+	in.of[SOURCE_MASK].value = l->mask;
+	in.of[SOURCE_ADDRESS_LOW].value = l->pair;
+	in.of[SOURCE_ADDRESS_HIGH].value = l->pair + 1;
+	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++) {
+		if (!(kinds & 1u << kind) || kind == TT_TRACE_VALUES)
+			continue;
+		in.of[SOURCE_INSTRUCTION] = (struct input){true, kind == TT_TRACE_COUNT ? slot - 1 : (uint32_t)from};
+		trace_put_piece(w, piece_of(w->kernel, kind), &in);
 	}
-	put(w, with(encoding_number, l->pair + 1, 0, 0, 0), SETTLED);
+	size_t moved = kinds & 1u << TT_TRACE_VALUES ? trace_put_values(w, i, (uint32_t)from) : 0;
+	trace_put_restore(w);
+	return moved;
 }
 
-static struct instruction renumbered(const struct writer *w, const struct piece *p)
+/* For the lanes that exit. */
+static struct instruction exit_branch(const struct writer *w, struct instruction i, size_t from, size_t to)
 {
-	static const unsigned bits[] = {16, 24, 32};
-	const struct layout *l = w->layout;
-	struct instruction i = p->code;
+	struct instruction branch = branch_from(w, from, to);
 
-	for (unsigned at = 0; at < 4; at++) {
-		uint64_t by = (p->flags & PIECE_REGISTER << at ? l->base : 0) +
-			      (p->flags & PIECE_UNIFORM << at ? l->uniforms : 0);
-		if (at < 3)
-			i.low += by << bits[at];
-		else
-			i.high += by;
-	}
-	if (p->flags & PIECE_BARRIER) {
-		unsigned number = i.low >> 16 & 15;
-		i.low = (i.low & ~(15ull << 16)) | (uint64_t)l->barrier[number] << 16;
-	}
-	if (p->flags & PIECE_PARAMETER)
-		i.low += (uint64_t)(w->kernel->parameter - PARAMETER_90) / 4 << 40;
-	return i;
+	branch.low = (branch.low & ~GUARD) | (i.low & GUARD);
+	branch.high = (branch.high & ~PREDICATE) | (i.high & (PREDICATE | WAITS_FOR_ALL << SCHEDULE));
+	return branch;
 }
 
-/* What takes the place of an instruction that reads an input; it keeps what that waits for. */
-static struct instruction input(const struct writer *w, const struct piece *p, uint32_t number)
+/* The instruction itself, and a branch back. Returns where it is now. */
+static size_t put_moved(struct writer *w, size_t from)
 {
-	const struct layout *l = w->layout;
-	unsigned to = (unsigned)(p->code.low >> 16 & 0xff) + l->base, source = p->flags >> PIECE_SOURCE;
-	struct instruction i;
+	struct instruction i = w->kernel->code[from];
+	enum beat_point point = trace_beat_point(w->kernel, from);
+	size_t at = w->count;
 
-	if (source == SOURCE_INSTRUCTION || source == SOURCE_ZERO)
-		i = with(encoding_number, to, 0, source == SOURCE_ZERO ? 0 : number, 0);
+	if (point == BEAT_AT_EXIT) {
+		w->out[at] = exit_branch(w, i, at, at + 2);
+		w->count++;
+		trace_put_branch(w, from + 1);
+		return trace_put_exit(w, i);
+	}
+	if (point == BEAT_AT_BARRIER)
+		at = trace_put_barrier(w, i, (uint32_t)from);
 	else
-		i = with(encoding_copy, to, 0, source == SOURCE_MASK ? l->mask : l->pair + (source == SOURCE_ADDRESS_HIGH), 0);
-	i.low = (i.low & ~GUARD) | (p->code.low & GUARD);
-	i.high |= SETTLED << SCHEDULE | (p->code.high & WAITS_FOR_ALL << SCHEDULE);
-	return i;
+		w->out[w->count++] = code_without_reuse(i);
+	trace_put_branch(w, from + 1);
+	return at;
 }
 
-static struct instruction kept_schedule(struct instruction i, struct instruction from, uint64_t schedule)
+/* What an instruction without recording code has for heartbeats. Returns where it is now; 0: in its place. */
+static size_t put_beat(struct writer *w, size_t from)
 {
-	i.low = (i.low & ~GUARD) | (from.low & GUARD);
-	i.high = (i.high & ((1ull << SCHEDULE) - 1)) | schedule << SCHEDULE | (from.high & WAITS_FOR_ALL << SCHEDULE);
-	return i;
-}
+	struct instruction i = w->kernel->code[from], branch;
 
-static void put_piece(struct writer *w, const struct piece *p, uint32_t number, size_t end)
-{
-	struct instruction i;
-
-	if (p->flags & PIECE_EXIT)
-		i = kept_schedule(code_branch(w->kernel->architecture, w->count * SASS_BYTES, end * SASS_BYTES), p->code,
-				  BRANCHES);
-	else if (p->flags & PIECE_GONE)
-		i = kept_schedule(encoding_nop, (struct instruction){UNGUARDED, p->code.high}, SETTLED);
-	else if (p->flags >> PIECE_SOURCE)
-		i = input(w, p, number);
-	else
-		i = renumbered(w, p);
-	w->out[w->count++] = i;
-}
-
-/* The pieces of a kind, which all lanes leave together. */
-static void put_kind(struct writer *w, const struct template *t, uint32_t number)
-{
-	unsigned barrier = w->layout->barrier[t->barriers];
-	size_t end = w->count + 1 + t->count; /* of the barrier */
-	struct instruction begin = with(encoding_diverge, barrier, 0, (uint32_t)(t->count + 1) * SASS_BYTES, 0);
-
-	put(w, begin, SETTLED);
-	for (size_t i = 0; i < t->count; i++)
-		put_piece(w, &t->pieces[i], number, end);
-	put(w, with(encoding_converge, barrier, 0, 0, 0), BRANCHES | WAITS_FOR_ALL);
-}
-
-static void put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
-{
-	const struct layout *l = w->layout;
-	struct instruction i = w->kernel->code[from], vote = encoding_vote;
-
-	w->out[from] = code_branch(w->kernel->architecture, from * SASS_BYTES, w->count * SASS_BYTES);
-	if (from)
-		w->out[from - 1] = code_without_reuse(w->out[from - 1]);
-	vote.high |= (i.low >> 12 & 7) << 23 | (i.low >> 15 & 1) << 26;
-	put(w, encoding_nop, SETTLED | WAITS_FOR_ALL);
-	put(w, with(encoding_save, l->saved, 0, 0, 0), SETTLED);
-	put(w, with(vote, l->mask, 0, 0, 0), SETTLED);
-	if (kinds & 1u << TT_TRACE_ADDRESSES)
-		put_address(w, i);
-	for (unsigned kind = 0; kind < KINDS; kind++)
-		if (kinds & 1u << kind)
-			put_kind(w, template_of(w->kernel, kind), kind == TT_TRACE_COUNT ? slot - 1 : (uint32_t)from);
-	put(w, encoding_nop, SETTLED | WAITS_FOR_ALL);
-	put(w, with(encoding_restore, 0, l->saved, 0, 0), SETTLED);
-	put(w, encoding_nop, SETTLED);
+	switch (trace_beat_point(w->kernel, from)) {
+	case BEAT_AT_EXIT:
+		replace(w, from, exit_branch(w, i, from, w->count));
+		return trace_put_exit(w, i);
+	case BEAT_AT_BARRIER:
+		branch = branch_from(w, from, w->count);
+		branch.high |= i.high & WAITS_FOR_ALL << SCHEDULE;
+		replace(w, from, branch);
+		return put_moved(w, from);
+	case BEAT_AT_LOOP:
+		trace_put_pass(w, from);
+		return 0;
+	default:
+		return 0;
+	}
 }
 
 static size_t room_for(const struct trace_kernel *k, const uint32_t *kinds)
 {
-	size_t room = k->count + CODE_ALIGN;
+	size_t room = k->count + CODE_ALIGN + trace_beat_room(k) + (k->wish.beats ? DETOUR : 0);
 
 	for (size_t i = 0; i < k->count; i++) {
 		room += kinds[i] ? DETOUR : 0;
-		for (unsigned kind = 0; kind < KINDS; kind++)
+		for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 			if (kinds[i] & 1u << kind)
-				room += template_of(k, kind)->count + KIND_COST;
+				room += trace_template(piece_of(k, kind))->count + PIECE_COST + COUNT_COST;
+		if (kinds[i] & 1u << TT_TRACE_VALUES)
+			room += trace_template(VALUES_END)->count + VALUES_COST;
 	}
 	return room;
 }
 
 static void put_all(struct writer *w, const uint32_t *kinds, struct traced_code *out)
 {
-	unsigned architecture = w->kernel->architecture;
-
 	for (size_t i = 0; i < w->kernel->count; i++) {
-		if (!kinds[i])
-			continue;
-		put_detour(w, i, kinds[i], out->slots[i]);
-		out->moved[i] = (uint32_t)(w->count * SASS_BYTES);
-		w->out[w->count++] = code_without_reuse(w->kernel->code[i]);
-		w->out[w->count] = code_branch(architecture, w->count * SASS_BYTES, (i + 1) * SASS_BYTES);
-		w->count++;
-		out->points++;
+		bool enters = !i && w->kernel->wish.beats;
+		size_t moved = 0;
+		if (kinds[i] || enters) {
+			replace(w, i, branch_from(w, i, w->count));
+			if (enters)
+				trace_put_enter(w);
+			if (kinds[i])
+				moved = put_detour(w, i, kinds[i], out->slots[i]);
+			if (moved)
+				trace_put_branch(w, i + 1);
+			else
+				moved = put_moved(w, i);
+		} else {
+			moved = put_beat(w, i);
+		}
+		out->moved[i] = (uint32_t)(moved * SASS_BYTES);
+		out->points += kinds[i] != 0;
 	}
 	/* execution must not continue past the end */
-	w->out[w->count] = code_branch(architecture, w->count * SASS_BYTES, w->count * SASS_BYTES);
-	for (w->count++; w->count % CODE_ALIGN; w->count++)
+	trace_put_branch(w, w->count);
+	for (; w->count % CODE_ALIGN; w->count++)
 		w->out[w->count] = code_nop();
 }
 
@@ -390,9 +312,34 @@ static bool is_guarded(struct instruction i)
 	return (i.low & GUARD) != UNGUARDED;
 }
 
+/* Whether it may write the predicate of a guard: where instructions that write predicates have them. */
+static bool writes_guard(const struct trace_kernel *k, struct instruction i, uint64_t guard)
+{
+	const char *mnemonic = code_mnemonic(k->architecture, i);
+	unsigned predicate = guard >> 12 & 7;
+
+	return !mnemonic || !strcmp(mnemonic, "R2P") || (i.high >> 17 & 7) == predicate || (i.high >> 20 & 7) == predicate;
+}
+
+/*
+ * Gives those that are to be counted, from the guarded one at `first` to the end of its block, and have its guard with the
+ * same value, one slot.
+ */
+static void share_guarded(const struct trace_kernel *k, const struct trace_point *points, size_t first, size_t end,
+			  uint32_t *kinds, struct traced_code *out)
+{
+	const uint64_t guard = k->code[first].low & GUARD;
+
+	kinds[first] |= 1u << TT_TRACE_COUNT;
+	out->slots[first] = ++out->slot_count;
+	for (size_t i = first; i + 1 < end && !writes_guard(k, k->code[i], guard); i++)
+		if ((k->code[i + 1].low & GUARD) == guard && points[i + 1].kinds & 1u << TT_TRACE_COUNT)
+			out->slots[i + 1] = out->slots[first];
+}
+
 /*
  * Gives each instruction that is to be counted a slot. All of a block without a guard have the slot of the first of them
- * that can have recording code.
+ * that can have recording code, and so have those with the same guard.
  */
 static void share_counts(const struct trace_kernel *k, struct trace_point *points, const uint32_t *block, uint32_t *kinds,
 			 struct traced_code *out)
@@ -407,11 +354,11 @@ static void share_counts(const struct trace_kernel *k, struct trace_point *point
 			bool guarded = is_guarded(k->code[end]), possible = !point_refused(k, end, count);
 			any |= points[end].kinds & count && !guarded;
 			first = first == k->count && possible && !guarded ? end : first;
-			if (points[end].kinds & count && guarded && possible) {
-				kinds[end] |= count;
-				out->slots[end] = ++out->slot_count;
-			}
 		}
+		for (size_t i = begin; i < end; i++)
+			if (points[i].kinds & count && is_guarded(k->code[i]) && (k->code[i].low & GUARD) != NEVER &&
+			    !out->slots[i] && !point_refused(k, i, count))
+				share_guarded(k, points, i, end, kinds, out);
 		if (any && first < k->count) {
 			kinds[first] |= count;
 			shared = ++out->slot_count;
@@ -448,13 +395,15 @@ void traced_code_free(struct traced_code *code)
 
 static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, struct traced_code *out)
 {
-	struct layout l = {0};
+	struct layout l = {.counting = {.stride = out->stride, .copies = out->copies}};
 	const char *wrong;
 	uint32_t all = 0;
 
+	l.counting.quickly = trace_count_quickly(k, &l.counting.predicate);
+
 	for (size_t i = 0; i < k->count; i++)
 		all |= kinds[i];
-	if (!all)
+	if (!all && !k->wish.beats)
 		return "no instruction that can be traced";
 	if ((wrong = plan(k, all, &l)))
 		return wrong;
@@ -482,6 +431,7 @@ const char *trace_insert(const struct trace_kernel *k, struct trace_point *point
 	out->slots = calloc(k->count + 1, sizeof(*out->slots));
 	if (kinds && out->moved && out->slots) {
 		choose(k, points, kinds, out);
+		trace_count_layout(out->slot_count, &out->stride, &out->copies);
 		wrong = insert(k, kinds, out);
 	}
 	free(kinds);

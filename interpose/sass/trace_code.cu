@@ -4,6 +4,7 @@
  * Each kernel here is a piece of code for warps that stay together: its inputs are special registers that
  * build_trace_code.py gives other meanings, and its only parameter is the one that traced kernels have.
  */
+#include <stddef.h>
 #include <stdint.h>
 
 #include "format.h"
@@ -11,21 +12,28 @@
 
 #define ALL 0xffffffffu
 #define PATIENCE (1ll << 31) /* clock cycles without room */
-#define NOWHERE UINT64_MAX
 
 /* Special registers that stand for inputs; they differ between lanes, so that nothing of them is taken for uniform. */
-#define INSTRUCTION "eq"
-#define MASK "le"
-#define ADDRESS_LOW "lt"
-#define ADDRESS_HIGH "ge"
-#define ZERO "gt" /* 0, added to what would else be uniform: uniform registers and predicates are scarce */
+#define INSTRUCTION "lanemask_eq"
+#define MASK "lanemask_le"
+#define ADDRESS_LOW "lanemask_lt"
+#define ADDRESS_HIGH "lanemask_ge"
+#define ZERO "lanemask_gt" /* 0, added to what would else be uniform: uniform registers and predicates are scarce */
+#define BYTES "pm0"
+#define TAG "pm1"
 
 #define INPUT(which) \
 	([]() __attribute__((always_inline)) { \
 		uint32_t value; \
-		asm volatile("mov.u32 %0, %%lanemask_" which ";" : "=r"(value)); \
+		asm volatile("mov.u32 %0, %%" which ";" : "=r"(value)); \
 		return value; \
 	}())
+
+/* Stands for a move to the next register that code keeps. */
+static __device__ __forceinline__ void output(uint32_t value)
+{
+	asm volatile("nanosleep.u32 %0;" ::"r"(value));
+}
 
 static __device__ __forceinline__ uint32_t lane()
 {
@@ -55,10 +63,13 @@ static __device__ __forceinline__ void add(uint64_t *to, uint64_t value)
 	asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
-/* For the leader: the position of the record, or NOWHERE: no room. */
+/* For the leader: the address of the record; 0: no room. */
 static __device__ __forceinline__ uint64_t reserve(const tt_trace_param &p, uint32_t bytes)
 {
-	tt_trace_ring *ring = (tt_trace_ring *)(p.ring + INPUT(ZERO));
+	uint32_t processor;
+
+	asm("mov.u32 %0, %%smid;" : "=r"(processor));
+	tt_trace_ring *ring = (tt_trace_ring *)p.ring + ((processor + INPUT(ZERO)) & (p.rings - 1));
 	volatile unsigned long long *tail = (unsigned long long *)&ring->tail;
 	volatile unsigned long long *discard = (unsigned long long *)&ring->discard;
 	unsigned long long at, now, seen;
@@ -69,6 +80,7 @@ static __device__ __forceinline__ uint64_t reserve(const tt_trace_param &p, uint
 		     : "=l"(at)
 		     : "l"(&ring->head), "l"((uint64_t)bytes)
 		     : "memory");
+	uint64_t base = ring->base;
 	seen = now = *tail;
 	lost = *discard != 0;
 	for (long long began = clock64(); at + bytes - now > p.bytes && !lost; now = *tail, lost = *discard != 0) {
@@ -80,7 +92,7 @@ static __device__ __forceinline__ uint64_t reserve(const tt_trace_param &p, uint
 	}
 	if (lost)
 		add(&ring->lost, 1);
-	return lost ? NOWHERE : at;
+	return lost ? 0 : base + (at & (p.bytes - 1));
 }
 
 static __device__ __forceinline__ uint64_t from_lane(uint64_t value, uint32_t lane)
@@ -90,9 +102,9 @@ static __device__ __forceinline__ uint64_t from_lane(uint64_t value, uint32_t la
 	return low | (uint64_t)high << 32;
 }
 
-static __device__ __forceinline__ tt_trace_record *record_at(const tt_trace_param &p, uint64_t at)
+static __device__ __forceinline__ tt_trace_record *record_at(uint64_t at)
 {
-	tt_trace_record *r = (tt_trace_record *)(p.base + (at & (p.bytes + INPUT(ZERO) - 1)));
+	tt_trace_record *r = (tt_trace_record *)at;
 
 	__builtin_assume(__isGlobal(r));
 	return r;
@@ -118,10 +130,9 @@ static __device__ __forceinline__ void complete(tt_trace_record *r, uint32_t tag
 
 static __device__ __forceinline__ void count(const tt_trace_param &p)
 {
-	uint32_t mask = INPUT(MASK), processor;
+	uint32_t mask = INPUT(MASK);
+	uint32_t slot = ((uint32_t)clock() & (p.copies - 1)) * p.slots + INPUT(INSTRUCTION);
 
-	asm("mov.u32 %0, %%smid;" : "=r"(processor));
-	uint32_t slot = (processor & (p.copies - 1)) * p.slots + INPUT(INSTRUCTION);
 	if (lane() == (uint32_t)__ffs(mask) - 1)
 		add((uint64_t *)p.counts + slot, TT_TRACE_COUNTED(__popc(mask)));
 }
@@ -147,20 +158,21 @@ extern "C" __global__ void tt_opcode(const __grid_constant__ tt_trace_param p)
 		return;
 	if (lane() == (uint32_t)__ffs(mask) - 1) {
 		uint64_t at = reserve(p, bytes);
-		if (at != NOWHERE) {
-			tt_trace_record *r = record_at(p, at);
+		if (at) {
+			tt_trace_record *r = record_at(at);
 			head(p, r, mask, 0);
 			complete(r, TT_TRACE_TAG(TT_TRACE_OPCODE, 0, bytes));
 		}
 	}
 }
 
-extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param p)
+/*
+ * Begins the record of an access, with room for `more` bytes behind its addresses. Returns its address, 0: no room. tag:
+ * completes it.
+ */
+static __device__ __forceinline__ uint64_t begin_access(const tt_trace_param &p, uint32_t mask, uint32_t kind, uint32_t more,
+							uint32_t *tag, bool *is_strided)
 {
-	uint32_t mask = INPUT(MASK);
-
-	if (!mask || !is_traced(p))
-		return;
 	uint64_t address = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32;
 	uint32_t rest = mask & (mask - 1), leader = __ffs(mask) - 1, second = rest ? __ffs(rest) - 1 : leader + 1,
 		 at_lane = lane();
@@ -170,26 +182,107 @@ extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param p
 	uint64_t base = first - (int64_t)stride * leader;
 	bool strided = __all_sync(ALL, !(mask >> at_lane & 1) ||
 					       (stride == (int16_t)stride && address == base + (int64_t)stride * at_lane));
-	uint32_t bytes = sizeof(tt_trace_record) + (strided ? 8 : 256);
+	uint32_t bytes = sizeof(tt_trace_record) + (strided ? 8 : 256) + more;
 	uint64_t at = 0;
 	if (at_lane == leader)
 		at = reserve(p, bytes);
 	at = from_lane(at, leader);
-	if (at == NOWHERE)
-		return;
-	tt_trace_record *r = record_at(p, at);
+	*tag = TT_TRACE_TAG(kind, strided ? TT_TRACEF_STRIDED : 0, bytes);
+	*is_strided = strided;
+	if (!at)
+		return 0;
+	tt_trace_record *r = record_at(at);
 	uint64_t *to = (uint64_t *)(r + 1);
-	if (!strided) {
-		/* lanes that do not execute the instruction may not be here: they stay 0, as the ring is */
-		if (mask >> at_lane & 1)
-			to[at_lane] = address;
-		__threadfence();
-		__syncwarp();
-	}
+	/* lanes that do not execute the instruction may not be here: they stay 0, as the ring is */
+	if (!strided && mask >> at_lane & 1)
+		to[at_lane] = address;
 	if (at_lane == leader) {
 		if (strided)
 			*to = base;
 		head(p, r, mask, strided ? stride : 0);
-		complete(r, TT_TRACE_TAG(TT_TRACE_ADDRESSES, strided ? TT_TRACEF_STRIDED : 0, bytes));
 	}
+	return at;
+}
+
+extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t mask = INPUT(MASK), tag;
+	bool strided;
+
+	if (!mask || !is_traced(p))
+		return;
+	uint64_t at = begin_access(p, mask, TT_TRACE_ADDRESSES, 0, &tag, &strided);
+	if (!at)
+		return;
+	if (!strided) {
+		__threadfence();
+		__syncwarp();
+	}
+	if (lane() == (uint32_t)__ffs(mask) - 1)
+		complete(record_at(at), tag);
+}
+
+/*
+ * The beginning of a record with values, which code between this and the end adds: gives where each lane has its first one,
+ * and the tag, which is 0 for lanes that add none.
+ */
+extern "C" __global__ void tt_values_begin(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t mask = INPUT(MASK), tag = 0;
+	uint64_t to = 0;
+	bool strided;
+
+	if (mask && is_traced(p)) {
+		uint64_t at = begin_access(p, mask, TT_TRACE_VALUES, INPUT(BYTES), &tag, &strided);
+		to = at + sizeof(tt_trace_record) + (strided ? 8 : 256) + lane() * 4;
+		if (!at || !(mask >> lane() & 1))
+			tag = 0;
+	}
+	output((uint32_t)to);
+	output((uint32_t)(to >> 32));
+	output(tag);
+}
+
+extern "C" __global__ void tt_values_end(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t tag = INPUT(TAG);
+	uint64_t to = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32;
+
+	__threadfence();
+	__syncwarp();
+	if (!tag || lane() != (uint32_t)__ffs(INPUT(MASK)) - 1)
+		return;
+	uint32_t before = sizeof(tt_trace_record) + (tag >> 8 & TT_TRACEF_STRIDED ? 8 : 256) + lane() * 4;
+	complete(record_at(to - before), tag);
+}
+
+/* ---- heartbeats: see trace_beats.c ---- */
+
+#define MEMBER(address, name) ((address) + offsetof(tt_heartbeat, name))
+
+static __device__ __forceinline__ void put(uint64_t to, uint32_t value)
+{
+	asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+/* Where the kernel begins. Gives the first state and the heartbeat's address. */
+extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
+	uint64_t at = p.heartbeat + INPUT(ZERO) + sizeof(tt_heartbeat) * (block() * warps + warp_of_block());
+
+	put(MEMBER(at, state), TT_WARP_RUNS);
+	output(0);
+	output((uint32_t)at);
+	output((uint32_t)(at >> 32));
+}
+
+/* Lanes exit. The address is that of the heartbeat. */
+extern "C" __global__ void tt_beat_exit(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t mask = INPUT(MASK);
+	uint64_t at = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32;
+
+	if (lane() == (uint32_t)__ffs(mask) - 1)
+		asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(MEMBER(at, exited)), "r"(mask) : "memory");
 }

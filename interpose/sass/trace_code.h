@@ -22,7 +22,13 @@ struct trace_point {
 struct trace_used {
 	struct uniforms uniforms;
 	uint32_t barriers;   /* of convergence, as bits */
+	uint32_t predicates; /* that may be written, as bits */
 	const char *refused; /* why that is unknown, or NULL */
+};
+
+struct trace_wish {
+	bool some_blocks; /* of the grid are counted; else all */
+	bool beats;       /* warps keep heartbeats */
 };
 
 struct trace_kernel {
@@ -33,7 +39,7 @@ struct trace_kernel {
 	size_t count;       /* of instructions */
 	struct trace_used used; /* by the kernel and all functions that it may call */
 	const bool *fixed;      /* by instruction; these are not moved. NULL: none */
-	bool some_blocks;       /* of the grid are counted; else all */
+	struct trace_wish wish;
 };
 
 /* The new code, freed with traced_code_free. */
@@ -45,6 +51,7 @@ struct traced_code {
 	size_t points;   /* that have recording code */
 	uint32_t *slots; /* by old instruction: the number, from 1, of the count of its executions; 0: not counted */
 	uint32_t slot_count;
+	uint32_t stride, copies; /* of the counts: room for that many in each copy, see tt_trace_param */
 };
 
 /* The kinds that an architecture has recording code for, as bits; 0: none. */

@@ -21,6 +21,7 @@
 #define MANAGED 0x04 /* in st_other */
 #define ADDRESS 2u   /* relocation: an address of 64 bits */
 #define REGISTERS_SHIFT 24 /* in sh_info */
+#define WIDEST 16u         /* bytes of a constant that an instruction reads */
 
 struct maker {
 	struct cubin cubin; /* its bytes are a copy, which may be changed */
@@ -125,13 +126,21 @@ static bool is_named(const char *name, const char *prefix)
 	return !strncmp(name, prefix, strlen(prefix));
 }
 
-/* Instructions that may read a word of a constant bank; one with an index may read any. */
+/* Instructions that may read part of a constant bank; one with an index may read any. */
 struct constant_use {
 	const struct cubin *cubin;
 	unsigned bank;
-	uint64_t offset;
+	uint64_t begin, end;
 	bool found;
 };
+
+/* Whether it has a number of 32 bits, where others have banks and offsets. */
+static bool has_number(struct instruction i)
+{
+	unsigned form = i.low >> 8 & 0xf;
+
+	return form == 4 || form == 8;
+}
 
 static void find_constant_use(void *user, const Elf64_Shdr *s)
 {
@@ -142,16 +151,17 @@ static void find_constant_use(void *user, const Elf64_Shdr *s)
 		memcpy(&i, use->cubin->bytes + s->sh_offset + at, sizeof(i));
 		uint64_t offset = (i.low >> 40 & 0x3fff) * 4;
 		bool indexed = (i.low >> 24 & 0xff) != 0xff;
-		use->found |= (i.low >> 54 & 0x1f) == use->bank && (indexed || (offset & ~UINT64_C(7)) == use->offset);
+		use->found |= !has_number(i) && (i.low >> 54 & 0x1f) == use->bank &&
+			      (indexed || (offset < use->end && offset + WIDEST > use->begin));
 	}
 }
 
-static bool may_read(const struct maker *m, uint32_t section, uint64_t offset)
+static bool may_read(const struct cubin *c, const struct cubin_kernel *k, uint32_t section, uint64_t begin, uint64_t size)
 {
-	struct constant_use use = {&m->cubin, 0, offset & ~UINT64_C(7), false};
+	struct constant_use use = {c, 0, begin, begin + size, false};
 
-	use.bank = (unsigned)atoi(cubin_section_name(&m->cubin, section) + strlen(".nv.constant"));
-	patch_each_code(&m->cubin, m->kernel, find_constant_use, &use);
+	use.bank = (unsigned)atoi(cubin_section_name(c, section) + strlen(".nv.constant"));
+	patch_each_code(c, k, find_constant_use, &use);
 	return use.found;
 }
 
@@ -161,7 +171,7 @@ static const char *redirect(struct maker *m, uint32_t section, const Elf64_Rela 
 	const Elf64_Shdr *to = &m->cubin.sections[section];
 	uint64_t address;
 
-	if (!may_read(m, section, r->r_offset))
+	if (!may_read(&m->cubin, m->kernel, section, r->r_offset, sizeof(address)))
 		return NULL;
 	if (ELF64_R_TYPE(r->r_info) != ADDRESS || r->r_offset > to->sh_size || to->sh_size - r->r_offset < sizeof(address))
 		return "it finds its variables in an unknown way";
@@ -187,7 +197,7 @@ static const char *relocate(struct maker *m, uint32_t to, const Elf64_Rela *r, b
 		return NULL;
 	if (c->sections[to].sh_flags & SHF_EXECINSTR)
 		return "its code has addresses of variables";
-	if (y.st_other & MANAGED && may_read(m, to, r->r_offset))
+	if (y.st_other & MANAGED && may_read(c, m->kernel, to, r->r_offset, sizeof(uint64_t)))
 		return "it uses managed variables";
 	return redirect(m, to, r, symbol_name(c, y), done);
 }
@@ -242,12 +252,14 @@ static const char *redirect_variables(struct maker *m)
 	return wrong;
 }
 
-void trace_constants(const struct cubin *c, void (*visit)(void *user, const char *name), void *user)
+void trace_constants(const struct cubin *c, const struct cubin_kernel *k, void (*visit)(void *user, const char *name),
+		     void *user)
 {
 	for (uint32_t i = 1; i < symbol_count(c); i++) {
 		Elf64_Sym y = cubin_symbol(c, i);
 		if (ELF64_ST_TYPE(y.st_info) == STT_OBJECT && y.st_shndx && y.st_shndx < c->section_count &&
-		    !strcmp(cubin_section_name(c, y.st_shndx), ".nv.constant3"))
+		    !strcmp(cubin_section_name(c, y.st_shndx), ".nv.constant3") &&
+		    may_read(c, k, y.st_shndx, y.st_value, y.st_size))
 			visit(user, symbol_name(c, y));
 	}
 }
@@ -350,8 +362,8 @@ static void note_use(void *user, const Elf64_Shdr *s)
 	}
 }
 
-static const char *make(struct maker *m, const struct patch_kernel *p, struct trace_point *points, bool some_blocks,
-			struct traced_image *out)
+static const char *make(struct maker *m, const struct patch_kernel *p, struct trace_point *points,
+			const struct trace_wish *wish, struct traced_image *out)
 {
 	const struct cubin_kernel *k = m->kernel;
 	struct trace_kernel from = {.architecture = m->cubin.architecture,
@@ -359,7 +371,7 @@ static const char *make(struct maker *m, const struct patch_kernel *p, struct tr
 				    .parameter = m->begin + m->offset,
 				    .count = k->size / SASS_INSTRUCTION,
 				    .fixed = patch_fixed(p),
-				    .some_blocks = some_blocks};
+				    .wish = *wish};
 	struct instruction *code = malloc(k->size);
 	struct traced_code traced;
 
@@ -377,6 +389,8 @@ static const char *make(struct maker *m, const struct patch_kernel *p, struct tr
 		out->points = traced.points;
 		out->slots = traced.slots;
 		out->slot_count = traced.slot_count;
+		out->stride = traced.stride;
+		out->copies = traced.copies;
 		traced.slots = NULL;
 	}
 	free(code);
@@ -384,8 +398,8 @@ static const char *make(struct maker *m, const struct patch_kernel *p, struct tr
 	return wrong;
 }
 
-const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, struct trace_point *points, bool some_blocks,
-			const struct trace_variables *variables, struct traced_image *out)
+const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, struct trace_point *points,
+			const struct trace_wish *wish, const struct trace_variables *variables, struct traced_image *out)
 {
 	struct maker m = {.kernel = k, .variables = variables};
 	struct patch_kernel *p = NULL;
@@ -393,7 +407,7 @@ const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, str
 
 	*out = (struct traced_image){0};
 	if (!trace_kinds(c->architecture))
-		return "no recording code for its architecture";
+		return "no recording code for its architecture (--way sanitizer has some)";
 	if (!(m.copy = malloc(c->size)) || cubin_open(&m.cubin, memcpy(m.copy, c->bytes, c->size), c->size)) {
 		free(m.copy);
 		return "no host memory";
@@ -403,7 +417,7 @@ const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, str
 	wrong = wrong ? wrong : find_bank(&m);
 	wrong = wrong ? wrong : find_parameters(&m);
 	wrong = wrong ? wrong : redirect_variables(&m);
-	wrong = wrong ? wrong : make(&m, p, points, some_blocks, out);
+	wrong = wrong ? wrong : make(&m, p, points, wish, out);
 	patch_close(p);
 	cubin_close(&m.cubin);
 	free(m.copy);

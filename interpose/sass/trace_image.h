@@ -26,17 +26,16 @@ struct traced_image {
 	uint32_t offset;     /* of the additional one among them */
 	unsigned registers;
 	size_t points; /* instructions with recording code */
-	uint32_t *slots, slot_count; /* as in traced_code */
+	uint32_t *slots, slot_count, stride, copies; /* as in traced_code */
 };
 
-/*
- * points[i] is for instruction i; some_blocks: as in trace_kernel. Returns NULL, or why the kernel can't be traced.
- */
-const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, struct trace_point *points, bool some_blocks,
-			const struct trace_variables *variables, struct traced_image *out);
+/* points[i] is for instruction i. Returns NULL, or why the kernel can't be traced. */
+const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, struct trace_point *points,
+			const struct trace_wish *wish, const struct trace_variables *variables, struct traced_image *out);
 void traced_image_free(struct traced_image *image);
 
-/* Calls visit with the name of each constant that the program may set: the new module needs their values. */
-void trace_constants(const struct cubin *c, void (*visit)(void *user, const char *name), void *user);
+/* Calls visit with the name of each constant that the program may set and the kernel may read: a copy needs their values. */
+void trace_constants(const struct cubin *c, const struct cubin_kernel *k, void (*visit)(void *user, const char *name),
+		     void *user);
 
 #endif

@@ -107,7 +107,20 @@ def test_lost_context_is_reported_once(epoch: str, built: Path, run: Path) -> No
 # ---- what warps do ----
 
 LIMIT = ("--no-progress", "1s", "--timeout", "30s")
-traced = pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
+WAYS = [
+    pytest.param(
+        "sanitizer",
+        marks=pytest.mark.skipif(
+            not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5"
+        ),
+    ),
+    pytest.param(
+        "patcher",
+        marks=pytest.mark.skipif(
+            "H" not in (support.gpu_name() or ""), reason="needs a GPU of sm_90"
+        ),
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +134,7 @@ def instrument(run: Path, *words: str, verb: str = "instrument") -> support.Outc
 
 
 @pytest.mark.exclusive
-@traced
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("how", "kind", "kernel", "opcode", "line"),
     [
@@ -132,9 +145,20 @@ def instrument(run: Path, *words: str, verb: str = "instrument") -> support.Outc
     ],
 )
 def test_hang_is_named(
-    how: str, kind: str, kernel: str, opcode: str, line: str, program: str, run: Path
+    how: str, kind: str, kernel: str, opcode: str, line: str, way: str, program: str, run: Path
 ) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--cpu-callstack", "backtrace", "--", program, how)
+    words = (
+        "--way",
+        way,
+        "--kind",
+        "heartbeat",
+        *LIMIT,
+        "--cpu-callstack",
+        "backtrace",
+        "--",
+        program,
+        how,
+    )
     outcome = instrument(run, *words)
     assert outcome.status == 124, outcome.stderr
     assert report(outcome)[0] == "ended by the limit of 1 s without progress, with work in flight"
@@ -153,9 +177,19 @@ def test_hang_is_named(
 
 
 @pytest.mark.exclusive
-@traced
-def test_long_loop_is_not_ended(program: str, run: Path) -> None:
-    words = ("--kind", "heartbeat", "--no-progress", "0.3s", "--timeout", "60s", "--json")
+@pytest.mark.parametrize("way", WAYS)
+def test_long_loop_is_not_ended(way: str, program: str, run: Path) -> None:
+    words = (
+        "--way",
+        way,
+        "--kind",
+        "heartbeat",
+        "--no-progress",
+        "0.3s",
+        "--timeout",
+        "60s",
+        "--json",
+    )
     done = instrument(run, *words, "--", program, "--turns", "2000000000")
     assert done.status == 0 and done.stdout.startswith("hangs: 4 counted"), done.stderr
     assert json.loads(done.stderr.splitlines()[-1])["hang"] is None
@@ -171,9 +205,9 @@ def test_limits_without_traces(program: str, run: Path) -> None:
 
 
 @pytest.mark.exclusive
-@traced
-def test_traced_program_ends_soon_after_its_limit(program: str, run: Path) -> None:
-    words = ("--kind", "values", "--timeout", "2", "--json", "--", program, "--spin")
+@pytest.mark.parametrize("way", WAYS[:1])
+def test_traced_program_ends_soon_after_its_limit(way: str, program: str, run: Path) -> None:
+    words = ("--way", way, "--kind", "values", "--timeout", "2", "--json", "--", program, "--spin")
     done = instrument(run, *words)
     assert done.status == 124
     assert json.loads(done.stderr.splitlines()[-1])["seconds"] < 5

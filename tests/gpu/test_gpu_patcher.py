@@ -23,7 +23,7 @@ KERNELS = (
     *("copy", "vectors", "gather", "reduction", "histogram", "product", "softmax", "globals"),
     *("divergent", "dynamic", "together"),
 )
-KINDS = ("count", "opcode", "addresses")
+KINDS = ("count", "opcode", "addresses", "values", "heartbeat", "count,opcode,values,heartbeat")
 Found = Counter[tuple[int, ...]]
 
 pytestmark = [
@@ -83,6 +83,27 @@ def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
         warps = Counter(one.line for one in found if one.kind == KIND["opcode"])
         counts = {one.line: one.numbers[0] for one in found if one.kind == KIND["count"]}
         assert warps and {i: counts[i] for i in warps} == warps
+
+
+@pytest.mark.parametrize("kernel", ["copy", "vectors"])
+def test_values_are_those_of_memory(kernel: str, program: Path, tmp_path: Path) -> None:
+    """What the program puts there: see main() of patcher_kernels.cu."""
+    word, given = 1, []
+    for _ in range(8192):
+        word = (word * 1664525 + 1013904223) % 2**32
+        given.append(word)
+    command: list[Path | str] = [program, kernel, "4", "1", "8192"]
+    assert trace(tmp_path / "run", command, "patcher", "--kind", "values").status == 0
+    found: dict[int, tuple[int, ...]] = {}
+    for part in tt.open(tmp_path / "run").trace_records(kinds=["values"]):
+        for at, values in zip(part.addresses(), part.values(), strict=True):
+            found |= zip(at.tolist(), map(tuple, values.T.tolist()), strict=True)
+    size = 1 if kernel == "copy" else 4
+    loaded = [tuple(given[i : i + size]) for i in range(0, len(given), size)]
+    stored = loaded if size == 1 else [(d, c, b, (a + 1) % 2**32) for a, b, c, d in loaded]
+    seen = [found[at] for at in sorted(found)]
+    halves = seen[: len(loaded)], seen[len(loaded) :]
+    assert halves in ((loaded, stored), (stored, loaded))
 
 
 @pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif("H" not in (support.gpu_name() or ""), reason="needs a GPU of sm_90"),
 ]
 CUBIN = support.ROOT / "tests" / "data" / "sass" / "patch_90a.cubin"
-WAITS = ("atomics",)  # kernels that execute another number of instructions each time
+WAITS = ("atomics",)  # what these compute, and how often, depends on the order of warps
 
 
 KERNELS = ("scale", "reduce", "warps", "atomics", "matrix", "staged", "bulk", "groups")
@@ -47,7 +47,9 @@ def test_results_are_the_same_to_the_bit(told: dict[str, dict[str, Any]]) -> Non
     ran = {name: said for name, said in told.items() if "refused" not in said}
     assert set(KERNELS) == set(ran)
     assert {
-        name: said["same"] for name, said in ran.items() if not all(said["same"].values())
+        name: said["same"]
+        for name, said in ran.items()
+        if name not in WAITS and not all(said["same"].values())
     } == {}
     assert not any(said["lost"] for said in ran.values())
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from tests import sass_patcher as sp
 
-PARAMETER = struct.Struct("<5Q2I3Q4I")  # struct tt_trace_param
+PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
 ITEMS, RING, NO_BLOCK = 4096, 1 << 24, 2**64 - 1
-COPIES, WARPS = 4, 2**29 - 1
 OPCODE, ADDRESSES, COUNT = 1, 3, 6
+CONTROL = 128  # bytes of struct tt_trace_ring
+COUNTS, THREADS = 1 << 21, 2**32 - 1  # bytes for counts; of a count, the threads
 RECORD = struct.Struct("<5I3HhI")  # struct tt_trace_record
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -62,21 +63,22 @@ class Memory:
     def __init__(self) -> None:
         self.input, self.output = allocate(4 * ITEMS), allocate(4 * ITEMS)
         put(self.input, struct.pack(f"<{ITEMS}f", *(i % 251 / 7 for i in range(ITEMS))))
-        self.ring, self.base, self.counts = allocate(64), allocate(2 * RING), allocate(1 << 20)
+        self.ring, self.base, self.counts = allocate(CONTROL), allocate(2 * RING), allocate(COUNTS)
 
-    def run(self, image: bytes, name: str, slots: int | None = None) -> bytes:
-        """slots: of counts; None: it is not traced."""
-        for at, size in ((self.output, 4 * ITEMS), (self.ring, 64), (self.counts, 1 << 20)):
+    def run(self, image: bytes, name: str, traced: sp.TracedImage | None = None) -> bytes:
+        for at, size in ((self.output, 4 * ITEMS), (self.ring, CONTROL), (self.counts, COUNTS)):
             put(at, bytes(size))
+        put(self.ring, struct.pack("<5Q", 0, 0, 0, 0, self.base))
         put(self.base, bytes(2 * RING))
         values: list[Any] = [
             ctypes.c_uint64(self.input),
             ctypes.c_uint64(self.output),
             ctypes.c_int(ITEMS),
         ]
-        if slots is not None:
-            whole = 0, NO_BLOCK, 0, 0, 0
-            parts = self.ring, self.base, RING, self.counts, 0, 7, 0, *whole, COPIES, slots
+        if traced is not None:
+            memory = self.ring, self.base, RING, self.counts, 0, 7, 0
+            counts = traced.copies, traced.stride, 1, 0
+            parts = *memory, 0, NO_BLOCK, 0, 0, 0, *counts
             values.append(ctypes.create_string_buffer(PARAMETER.pack(*parts)))
         launch(image, name, values)
         return get(self.output, 4 * ITEMS)
@@ -104,10 +106,10 @@ class Memory:
 
     def counted(self, traced: sp.TracedImage) -> dict[int, list[int]]:
         """Executions by warps and by threads, by instruction."""
-        size = COPIES * traced.slot_count
+        size = traced.copies * traced.stride
         every = struct.unpack(f"<{size}Q", get(self.counts, 8 * size))
-        slots = [every[i :: traced.slot_count] for i in range(traced.slot_count)]
-        sums = [[sum(n & WARPS for n in slot), sum(n >> 29 for n in slot)] for slot in slots]
+        slots = [every[i :: traced.stride] for i in range(traced.slot_count)]
+        sums = [[sum(n >> 32 for n in slot), sum(n & THREADS for n in slot)] for slot in slots]
         by = {i: sums[slot - 1] for i, slot in enumerate(traced.slots) if slot}
         return {i: numbers for i, numbers in by.items() if any(numbers)}
 
@@ -119,7 +121,7 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
     for kind in (COUNT, OPCODE, ADDRESSES):
         print(f"{kernel.name}, kind {kind}", file=sys.stderr, flush=True)
         traced = cubin.traced_image(kernel, 1 << kind, counter)
-        said["same"][kind] = memory.run(traced.image, kernel.name, traced.slot_count) == plain
+        said["same"][kind] = memory.run(traced.image, kernel.name, traced) == plain
         if kind == COUNT:
             said["counted"] = memory.counted(traced)
             continue

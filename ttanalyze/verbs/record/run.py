@@ -179,8 +179,9 @@ def record(
         environment["TT_OUT"] = str(out)
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
-        if environment.get("TT_INSTRUMENT") and not sim and not patches(environment):
-            environment.setdefault("TT_INSTRUMENT_LIBRARY", sanitizer_library())
+        if not sim and needs_sanitizer(environment) and (library := sanitizer_library()):
+            environment.setdefault("TT_INSTRUMENT_LIBRARY", library)
+        if environment.get("TT_INSTRUMENT_LIBRARY") and needs_sanitizer(environment):
             environment["CUDA_MODULE_LOADING"] = "EAGER"  # what is loaded later is not changed
         limit = options.parse_time(environment.get("TT_TIMEOUT") or "0")
         status, late, interrupted = run(path, argv, environment, limit, output, warn)
@@ -219,9 +220,11 @@ def driver_loads() -> bool:
     return True
 
 
-def patches(environment: Mapping[str, str]) -> bool:
-    """Whether the recorder's own machine code records instructions."""
-    return environment.get("TT_INSTRUMENT_WAY") == "patcher"
+def needs_sanitizer(environment: Mapping[str, str]) -> bool:
+    """Whether NVIDIA's Sanitizer API is to record instructions, if it is there."""
+    kinds = environment.get("TT_INSTRUMENT", "").split(",")
+    way = environment.get("TT_INSTRUMENT_WAY", "auto")
+    return kinds != [""] and way != "patcher" and (way == "sanitizer" or "count" not in kinds)
 
 
 SANITIZER = "nvidia-cuda-sanitizer-api"

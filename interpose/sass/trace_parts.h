@@ -1,0 +1,153 @@
+/*
+ * What the files of trace_code.h share.
+ *
+ * trace_code.c chooses instructions and registers, trace_pieces.c writes the code that nvcc compiled for them, and
+ * trace_beats.c keeps heartbeats.
+ */
+#ifndef TT_SASS_TRACE_PARTS_H
+#define TT_SASS_TRACE_PARTS_H
+
+#include "format.h"
+#include "sass/trace_code.h"
+
+#define SASS_BYTES sizeof(struct instruction)
+#define SCHEDULE 41 /* bit of the high word, see code.c */
+#define SETTLED 0x7edull
+#define BRANCHES 0x7f5ull
+#define WAITS_FOR_ALL (0x3full << 11)
+#define GUARD 0xf000ull
+#define UNGUARDED 0x7000ull
+#define BARRIERS 16u
+
+/* What an instruction of a piece reads in place of a special register, in the order of build_trace_code.py. */
+enum source {
+	SOURCE_NONE,
+	SOURCE_INSTRUCTION,
+	SOURCE_MASK,
+	SOURCE_ADDRESS_LOW,
+	SOURCE_ADDRESS_HIGH,
+	SOURCE_ZERO,
+	SOURCE_BYTES,
+	SOURCE_TAG,
+	SOURCE_OUTPUT, /* it writes a register that is kept */
+};
+
+/* Pieces by enum tt_trace_kind; 0: counts of some blocks of the grid. Others are behind them. */
+#define COUNT_BLOCKS 0
+#define VALUES_END (TT_TRACE_END + 0)
+#define BEAT_ENTER (TT_TRACE_END + 1)
+#define BEAT_EXIT (TT_TRACE_END + 2)
+
+struct template
+{
+	const struct piece *pieces;
+	size_t count;
+	unsigned registers, uniforms, barriers; /* one more than the highest that is used */
+	unsigned first_uniform; /* the lowest that is used */
+};
+
+/* How executions are counted. */
+struct counting {
+	bool quickly; /* with code of its own, and this predicate */
+	unsigned predicate;
+	uint32_t stride, copies; /* as in traced_code */
+};
+
+/* Where inserted code has its registers. */
+struct layout {
+	unsigned base, pair, tag, saved, mask, one, registers; /* tag is behind the pair */
+	unsigned uniforms;
+	unsigned barrier[BARRIERS];
+	/* kept while the kernel runs: the heartbeat's address, in two registers, and its state */
+	unsigned beat, state;
+	struct counting counting;
+	unsigned descriptor, passes, due; /* two uniform registers, one, and a uniform predicate */
+};
+
+/* A number, or the register that has it. */
+struct input {
+	bool number;
+	uint32_t value;
+};
+
+struct inputs {
+	struct input of[SOURCE_OUTPUT];
+	unsigned output, outputs; /* the first register that is kept, and how many there are */
+};
+
+struct writer {
+	const struct trace_kernel *kernel;
+	const struct layout *layout;
+	struct instruction *out;
+	size_t count;
+};
+
+/* ---- trace_pieces.c ---- */
+
+/* NULL: there is none. */
+const struct template *trace_template(unsigned which);
+/* Adds operands: a destination, two sources and a third. */
+struct instruction trace_with(struct instruction i, unsigned to, unsigned a, uint32_t b, unsigned c);
+void trace_put(struct writer *w, struct instruction i, uint64_t schedule);
+/* A branch to an instruction. */
+void trace_put_branch(struct writer *w, size_t to);
+void trace_put_number(struct writer *w, unsigned to, uint32_t number);
+/* Waits for all scoreboards. */
+void trace_put_wait(struct writer *w);
+/* The mask of the lanes for which this guard of an instruction holds. */
+void trace_put_mask(struct writer *w, struct instruction guarded);
+void trace_put_save(struct writer *w);
+void trace_put_restore(struct writer *w);
+/* The piece, which all lanes leave together. */
+void trace_put_piece(struct writer *w, unsigned which, const struct inputs *in);
+
+struct memory;
+/* How it addresses memory; NULL: not at all, or in an unknown form. waits: operations on mbarriers count as well. */
+const struct memory *trace_memory(struct instruction i, bool waits);
+/* Puts the addresses of the lanes into the pair of registers. */
+void trace_put_address(struct writer *w, struct instruction i, const struct memory *m);
+/* Whether the registers of its address are these general ones. */
+bool trace_address_uses(struct instruction i, const struct memory *m, unsigned from, unsigned count);
+
+/* ---- trace_values.c ---- */
+
+#define VALUES_COST 16u
+
+/* Whether it is known which registers have the values of an access. */
+bool trace_has_values(const struct trace_kernel *k, struct instruction i);
+/*
+ * Records them, with the addresses that are in the pair. Returns where the instruction is now, if it brings them; else 0, and
+ * it must follow.
+ */
+size_t trace_put_values(struct writer *w, struct instruction i, uint32_t number);
+
+/* ---- trace_counts.c ---- */
+
+#define COUNT_REGISTERS 4u
+#define COUNT_UNIFORMS 6u
+#define COUNT_COST 16u
+
+/* Whether code of its own can count, and the predicate for that. */
+bool trace_count_quickly(const struct trace_kernel *k, unsigned *predicate);
+/* Copies of the counts, a power of two, and how many counts each has room for. */
+void trace_count_layout(uint32_t slots, uint32_t *stride, uint32_t *copies);
+void trace_put_count(struct writer *w, struct instruction i, const struct counting *c, uint32_t slot);
+
+/* ---- trace_beats.c ---- */
+
+/* What of an instruction changes with heartbeats. */
+enum beat_point { BEAT_NONE, BEAT_AT_EXIT, BEAT_AT_BARRIER, BEAT_AT_LOOP };
+
+enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at);
+/* Finds registers. NULL, or why there are none. */
+const char *trace_beat_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken);
+/* How many instructions it adds there at most. */
+size_t trace_beat_room(const struct trace_kernel *k);
+void trace_put_enter(struct writer *w);
+/* In place of the instruction: these end where the next instruction is executed. Returns where the instruction is now. */
+size_t trace_put_exit(struct writer *w, struct instruction i);
+size_t trace_put_barrier(struct writer *w, struct instruction i, uint32_t number);
+/* The branch back at `at`, and what it branches to instead. */
+void trace_put_pass(struct writer *w, size_t at);
+
+#endif
