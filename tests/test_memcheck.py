@@ -158,9 +158,14 @@ def test_regions_may_lie_within_others(tmp_path: Path) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("option", "value"), [("blocks", "0:1"), ("instructions", "1:7"), ("category", "memory")]
+    ("option", "value"), [("blocks", "0:1"), ("instructions", "1:7"), ("category", "sync")]
 )
 def test_part_of_a_launch_is_never_clean(option: str, value: str, tmp_path: Path) -> None:
     run = written(tmp_path / "run", GLOBAL, MEMORY, options={option: value})
     done = support.ttanalyze("memcheck", run)
     assert done.status == 2 and f"{value} were traced" in done.stdout
+
+
+def test_instructions_that_access_no_memory_need_no_trace(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", GLOBAL, MEMORY, options={"category": "memory,sync,tma"})
+    assert memcheck(run)[0] == 0

@@ -96,6 +96,38 @@ class Batch(NamedTuple):
         }
         return np.full(len(count), same[column]) if column in same else None
 
+    def alike(self) -> tuple[Array, list[Record]]:
+        """Returns the number of each record's group, and one record of each group. Records of a
+        group have the same kind, instruction and size, and so the same members but for payloads.
+        """
+        heads = self.records.heads
+        keys = heads["instruction"].astype("u8") << np.uint64(32) | heads["tag"]
+        _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+        members = self.launch.members(self.records.take(first), 0)
+        place = Place(self.launch.lines, self.line)
+        return groups, [Record(place, one, self.kernel) for one in members]
+
+    def payload(self, column: str, groups: Array, alike: list[Record]) -> Array:
+        """Returns `addrs`, `values`, `regs` or `uregs`: an array for each record that has them.
+
+        groups, alike: those of `alike`.
+        """
+        out = np.empty(len(self.records), "object")
+        have = np.array([column in one.members for one in alike], bool)
+        rows = np.flatnonzero(have[groups])
+        some = self.records.take(rows)
+        if column == "addrs":
+            found = some.addresses()
+        elif column == "values":
+            found = some.values().transpose(0, 2, 1)
+        else:
+            found = some.registers() if column == "regs" else some.uniform_registers()
+        sizes = some.words if column == "values" else None
+        counts = [len(one.members.get(column, ())) for one in alike]
+        for i, (row, group) in enumerate(zip(rows.tolist(), groups[rows].tolist(), strict=True)):
+            out[row] = found[i, : counts[group]] if sizes is None else found[i, :, : sizes[i]]
+        return out
+
 
 class RunTrace:
     """The trace of a run. It is read like a Trace.
@@ -169,7 +201,7 @@ class _Launch:
     def __init__(
         self, run: Run, process: Process, index: int, sums: Checksums, lines: RecordLines
     ) -> None:
-        self.index, self._process = index, process
+        self.index, self._process, self.lines = index, process, lines
         self._traced = process.traced[index]
         self._number = int(self._traced["function"])
         self._name = process.kernel(self._number) or f"function {self._number}"

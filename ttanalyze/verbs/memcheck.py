@@ -170,7 +170,8 @@ def _launch(
         out.missing.append("the launch was not traced")
         return out
     out.missing += missing(process, index)
-    if categories := process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY"):
+    categories = process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY")
+    if categories and "memory" not in categories.split(","):
         out.missing.append(f"only instructions that are {categories} were traced")
     instructions = instructions_of(run, process, function)
     state, unknown = _State(owner, regions, seq, head, instructions.ptx), 0

@@ -66,8 +66,7 @@ class TracedRun(TraceFile):
         return RunTrace(self._run, self._launch)
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
-        """Reads columns of the records, chunk by chunk, or in pieces of records whose payload is
-        wanted.
+        """Reads columns of the records, chunk by chunk, or one by one if tensor copies are wanted.
 
         Args:
             columns: The names of the columns.

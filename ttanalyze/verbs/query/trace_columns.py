@@ -81,6 +81,10 @@ WORKED_OUT = (
     *("desc_addr", "desc_raw", "tma_param_size", *TMA),
     *("active_mask", "clock"),
 )
+OF_GROUPS = (
+    *("ipoint", "mem_space", "is_load", "access_size", "regs_indices", "uregs_indices"),
+)  # the same for all records of an instruction
+PAYLOADS = ("addrs", "values", "regs", "uregs")
 Maker = Callable[[Record], Any]
 
 
@@ -110,7 +114,7 @@ class Rows:
 
 
 def columns_of(batch: Batch, columns: Sequence[str], lines: RecordLines) -> dict[str, Any] | None:
-    """Returns columns of the records of a run at once, None if one needs the payload of records.
+    """Returns columns of the records of a run at once, None if one is that of a tensor copy.
 
     What instructions and kernels say is looked up once for each instruction.
     """
@@ -118,8 +122,14 @@ def columns_of(batch: Batch, columns: Sequence[str], lines: RecordLines) -> dict
     place = Place(lines, batch.line)
     said = [Record(place, {"opcode_id": n}, batch.kernel) for n in different.tolist()]
     made: dict[str, Any] = {}
+    groups, alike = batch.alike() if {*columns} & {*OF_GROUPS, *PAYLOADS} else (None, [])
     for column in columns:
-        if column in ("kind", "type"):
+        if groups is not None and column in OF_GROUPS:
+            make, kind = _maker(column)
+            made[column] = COLUMNS[kind]([make(record) for record in alike]).take(groups)
+        elif groups is not None and column in PAYLOADS:
+            made[column] = batch.payload(column, groups, alike)
+        elif column in ("kind", "type"):
             codes, kinds = pd.factorize(batch.records.kinds)
             made[column] = categories(codes, [TYPE_NAMES[kind] for kind in kinds.tolist()])
         elif column in (*OF_INSTRUCTIONS, *OF_KERNELS):
