@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,10 +28,10 @@ from tests.rundir import Writer, edit, reseal_records
 from tests.support import Cli
 from tests.test_kernel_checksums import entry, fatbin
 from ttanalyze.code.cubin import Cubin
+from ttanalyze.code.lines import sections
 from ttanalyze.core.delays import Config
 from ttanalyze.disassembly import categories
 from ttanalyze.disassembly import tools as searched
-from ttanalyze.disassembly.lines import sections
 from ttanalyze.disassembly.registers import registers
 from ttanalyze.errors import Error
 from ttanalyze.format.kernel_checksums import Checksums
@@ -151,6 +152,19 @@ def test_source_lines() -> None:
     assert "return x * 3.0f" in source[product["line"] - 1]
     (caller,) = product["inlined_at"]
     assert "scaled(in[i])" in source[int(caller.rpartition(":")[2]) - 1]
+
+
+def test_kernels_have_the_line_of_their_source(recorded: Path) -> None:
+    """The first line of a kernel, not one of a function that was inlined there."""
+    run = tt.open(recorded)
+    table = tt.query(run, table="functions", fields=["name", "source"]).set_index("name")
+    source = (DATA / "kernels.cu").read_text().splitlines()
+    for name in ("tiles", "exchange"):
+        file, _, line = table.loc[name, "source"].rpartition(":")
+        assert file.endswith("/kernels.cu")
+        begin = next(i for i, text in enumerate(source, 1) if re.search(rf"\b{name}\(", text))
+        assert begin <= int(line) <= begin + 8
+    assert table["source"].isna().loc["lost"]
 
 
 def test_output_formats(cli: Cli, tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ from ttanalyze.format.activity_table import ACTIVITY_COLUMNS, ActivityTable
 from ttanalyze.format.columns import Texts, categories, string_of
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.history import batches
-from ttanalyze.format.kernel_checksums import Checksums
+from ttanalyze.format.kernel_checksums import Checksums, Sources
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.util.progress import Progress, tell
 
 PIECE = 1 << 18  # rows
-OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
+OF_KERNELS = ("demangled", "short", "checksum", "source")  # texts of events
 NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
@@ -125,7 +125,8 @@ class _Events:
             if column in OF_STACKS:
                 self.texts[column] = Texts(stacks.StackTexts(OF_STACKS[column]).get)
             elif column in OF_KERNELS:
-                names = Checksums() if column == "checksum" else _Names(run, column == "short")
+                images = {"checksum": Checksums, "source": Sources}.get(column)
+                names = images() if images else _Names(run, column == "short")
                 self.texts[column] = Texts(names.get)
             elif column in OF_ANNOTATIONS:
                 text_of = tables.annotation_path if column == "range" else string_of
@@ -353,6 +354,7 @@ EVENTS = """
 demangled short: name of the kernel in its source; the same without template arguments and
     parameters
 checksum: checksum of the kernel's code
+source: where the kernel begins in its source: `FILE:LINE`, of Triton and `nvcc -lineinfo`
 caller: the innermost frame with a known line: `step (train.py:12)`
 stack_text: all frames
 graph: number of the executable graph that the call makes, changes, launches or destroys
@@ -435,11 +437,12 @@ TABLES = {
     ),
     "functions": _table(
         f"{_columns(tables.functions)} checksum",
-        KERNEL,
+        f"{KERNEL}\nsource: where it begins in its source, as in `events`",
         "function short registers shared local max_threads param_bytes param_count",
         _whole(
             tables.functions,
             checksum=lambda run, _: tables.checksums(run.processes),
+            source=lambda run, _: tables.sources(run.processes),
             demangled=_kernel_names(False),
             short=_kernel_names(True),
         ),

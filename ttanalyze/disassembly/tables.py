@@ -17,10 +17,10 @@ import numpy as np
 import orjson
 
 from ttanalyze import code as kernels
-from ttanalyze.code import demangle
+from ttanalyze.code import demangle, lines
 from ttanalyze.code.cubin import Cubin
 from ttanalyze.code.elf import UnreadableError
-from ttanalyze.disassembly import decode, lines, tools
+from ttanalyze.disassembly import decode, tools
 from ttanalyze.disassembly.images import Code, codes
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format.files import read_json
@@ -90,7 +90,7 @@ def of_codes(
     for code in found:
         cubin, made_by = _cubin(code, capability)
         names = wanted(cubin.kernels())
-        sources = _lines(cubin)
+        sources = lines.of_cubin(cubin)
         known: Mapping[str, str | None] = sums or dict(
             zip(names, kernels.checksums(image, names), strict=True)
         )
@@ -156,16 +156,6 @@ def _based(line: str, base: int) -> str:
     if base and RELATIVE.match(line):
         return LAST.sub(lambda m: hex((int(m[1], 16) - base) & ((1 << 64) - 1)), line)
     return line
-
-
-def _lines(cubin: Cubin) -> dict[int, lines.Lines]:
-    """Returns source lines by section, {} if there are none that can be read."""
-    try:
-        data = cubin.contents(b".debug_line")
-        strings = cubin.contents(b".debug_line_str") or cubin.contents(b".debug_str")
-        return lines.sections(data, strings, cubin.relocated(b".debug_line")) if data else {}
-    except UnreadableError:
-        return {}
 
 
 def _instructions(

@@ -29,7 +29,7 @@ from ttanalyze.format.columns import (
     texts_of,
 )
 from ttanalyze.format.event_kinds import KIND
-from ttanalyze.format.kernel_checksums import Checksums
+from ttanalyze.format.kernel_checksums import Checksums, Sources
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
@@ -340,6 +340,15 @@ def checksums(processes: Sequence[Process]) -> Any:
     Reads the images of modules.
     """
     return texts_of(processes, [p.functions["id"] for p in processes], Checksums().get)
+
+
+def sources(processes: Sequence[Process]) -> Any:
+    """Returns where each kernel of functions() begins in its source, as FILE:LINE, missing if its
+    code does not say.
+
+    Reads the images of modules.
+    """
+    return texts_of(processes, [p.functions["id"] for p in processes], Sources().get)
 
 
 def stacks(processes: Sequence[Process]) -> pd.DataFrame:

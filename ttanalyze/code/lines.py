@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from ttanalyze.code import elf, fatbin
+from ttanalyze.code.cubin import Cubin
 
 STRING, LINE_STRING, UDATA, DATA16, BLOCK, STRP = 0x08, 0x1F, 0x0F, 0x1E, 0x09, 0x0E
 DATA1, DATA2, DATA4, DATA8 = 0x0B, 0x05, 0x06, 0x07
@@ -41,6 +45,52 @@ class Lines:
     def line(self, address: int) -> SourceLine | None:
         i = bisect_right(self.addresses, address) - 1
         return self.source_lines[i] if i >= 0 else None
+
+    def first(self) -> str | None:
+        """Returns the first line of the function, as FILE:LINE, and not one that was inlined."""
+        for line in self.source_lines:
+            if line is not None:
+                return line.inlined_at[-1] if line.inlined_at else f"{line.file}:{line.line}"
+        return None
+
+
+def sources(image: bytes, names: Sequence[str]) -> list[str | None]:
+    """Returns where kernels begin in their source, as FILE:LINE, None if the image does not say.
+
+    Args:
+        image: A cubin, or a fatbin with one.
+        names: Mangled names of kernels.
+    """
+    images = [image] if image.startswith(elf.MAGIC) else []
+    if image.startswith(fatbin.MAGIC):
+        of = [e.contents for e in fatbin.entries(image) if e.kind == fatbin.ELF and e.contents]
+        images = [bytes(contents) for contents in of]
+    found: dict[str, str] = {}
+    for one in images:
+        try:
+            cubin = Cubin(one)
+            known = of_cubin(cubin)
+        except elf.UnreadableError:
+            continue
+        for name in names if known else ():
+            try:
+                section, _ = cubin.code(name)
+            except elf.UnreadableError:
+                continue
+            first = known[section].first() if section in known else None
+            if first is not None:
+                found.setdefault(name, first)
+    return [found.get(name) for name in names]
+
+
+def of_cubin(cubin: Cubin) -> dict[int, Lines]:
+    """Returns source lines by section, {} if there are none that can be read."""
+    try:
+        data = cubin.contents(b".debug_line")
+        strings = cubin.contents(b".debug_line_str") or cubin.contents(b".debug_str")
+        return sections(data, strings, cubin.relocated(b".debug_line")) if data else {}
+    except elf.UnreadableError:
+        return {}
 
 
 class _Bytes:
