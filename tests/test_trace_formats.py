@@ -28,6 +28,13 @@ def asked(path: Path, *fields: str, **more: Any) -> dict[str, list[Any]]:
     return {str(name): values for name, values in arrays.items()}
 
 
+def test_archives_of_clp_are_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "t.clp").write_bytes(b"\xfd\x2f\xc5\x30 archive")
+    outcome = cli("query", tmp_path / "t.clp")
+    reason = "CLP archives are not read; expand it first\n"
+    assert outcome.status == 2 and outcome.stderr == f"ttanalyze: {tmp_path / 't.clp'}: {reason}"
+
+
 @pytest.mark.parametrize("write", FORMATS)
 def test_lists_are_read(tmp_path: Path, write: Write) -> None:
     records = [made.METADATA, *made.registers(), *made.values()]

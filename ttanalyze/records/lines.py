@@ -94,6 +94,9 @@ class Lines:
             try:
                 value = orjson.loads(line)
             except orjson.JSONDecodeError as e:
+                if self.path.suffix == ".clp":
+                    why = "CLP archives are not read; expand it first"
+                    raise Error(f"{self.path}: {why}") from None
                 value = Wrong(f"not JSON: {e.msg}")
                 if line.startswith(b"{") and not line.endswith(b"\n"):
                     self.cut = f"line {number} is cut off"
