@@ -48,3 +48,16 @@ def test_tour_names_what_stands_in_its_way(
     outcome = cli("demo", "--sim", "-o", tmp_path / "tour")
     assert outcome.status == 2 and "demo/vecadd: missing; build the project" in outcome.stderr
     assert not (tmp_path / "tour").exists()
+
+
+def test_tour_works_beside_a_clone_that_was_not_built(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip install .` and then `ttanalyze demo`, as the first page says, both in the clone."""
+    (tmp_path / "ttanalyze").mkdir()
+    for name in ("__init__.py", "__main__.py"):
+        (tmp_path / "ttanalyze" / name).write_text("raise ImportError('not built')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    outcome = cli("demo", "--sim", "-o", "tour")
+    assert outcome.status == 0, outcome.stderr

@@ -16,6 +16,7 @@ from ttanalyze import options
 from ttanalyze.cli import change_options, common, record_options, replay_options
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.output import text
+from ttanalyze.util.own_process import own_command
 
 if TYPE_CHECKING:
     from ttanalyze.format.process import Process
@@ -331,6 +332,5 @@ def _run_under(command: str) -> None:
     found = shutil.which(tool[0])
     if found is None:
         raise Error(f"--under: command {tool[0]} not found")
-    python = [sys.executable, "-m", "ttanalyze"]
     with system_errors(Path(found)):
-        os.execv(found, [*tool, *python, *rest, "--alone"])
+        os.execv(found, [*tool, *own_command(*rest, "--alone")])

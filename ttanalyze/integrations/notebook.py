@@ -30,6 +30,7 @@ from typing import IO, Any
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run, open_run
 from ttanalyze.output import text
+from ttanalyze.util.own_process import own_command
 from ttanalyze.verbs.info import info, process_rows
 
 __all__ = ["html", "load_ipython_extension", "record_cell"]
@@ -88,7 +89,7 @@ def record_cell(line: str, cell: str) -> tuple[str, Run | None]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cell.py"
         path.write_text(cell)
-        command = [sys.executable, "-m", "ttanalyze", "record", *words, "--force", "-o", str(out)]
+        command = own_command("record", *words, "--force", "-o", str(out))
         before = out.stat().st_mtime_ns if out.exists() else 0
         status = _stream([*command, "--", sys.executable, str(path)], environment)
     if status:

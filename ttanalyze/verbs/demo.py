@@ -15,6 +15,7 @@ from pathlib import Path
 from ttanalyze.errors import Error
 from ttanalyze.output.files import make_folders
 from ttanalyze.util import libraries
+from ttanalyze.util.own_process import own_command
 from ttanalyze.verbs.doctor import checks
 
 
@@ -123,7 +124,7 @@ def _run(about: str, words: list[str], status: int, show: Callable[[str], None])
     show(f"# {about}\n$ ttanalyze {shlex.join(words)}")
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "ttanalyze", *words],
+        own_command(*words),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

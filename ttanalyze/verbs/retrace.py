@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ttanalyze.format.instruction_traces import kind_number
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.traces.coverage import missing, refused
+from ttanalyze.util.own_process import own_command
 from ttanalyze.verbs.record.run import default_out, note, record
 from ttanalyze.verbs.replay.plan import Plan, plan
 
@@ -156,7 +156,7 @@ def retrace(
     process, seq = planned.process, planned.seq
     run = process.path.parent
     out = out or default_out(f"{run.absolute().name}-launch{seq}")
-    line = [sys.executable, "-m", "ttanalyze", "replay", str(run), "--process", str(process.index)]
+    line = own_command("replay", str(run), "--process", str(process.index))
     line += ["--launch", str(seq), "--json", *(["--sim"] if sim else []), *more]
     before = (step.what for step in planned.prepare)
     names = [process.kernel(what.function) for what in before if isinstance(what, Launch)]

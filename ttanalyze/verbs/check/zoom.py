@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ttanalyze.errors import Error
+from ttanalyze.util.own_process import own_command
 from ttanalyze.verbs.check import difference
 from ttanalyze.verbs.check.difference import RESULT, Difference, Proof, Zoomed
 from ttanalyze.verbs.check.session import PLAIN, Session, Settings, epochs_of_user
@@ -162,7 +162,7 @@ def _proof(session: Session, recording: Recording) -> Proof | None:
     """Whether the recorded launch gives other results when it is repeated. In a process of its own,
     as the launch may fail.
     """
-    command = [sys.executable, "-m", "ttanalyze", "prove", str(recording.run)]
+    command = own_command("prove", str(recording.run))
     command += ["--times", str(TIMES), "--json", "--quiet"]
     command += ["--sim"] if session.settings.sim else []
     session.say(f"repeating the launch {TIMES} times")

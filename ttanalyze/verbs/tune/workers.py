@@ -8,7 +8,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import IO, Any
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.util import libraries
+from ttanalyze.util.own_process import own_command
 from ttanalyze.verbs.tune.space import Configuration
 
 TOOK_LONGER = "took longer"
@@ -49,7 +49,7 @@ class Worker:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115, kept as long as the process
         self._rest = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ttanalyze.verbs.tune.worker", json.dumps(self._job)],
+            own_command(json.dumps(self._job), module="ttanalyze.verbs.tune.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
