@@ -254,4 +254,6 @@ def test_merge_replaces_no_run_unasked(tmp_path: Path) -> None:
     assert [p.rank.rank for p in tt.open(runs[1]).processes if p.rank] == [0]
     outcome = support.ttanalyze("merge", runs[1], "-o", runs[1], "--force")
     assert outcome.status == 2 and "is one of the runs" in outcome.stderr
+    outcome = support.ttanalyze("merge", runs[0], runs[0], "-o", tmp_path / "twice")
+    assert outcome.status == 2 and "given twice" in outcome.stderr
     assert not list(tmp_path.glob(".*"))

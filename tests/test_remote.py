@@ -118,6 +118,9 @@ def test_errors_say_what_to_do(
     assert error_of("abc://x/y") == (
         "abc://: unknown kind of URL; use s3://, gs://, https:// or file://"
     )
+    assert error_of("ftp://x/y") == (
+        "ftp://: unknown kind of URL; use s3://, gs://, https:// or file://"
+    )
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     assert error_of("gs://b/r") == "gs:// needs gcsfs: pip install 'ttanalyze[remote]'"
 

@@ -174,7 +174,10 @@ class Run:
         told = {i: ProcessInfo(self.path / f"p{i}").rank for i in indices}
         have = {i: rank.rank for i, rank in told.items() if rank is not None}
         if not have:
-            raise Error(f"{self.path}: no launcher gave ranks; choose by number with --process")
+            numbers = text.ranges(sorted({*ranks}))
+            raise Error(
+                f"{self.path}: no rank {numbers}: no launcher gave ranks; see `ttanalyze info`"
+            )
         missing = sorted({*ranks} - {*have.values()})
         if missing:
             there = text.ranges(sorted({*have.values()}))

@@ -9,6 +9,7 @@ A file that grew while it was pushed may lie in pieces: NAME, then NAME@OFFSET f
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import re
 import stat
@@ -125,6 +126,11 @@ def _filesystem(scheme: str) -> Any:
     try:
         import fsspec
 
+        _, *takes = inspect.signature(
+            fsspec.get_filesystem_class(scheme).__init__
+        ).parameters.values()
+        if any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in takes):
+            raise ValueError  # such as ftp://, which has a login that a URL does not say
         return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError:
         needed = NEEDS.get(scheme, f"the package of fsspec for {scheme}://")

@@ -71,7 +71,8 @@ def merge(
         The result.
 
     Raises:
-        Error: Two runs have the same rank of one job, or a file cannot be read or written.
+        Error: A run is given twice, two have the same rank of one job, or a file cannot be read or
+            written.
 
     Example:
         >>> joined = tt.merge([tt.open("run1"), tt.open("run2")], Path("both"))
@@ -83,6 +84,9 @@ def merge(
         key=lambda process: process.rank.rank if process.rank is not None else 1 << 32,
     )
     _require_distinct(processes)
+    for number, run in enumerate(runs):
+        if any(run.path.samefile(other.path) for other in runs[:number]):
+            raise Error(f"{run.path}: given twice")
     for run in runs:
         if out.exists() and out.samefile(run.path):
             raise Error(f"{out}: is one of the runs; name another directory")
