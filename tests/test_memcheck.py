@@ -82,6 +82,16 @@ def test_a_run_without_traces_says_how_to_make_one(faults: Path, tmp_path: Path)
     assert done.status == 2 and "launch 1 was not traced" in done.stderr
 
 
+def test_a_run_cannot_make_us_contact_a_server(faults: Path, tmp_path: Path) -> None:
+    traced(faults, tmp_path / "traced", "end_4")
+    about = tmp_path / "traced" / "run.json"
+    url = "https://127.0.0.1:1/run"
+    replay = {"run": url, "process": 0, "launch": 1, "moved": {}}
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"replay": replay}))
+    done = support.ttanalyze("memcheck", tmp_path / "traced")
+    assert done.status == 2 and f"{url}: a URL; put both runs on this machine" in done.stderr
+
+
 ANY = b""".version 8.0
 .target sm_80
 .address_size 64

@@ -12,6 +12,7 @@ from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import open_run
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.util import remote
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def origin(run: Run) -> Origin | None:
     if not told:
         return None
     try:
+        if remote.is_url(told["run"]):  # opening a run that somebody made contacts no server
+            raise Error(f"{told['run']}: a URL; put both runs on this machine")
         process = open_run(Path(told["run"])).process(told["process"])
         moved = {int(region): int(address) for region, address in told["moved"].items()}
     except (KeyError, ValueError, TypeError):
