@@ -108,11 +108,23 @@ wild: build ## programs of others, built in $(PROGRAMS), bare and recorded (see 
 man: build ## man pages of all verbs in man, which a wheel installs
 	$(BIN)/python -m docs.tools.man man
 
-wheel: build man ## dist/: a wheel for every glibc from this system's on, and the source archive
-	rm -rf build/wheel && mkdir -p build/wheel dist
-	$(BIN)/python -m build --outdir build/wheel
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --exclude libcuda.so.1 --wheel-dir dist build/wheel/*.whl
-	cp build/wheel/*.tar.gz dist/
+$(VENV)/.release: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[release]'
+	touch $@
+
+# The compiler of Zig brings the C library of each target. A wheel for x86-64 only: ARCHS=x86_64.
+ARCHS ?= x86_64 aarch64
+GLIBC := 2.28
+wheel: build man $(VENV)/.release ## dist/: wheels for x86-64 and aarch64 with glibc 2.28 or newer, and the source archive
+	rm -rf build/wheel dist && mkdir -p build/wheel dist
+	$(BIN)/python -m build --sdist --outdir dist
+	for arch in $(ARCHS); do \
+		CC="$(CURDIR)/$(BIN)/python -I -m ziglang cc -target $$arch-linux-gnu.$(GLIBC)" \
+			$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel \
+			--config-settings=--build-option=--plat-name=linux_$$arch dist/*.tar.gz && \
+		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --exclude libcuda.so.1 \
+			--wheel-dir dist build/wheel/*linux_$$arch.whl || exit; \
+	done
 
 ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)
 	$(BIN)/python interpose/capture/build_ptx.py

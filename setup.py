@@ -134,7 +134,7 @@ LIBRARIES = {
         ),
         (
             "-Wl,-soname,libttshim.so",
-            "-Wl,-Bsymbolic-functions",
+            "-Wl,-Bsymbolic",
             "-Wl,-z,nodelete",
             "-Wl,--no-undefined",
             "-pthread",

@@ -95,6 +95,7 @@ def test_wheel_lists_its_requirements(archives: Path) -> None:
         "docs",
         "instrument",
         "mutate",
+        "release",
         "remote",
         "remote-test",
         "report",
@@ -128,6 +129,37 @@ def test_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -> No
         "libdl.so.2",
         "ld-linux-x86-64.so.2",
     }
+
+
+OLDEST = (2, 28)  # the glibc of `make wheel`
+RENAMED = r"[fl]?stat(at)?(64)?|__isoc23_\w+"  # headers of that glibc say another name for them
+
+
+def versions(path: Path, *, defined: bool) -> set[tuple[str, tuple[int, ...]]]:
+    """The functions of glibc that a library defines or needs, with their versions."""
+    column = "--defined-only" if defined else "--undefined-only"
+    said = subprocess.run(
+        ["nm", "-D", "--with-symbol-versions", column, path],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found = re.findall(r" (\w+)@@?GLIBC_([\d.]+)$", said.stdout, re.M)
+    return {(name, tuple(map(int, version.split(".")))) for name, version in found}
+
+
+def test_libraries_use_functions_that_old_systems_have() -> None:
+    """Built here they need a newer glibc than wheels do, but no function that the old one lacks."""
+    libc = Path(re.findall(r"\S+/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.M)[0])
+    both = (libc, libc.with_name("libm.so.6"))
+    old = {n for file in both for n, version in versions(file, defined=True) if version <= OLDEST}
+    files = [
+        path for path in support.LIBRARIES.rglob("*") if re.search(r"\.so(\.\d+)?$", path.name)
+    ]
+    assert len(files) > 3
+    for path in files:
+        new = {name for name, v in versions(path, defined=False) if v > OLDEST} - old
+        assert not {name for name in new if not re.fullmatch(RENAMED, name)}, path
 
 
 @pytest.mark.long

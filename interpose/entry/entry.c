@@ -93,8 +93,7 @@ UNWATCHED static bool nvtx_name(const char *name)
  * Unwrapped names are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see the program's return
  * address.
  */
-UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
-										 const char *restrict name)
+UNWATCHED EXPORT TAIL_CALLS void *dlsym(void *restrict handle, const char *restrict name)
 {
 	if (unlikely(!driver_dlsym)) {
 		driver_find_dlsym();

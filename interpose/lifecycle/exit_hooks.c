@@ -37,7 +37,7 @@ static void finish(void)
 /* number: 0 if a limit has passed. */
 static void finish_by_signal(int number)
 {
-	const char *name = number ? sigabbrev_np(number) : NULL;
+	const char *name = signals_name(number);
 	char reason[240], what[260];
 
 	if (number)
@@ -45,7 +45,7 @@ static void finish_by_signal(int number)
 	else if (!hang_found(reason, sizeof(reason)))
 		snprintf(reason, sizeof(reason), "its time limit of %.10g s", (double)options.timeout_ms / 1e3);
 	if (name)
-		snprintf(what, sizeof(what), "%s (SIG%s)", reason, name);
+		snprintf(what, sizeof(what), "%s (%s)", reason, name);
 	else
 		snprintf(what, sizeof(what), "%s", reason);
 	session_hurry();

@@ -5,10 +5,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +26,14 @@ typedef int sigaction_fn(int, const struct sigaction *, struct sigaction *);
 typedef sighandler_t signal_fn(int, sighandler_t);
 
 /* These end the process if their disposition is SIG_DFL. */
-static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM, SIGXCPU};
+#define FATAL(name) {name, #name}
+static const struct {
+	int number;
+	const char *name;
+} fatal[] = {
+	FATAL(SIGHUP), FATAL(SIGINT), FATAL(SIGQUIT), FATAL(SIGILL),  FATAL(SIGABRT),
+	FATAL(SIGBUS), FATAL(SIGFPE), FATAL(SIGSEGV), FATAL(SIGTERM), FATAL(SIGXCPU),
+};
 
 static struct {
 	sigaction_fn *next_sigaction;
@@ -33,7 +42,8 @@ static struct {
 	struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
 	_Atomic bool expired;       /* another limit has */
 	_Atomic bool too_late;      /* the time limit has passed and ends the process */
-	sem_t wake_finisher, wake_watchdog;
+	sem_t wake_finisher;
+	_Atomic uint32_t wake_watchdog; /* a futex: sem_clockwait is newer than the oldest supported glibc */
 	_Atomic int caught;
 	_Atomic bool finished;
 	_Atomic pid_t owner; /* 0: not watching */
@@ -58,6 +68,24 @@ UNWATCHED static int real_sigaction(int number, const struct sigaction *act, str
 	return signals.next_sigaction(number, act, old);
 }
 
+static void wake_watchdog(void)
+{
+	atomic_store(&signals.wake_watchdog, 1);
+	syscall(SYS_futex, &signals.wake_watchdog, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* False: the time limit has passed. */
+static bool watchdog_is_woken(void)
+{
+	const struct timespec *limit = signals.time_limit.tv_sec ? &signals.time_limit : NULL;
+	long failed = 0;
+
+	while (!atomic_load(&signals.wake_watchdog) && !(failed && errno == ETIMEDOUT))
+		failed = syscall(SYS_futex, &signals.wake_watchdog, FUTEX_WAIT_BITSET_PRIVATE, 0, limit, NULL,
+				 FUTEX_BITSET_MATCH_ANY);
+	return atomic_load(&signals.wake_watchdog);
+}
+
 static void wait_for_finish(int ms)
 {
 	for (; ms && !signals.finished; ms--)
@@ -79,7 +107,7 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 	if (getpid() == signals.owner) {
 		if (atomic_compare_exchange_strong(&signals.caught, &nothing, number)) {
 			sem_post(&signals.wake_finisher);
-			sem_post(&signals.wake_watchdog);
+			wake_watchdog();
 		}
 		if (!fault && !aborts && thread_in_call(&thread_self)) {
 			errno = saved;
@@ -121,14 +149,10 @@ static void *finisher(void *unused)
 /* Ends the process if no thread waits to do it, or if the finish hangs. */
 static void *watchdog(void *unused)
 {
-	int nothing = 0, woken;
+	int nothing = 0;
 
 	(void)unused;
-	do
-		woken = signals.time_limit.tv_sec ? sem_clockwait(&signals.wake_watchdog, CLOCK_MONOTONIC, &signals.time_limit)
-						  : sem_wait(&signals.wake_watchdog);
-	while (woken && errno != ETIMEDOUT);
-	if (woken || signals.expired) {
+	if (!watchdog_is_woken() || signals.expired) {
 		signals.too_late = true;
 		if (atomic_compare_exchange_strong(&signals.caught, &nothing, SIGTERM))
 			sem_post(&signals.wake_finisher);
@@ -149,7 +173,7 @@ static void *watchdog(void *unused)
 UNWATCHED static bool is_fatal(int number)
 {
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
-		if (fatal[i] == number)
+		if (fatal[i].number == number)
 			return true;
 	return false;
 }
@@ -168,7 +192,7 @@ static void take(int number)
 void signals_expire(void)
 {
 	if (!atomic_exchange(&signals.expired, true))
-		sem_post(&signals.wake_watchdog);
+		wake_watchdog();
 }
 
 /* The limit counts from the start of the program. */
@@ -191,13 +215,13 @@ bool signals_watch(void (*with)(int number), void (*without)(void), uint64_t lim
 	signals.give_up = without;
 	set_time_limit(limit_ms);
 	sem_init(&signals.wake_finisher, 0, 0);
-	sem_init(&signals.wake_watchdog, 0, 0);
+	signals.wake_watchdog = 0;
 	if (recorder_thread(NULL, "tt-ending", 256 << 10, finisher, NULL) ||
 	    recorder_thread(NULL, "tt-watchdog", 256 << 10, watchdog, NULL))
 		return false;
 	signals.owner = getpid();
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
-		take(fatal[i]);
+		take(fatal[i].number);
 	return true;
 }
 
@@ -207,8 +231,16 @@ void signals_forget(void)
 
 	signals.owner = 0;
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
-		if (!real_sigaction(fatal[i], NULL, &now) && is_ours(&now))
-			real_sigaction(fatal[i], &signals.theirs[fatal[i]], NULL);
+		if (!real_sigaction(fatal[i].number, NULL, &now) && is_ours(&now))
+			real_sigaction(fatal[i].number, &signals.theirs[fatal[i].number], NULL);
+}
+
+const char *signals_name(int number)
+{
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		if (fatal[i].number == number)
+			return fatal[i].name;
+	return NULL;
 }
 
 /* ---- wrappers ---- */

@@ -22,5 +22,7 @@ bool signals_watch(void (*finish)(int number), void (*give_up)(void), uint64_t l
 void signals_expire(void);
 /* In a forked child: restores default dispositions. */
 void signals_forget(void);
+/* Of a signal that ends a process by default, such as "SIGTERM"; NULL for others. */
+const char *signals_name(int number);
 
 #endif

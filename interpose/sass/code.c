@@ -35,7 +35,7 @@
 static const struct opcode {
 	uint16_t opcode, architectures; /* bits of enum generation */
 	bool pinned;
-	char mnemonic[14];
+	char mnemonic[16];
 } opcodes[] = {
 #define OPCODE(opcode, mnemonic, architectures, pinned) {opcode, architectures, pinned, mnemonic},
 #include "sass/opcodes.h"

@@ -14,6 +14,12 @@
 
 /* For functions that a sanitizer's runtime calls through the recorder before it can instrument code. */
 #define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread")))
+/* A call at the end of a function becomes a jump. gcc does so with optimisation or this, clang with optimisation. */
+#ifdef __clang__
+#define TAIL_CALLS
+#else
+#define TAIL_CALLS __attribute__((optimize("optimize-sibling-calls")))
+#endif
 #define EXPORT __attribute__((visibility("default")))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
