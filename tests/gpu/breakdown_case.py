@@ -1,49 +1,83 @@
-"""PyTorch: the same steps twice, the second time under torch.profiler, which writes its trace."""
+"""PyTorch: the same steps twice, the second time under torch.profiler, which writes its trace.
+
+Arguments: a folder for the traces, and the number of ranks, each with its GPU. Several ranks add up
+a tensor beside their kernels.
+"""
 
 # mypy: disable-error-code="import-not-found,import-untyped"
 from __future__ import annotations
 
+import os
 import sys
 import time
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from torch.cuda import nvtx
 from torch.profiler import ProfilerActivity, profile
 
 STEPS = 6
 
 
-def step(a: torch.Tensor, b: torch.Tensor, host: torch.Tensor, side: torch.cuda.Stream) -> None:
-    """Kernels, copies beside and after them, and a pause of the host."""
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        copy = host.cuda(non_blocking=True)
-    for _ in range(8):
-        a = torch.tanh(a @ b)
-    torch.cuda.current_stream().wait_stream(side)
-    copy.add_(1)
-    host.copy_(copy, non_blocking=True)
-    torch.cuda.synchronize()
-    time.sleep(0.01)
+class Work:
+    """Kernels, copies and sums beside and after them, and a pause of the host."""
+
+    def __init__(self, world: int) -> None:
+        self.a, self.b = (torch.randn(4096, 4096, device="cuda") for _ in range(2))
+        self.host = torch.zeros(16 << 20, pin_memory=True)
+        self.side = torch.cuda.Stream()
+        self.sum = torch.zeros(64 << 20, device="cuda") if world > 1 else None
+
+    def step(self) -> None:
+        a, total = self.a, None
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            copy = self.host.cuda(non_blocking=True)
+        for number in range(8):
+            a = torch.tanh(a @ self.b)
+            if number == 6 and self.sum is not None:  # the last ones run beside it
+                total = dist.all_reduce(self.sum, async_op=True)
+        torch.cuda.current_stream().wait_stream(self.side)
+        copy.add_(1)
+        if total is not None:
+            total.wait()
+        self.host.copy_(copy, non_blocking=True)
+        torch.cuda.synchronize()
+        time.sleep(0.01)
 
 
-def main() -> None:
-    a, b = torch.randn(4096, 4096, device="cuda"), torch.randn(4096, 4096, device="cuda")
-    host = torch.zeros(16 << 20, pin_memory=True)
-    side = torch.cuda.Stream()
+def work(rank: int, world: int, folder: str) -> None:
+    if world > 1:
+        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", rank=rank, world_size=world)
+    task = Work(world)
     for _ in range(5):
-        step(a, b, host, side)
+        task.step()
     for number in range(STEPS):
         with nvtx.range(f"step {number}"):
-            step(a, b, host, side)
+            task.step()
     activities = [ProfilerActivity.CUDA, ProfilerActivity.CPU]
     with profile(activities=activities) as warm:
-        step(a, b, host, side)
+        task.step()
     del warm
     with profile(activities=activities) as profiler:
         for _ in range(STEPS):
-            step(a, b, host, side)
-    profiler.export_chrome_trace(sys.argv[1])
+            task.step()
+    profiler.export_chrome_trace(f"{folder}/rank{rank}.json")
+    if world > 1:
+        dist.destroy_process_group()
+
+
+def main() -> None:
+    folder, world = sys.argv[1], int(sys.argv[2])
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
+    if world == 1:
+        work(0, 1, folder)
+    else:
+        mp.spawn(work, (world, folder), nprocs=world)
 
 
 if __name__ == "__main__":

@@ -45,32 +45,43 @@ def profiled(trace: Path) -> dict[str, float]:
         kind: Intervals.of(*np.array(times or np.empty((0, 2))).reshape(-1, 2).T)
         for kind, times in found.items()
     }
-    work = sets["compute"].union(sets["nccl"]).union(sets["memory"])
+    busy = sets["compute"].union(sets["nccl"])
+    work = busy.union(sets["memory"])
     span = int(work.ends[-1] - work.begins[0])
-    sums = {kind: int((one.ends - one.begins).sum()) for kind, one in sets.items()}
+    sums = {kind: _sum(one) for kind, one in sets.items()}
     return {
         "total": span,
         "compute": sums["compute"],
+        "communication": sums["nccl"],
+        "exposed_communication": _sum(busy) - sums["compute"],
         "memory": sums["memory"],
-        "idle": span - int((work.ends - work.begins).sum()),
+        "idle": span - _sum(work),
     }
 
 
-def test_figures_are_those_of_a_profiler(tmp_path: Path) -> None:
+def _sum(times: Intervals) -> int:
+    return int((times.ends - times.begins).sum())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_figures_are_those_of_a_profiler(ranks: int, tmp_path: Path) -> None:
     """Within 2 % of the whole time. The two are of one program, one after the other."""
-    pytest.importorskip("torch")
-    trace, path = tmp_path / "trace.json", tmp_path / "run"
-    command = [sys.executable, str(HERE / "breakdown_case.py"), str(trace)]
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < ranks:
+        pytest.skip("needs two GPUs")
+    path = tmp_path / "run"
+    command = [sys.executable, str(HERE / "breakdown_case.py"), str(tmp_path), str(ranks)]
     options = ["--timeline", "cupti", "--contents", "none", "--epoch", "nvtx:^never$"]
     done = record(command, BARE, path, *options)
     assert done.status == 0, done.stderr
     found = tt.breakdown(tt.open(path))
-    assert found.steps["step"].tolist() == [f"step {i}" for i in range(STEPS)]
-    ours, theirs = found.ranks.iloc[0], profiled(trace)
-    # The pause after the last step is in neither.
-    print({name: (int(ours[name]), int(value)) for name, value in theirs.items()})
-    for name in ("compute", "memory", "idle"):
-        shares = ours[name] / ours["total"], theirs[name] / theirs["total"]
-        assert abs(shares[0] - shares[1]) < 0.02, (name, shares)
-    assert abs(ours["compute"] / theirs["compute"] - 1) < 0.02
-    assert abs(ours["memory"] / theirs["memory"] - 1) < 0.02
+    assert found.steps["step"].tolist() == [f"step {i}" for i in range(STEPS)] * ranks
+    for rank, (_, ours) in enumerate(found.ranks.iterrows()):
+        theirs = profiled(tmp_path / f"rank{rank}.json")
+        # The pause after the last step is in neither.
+        print({name: (int(ours[name]), int(value)) for name, value in theirs.items()})
+        for name in theirs.keys() - {"total"}:
+            shares = ours[name] / ours["total"], theirs[name] / theirs["total"]
+            assert abs(shares[0] - shares[1]) < 0.02, (name, shares)
+        for name in ("compute", "memory"):
+            assert abs(ours[name] / theirs[name] - 1) < 0.02

@@ -1,0 +1,65 @@
+"""On two or more GPUs: a replica that differs is named, and sound training gives no report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.gpu.test_gpu_collectives import needs_two_devices
+from tests.recordings import record
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
+]
+
+PATH = str(Path(__file__).resolve().parent.parent.parent)
+BARE = support.bare_environment(PYTHONPATH=":".join([PATH, *filter(None, sys.path)]))
+PROGRAM = [sys.executable, str(Path(__file__).with_name("train_replicas.py"))]
+STEPS, SPOILED, STEP = 10, "1.linear1.weight.grad", 7
+
+
+@pytest.fixture(autouse=True)
+def two_devices() -> None:
+    needs_two_devices()
+
+
+def trained(path: Path, *arguments: str, contents: str = "none") -> tt.Run:
+    options = ["--contents", contents, "--epoch", "nvtx:^step"]
+    done = record([*PROGRAM, *arguments], BARE, path, *options)
+    assert done.status == 0, done.stderr
+    assert "stopped naming" not in done.stderr
+    return tt.open(path)
+
+
+@pytest.mark.parametrize("contents", ["none", "changed"])
+def test_changed_gradient_of_rank_1_is_named(contents: str, tmp_path: Path) -> None:
+    """By step and tensor from digests alone, and by element with contents."""
+    run = trained(tmp_path / "run", "--spoil", str(STEP), contents=contents)
+    report = tt.replicas(run)
+    assert not report.same and {found.step for found in report.found} == {f"step {STEP}"}
+    names = {name for found in report.found for name in found.names}
+    assert SPOILED in names, names
+    assert {found.ranks for found in report.found} == {(0, 1)}
+    if len(report.ranks) > 2:
+        assert {tuple(found.odd) for found in report.found} == {(1,)}
+    if contents == "changed":
+        elements = {(f.divergence.tensor, f.divergence.tensor_element) for f in report.found}
+        assert (SPOILED, 17) in elements, elements
+
+
+@pytest.mark.parametrize("arguments", [[], ["--bare"], ["--sharded"], ["--sharded", "--bare"]])
+def test_sound_training_gives_no_report(arguments: list[str], tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", *arguments)
+    try:
+        report = tt.replicas(run)
+    except tt.Error as e:
+        if "--sharded" in arguments and "no memory was equal" in str(e):
+            return
+        raise
+    assert report.same, report.to_json()
+    assert report.epochs >= STEPS
