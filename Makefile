@@ -56,7 +56,7 @@ test: examples ## lint and the tests that need no GPU and end soon; of many para
 	$(PYTEST) -m 'not gpu and not long' --sample 8
 
 $(VENV)/.remote-test: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable '.[remote-test]'
+	$(BIN)/python -m pip install --quiet --editable '.[cluster,remote-test]'
 	touch $@
 
 test-all: examples $(VENV)/.remote-test ## lint and all tests that need no GPU, the native ones under sanitizers as well

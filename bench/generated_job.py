@@ -47,7 +47,7 @@ class Job:
 def write(run: Path, job: Job) -> None:
     """Writes the run of a job."""
     run.mkdir(parents=True)
-    infos = each(lambda rank: _rank(run, job, rank), job.ranks)
+    infos = each(lambda rank: _rank(run, job, rank), range(job.ranks))
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
     text = json.dumps({**head, "processes": infos, "exit": {"status": 0, "signal": None}})
     (run / "run.json").write_text(text)

@@ -20,6 +20,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format import history, layout
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.verbs.blame import Condition, blame, find_target, search, watch
+from ttanalyze.verbs.blame.tested import meet
 
 SEEDS = [1, 2]
 
@@ -606,13 +607,13 @@ def test_unchanged_blocks_are_read_once(run_path: Path, monkeypatch: pytest.Monk
         w.epoch("sync", "full")
     w.close()
     tested: list[int] = []
-    real = search._Watch._test
+    real = meet
 
-    def spy(self: Any, files: Any, records: Array) -> Array:
+    def spy(condition: Condition, files: Any, records: Array) -> Array:
         tested.append(len(records))
-        return np.asarray(real(self, files, records))
+        return np.asarray(real(condition, files, records))
 
-    monkeypatch.setattr(search._Watch, "_test", spy)
+    monkeypatch.setattr("ttanalyze.verbs.blame.search.meet", spy)
     process = tt.open(run_path).process(0)
     assert watch(process, Condition.parse("==7", parse("u8"))) == (None, 0, [], [])
     assert sum(tested) == 31, "the first block of every epoch, and zeros once"

@@ -183,6 +183,28 @@ def test_output_that_differs_on_a_rank_is_found(tmp_path: Path) -> None:
     assert report.checked == 5 and not report.same
 
 
+def test_output_is_checked_where_other_calls_wrote_too(tmp_path: Path) -> None:
+    """Reused memory that agreed a few times is no output; memory that always agreed is."""
+    run = tmp_path / "run"
+    for rank in range(2):
+        writer = Rank(run, rank)
+        for region in (0, 1):
+            writer.born(region, bytes(4096))
+        writer.epoch("sync", "full")
+        for number in range(8):
+            writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
+            writer.reduce(1000 * number)
+            data = np.random.default_rng(number).integers(0, 99, 4096, "u1")
+            writer.write(1, 0, (data + (rank if number > 3 else 0)).tobytes())
+            data[5] += rank == 1 and number == 7
+            writer.write(0, 0, data.tobytes())
+            writer.epoch("nvtx")
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert [(one.number, one.region) for one in report.wrong] == [(7, 0)]
+    assert report.checked == 3
+
+
 def test_clocks_of_two_hosts_are_related_by_collectives(tmp_path: Path) -> None:
     """The second host booted 7 seconds later, and its wall clock is wrong."""
     run, behind = tmp_path / "run", 7_000_000_000

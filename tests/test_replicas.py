@@ -190,3 +190,24 @@ def test_missing_and_shorter_ranks_are_told(tmp_path: Path) -> None:
 def test_wrong_ranks(arguments: list[str], said: str, tmp_path: Path) -> None:
     outcome = support.ttanalyze("replicas", made(tmp_path / "run", weights), *arguments)
     assert outcome.status == 2 and said in outcome.stderr and outcome.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_reused_memory_beside_a_tensor_is_no_replica(bare: bool, tmp_path: Path) -> None:
+    """A tensor and reused memory share a block. The reused part is equal on all ranks, then not."""
+
+    def contents(rank: int, step: int) -> bytes:
+        rest = activations(rank, step) if step > 2 else weights(9, step)
+        return weights(rank, step) + rest
+
+    found = report(made(tmp_path / "run", contents, bare=bare))
+    assert found.same and not found.found
+
+
+def test_tensor_beside_reused_memory_is_judged_by_its_bytes(tmp_path: Path) -> None:
+    def contents(rank: int, step: int) -> bytes:
+        rest = activations(rank, step) if step >= FAULT else weights(9, step)
+        return wrong(rank, step) + rest
+
+    (place,) = report(made(tmp_path / "run", contents)).found
+    assert (place.epoch, place.names) == (FAULT, ["layer.weight"])

@@ -99,6 +99,7 @@ def blame(
     ),
     process: common.ProcessOption = 0,
     rank: common.RankOption = None,
+    cluster: common.ClusterOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -138,7 +139,9 @@ def blame(
         raise Error("--sim needs --exact")
     if watch is not None:
         kind = kind or (target.type if target is not None else None) or parse("u8")
-        answer, shown, status, seen = _watch(of, watch, kind, target, epochs, everywhere, quiet)
+        answer, shown, status, seen = _watch(
+            of, watch, kind, target, epochs, everywhere, quiet, cluster
+        )
         changes = _changes(of, seen, target, kind) if exact and seen is not None else None
     else:
         assert target is not None
@@ -197,13 +200,14 @@ def _watch(
     epochs: tuple[int, int] | None,
     everywhere: bool,
     quiet: bool,
+    cluster: str | None,
 ) -> tuple[dict[str, Any], str, int, Sighting | None]:
     from ttanalyze.verbs import blame as module
     from ttanalyze.verbs.blame import show
 
     condition = module.Condition.parse(watch, kind)
     with common.interruptible(), common.progress_bar("looking", quiet) as progress:
-        seen = module.watch(of, condition, target, epochs, progress, everywhere)
+        seen = module.watch(of, condition, target, epochs, progress, everywhere, cluster=cluster)
     answer = {
         "process": of.index,
         "watch": watch,

@@ -31,6 +31,7 @@ def breakdown(
     ),
     top: int = Option(20, metavar="N", help="Number of steps to print, the slowest.", min=1),
     rank: common.RanksOption = None,
+    cluster: common.ClusterOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -46,6 +47,6 @@ def breakdown(
 
     opened = open_run(run, common.parse_ranks(rank))
     with common.progress_bar("adding up", quiet) as progress:
-        found = find(opened, step, progress)
+        found = find(opened, step, progress, cluster)
     colour, width = text.colours_wanted(1), common.screen_width()
     common.print_text(found.to_json() if json else breakdown_text(found, top, colour, width))

@@ -48,6 +48,14 @@ MaxMemoryOption = Annotated[
         "$TMPDIR (default: /var/tmp).",
     ),
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Use the workers of a dask scheduler, such as tcp://node0:8786 (default: that of "
+        "DASK_SCHEDULER_ADDRESS, else this machine).",
+    ),
+]
 ReportOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
 ]

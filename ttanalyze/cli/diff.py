@@ -45,6 +45,7 @@ def diff(
     out: common.ReportOption = None,
     rank: common.RanksOption = None,
     max_memory: common.MaxMemoryOption = None,
+    cluster: common.ClusterOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -67,7 +68,14 @@ def diff(
     ranks = common.parse_ranks(rank)
     with common.progress_bar("comparing", quiet) as progress:
         sides = (a, b) if ranks is None else (open_run(a, ranks), open_run(b, ranks))
-        report = compare(*sides, every=every, types=types, tolerance=allowed, progress=progress)
+        report = compare(
+            *sides,
+            every=every,
+            types=types,
+            tolerance=allowed,
+            progress=progress,
+            cluster=cluster,
+        )
     if out is not None:
         common.write_file(out, report.to_json() + "\n")
     width = common.screen_width()

@@ -216,6 +216,7 @@ def query(
     ),
     compress: bool = Option(False, "--compress", help="Compress FILE with zstd."),
     max_memory: common.MaxMemoryOption = None,
+    cluster: common.ClusterOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -271,7 +272,7 @@ def query(
     elif form in CUTRACER:
         _export(opened, wanted, to, quiet)
     else:
-        _answer(opened, wanted, to, quiet)
+        _answer(opened, wanted, to, quiet, cluster)
     if save is not None:
         saved_options.save(save, saved_options.given(context, ASIDE))
         common.say(f"saved: ttanalyze query RUN --use {save} asks it again")
@@ -318,7 +319,9 @@ def _check_format(form: str, out: Path | None, no_header: bool, compress: bool) 
         raise Error("--compress: needs -o FILE and a format other than parquet")
 
 
-def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
+def _answer(
+    opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool, cluster: str | None
+) -> None:
     """Writes or prints the answer, in pieces as they come."""
     from ttanalyze.verbs.query import stream
 
@@ -330,7 +333,7 @@ def _answer(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) 
     # A progress bar and a result that comes in pieces would mix on one terminal.
     silent = quiet or (to.out is None and form != "table")
     with common.progress_bar("querying", silent) as progress:
-        pieces = stream(opened, wanted, progress, shown)
+        pieces = stream(opened, wanted, progress, shown, cluster)
         answer = _put(pieces, to, limited, lambda told: _hidden(tables, wanted, told))
     _print(answer, to)
 

@@ -27,6 +27,7 @@ def replicas(
         False, "--all", help="Describe all places that differ, not only those of the first epoch."
     ),
     out: common.ReportOption = None,
+    cluster: common.ClusterOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -45,7 +46,7 @@ def replicas(
     chosen = common.parse_ranks(rank)
     common.check_output(out)
     with common.progress_bar("comparing", quiet) as progress:
-        report = compare(open_run(run), chosen, every=every, progress=progress)
+        report = compare(open_run(run), chosen, every=every, progress=progress, cluster=cluster)
     if out is not None:
         common.write_file(out, report.to_json() + "\n")
     shown = report.to_json()

@@ -63,6 +63,7 @@ def verify(
     ),
     out: common.ReportOption = None,
     rank: common.RanksOption = None,
+    cluster: common.ClusterOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
@@ -97,6 +98,7 @@ def verify(
             against=other,
             tamper=byte,
             progress=progress,
+            cluster=cluster,
         )
     if out is not None:
         common.write_file(out, report.to_json() + "\n")

@@ -44,9 +44,11 @@ from ttanalyze.format.process_info import endings
 from ttanalyze.format.spans import Spans, data_name
 from ttanalyze.format.strings import Strings
 from ttanalyze.format.unread import Unread, find_unread
-from ttanalyze.util.remote import names_in
+from ttanalyze.util.cluster import where
+from ttanalyze.util.remote import location, names_in, place
 
 CONTROL = KIND["control"]
+REOPENED = 64  # processes of which a worker keeps the files open
 
 
 class Process(Events, Spans):
@@ -75,6 +77,10 @@ class Process(Events, Spans):
                 if name in self.__dict__:
                     return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the path alone: whoever gets it opens the files there."""
+        return reopened, (location(self.path), self.index)
 
     def open(self) -> None:
         """Reads process.json, the headers and epochs.bin."""
@@ -382,3 +388,25 @@ class Process(Events, Spans):
             if file is not None and (file.torn or file.count > committed):
                 return True
         return False
+
+
+def reopened(path: str, index: int) -> Process:
+    """Returns a process that another one pickled. Raises Error if its folder is not seen here."""
+    folder = place(path)
+    if not folder.is_dir():
+        todo = "give the workers the run at the same path, or at a URL"
+        raise Error(f"{path}: not there on {where() or 'this machine'}; {todo}")
+    ends = (folder / name for name in ("process.json", "epochs.bin"))
+    return _reopened(path, index, tuple(_stamp(file) for file in ends))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    with contextlib.suppress(FileNotFoundError):
+        found = file.stat()
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
+
+
+@functools.lru_cache(maxsize=REOPENED)
+def _reopened(path: str, index: int, _: object) -> Process:
+    return Process(place(path), index)

@@ -23,7 +23,7 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, counted
-from ttanalyze.util.remote import forget, names_in, place
+from ttanalyze.util.remote import forget, location, names_in, place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +120,18 @@ class Run:
         self.processes = [Process(path / f"p{i}", i) for i in chosen]
         for process in self.processes if len(chosen) <= AT_ONCE else ():
             process.open()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles paths alone: whoever gets it opens the files there."""
+        return _reopened, (location(self.path), self._names, self.info, self.processes)
+
+    def part(self, processes: list[Process]) -> Run:
+        """Returns the run with only some of its processes.
+
+        Args:
+            processes: The processes, of this run.
+        """
+        return _reopened(str(self.path), self._names, self.info, processes)
 
     def __repr__(self) -> str:
         epochs = sum(len(p.epochs) for p in self.processes)
@@ -470,6 +482,13 @@ class Run:
         if not self.processes:
             return ["no process was recorded"]
         return [line for process in self.processes for line in warnings_of(self, process)]
+
+
+def _reopened(path: str, names: list[str], info: dict[str, Any], processes: list[Process]) -> Run:
+    """Returns a run that was opened before, without reading its files again."""
+    run = object.__new__(Run)
+    run.path, run._names, run.info, run.processes = place(path), names, info, processes
+    return run
 
 
 def warnings_of(run: Run, process: Process) -> list[str]:

@@ -1,69 +1,85 @@
-"""Work on many parts of a run at once: a process for each processor."""
+"""Work on many parts of a run at once: a process for each processor, or workers of a cluster."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, TypeVar
 
+from ttanalyze.util.cluster import chunks, each_on
 from ttanalyze.util.memory_limit import limited
 from ttanalyze.util.progress import Progress, counted, tell
 
+P = TypeVar("P")
 T = TypeVar("T")
-PARTS = 8  # that each process gets, so that all end at about the same time
-_task: Callable[[int], Any] | None = None  # of this process, which its children inherit
+ADDRESS = "DASK_SCHEDULER_ADDRESS"
+_task: Callable[[Any], Any] | None = None  # of this process, which its children inherit
+_parts: Sequence[Any] = ()
+
+
+def address_of(cluster: str | None) -> str | None:
+    """Returns the address of the dask scheduler to use: the given one, or that of the environment.
+    None if this machine does all.
+    """
+    return cluster or os.environ.get(ADDRESS) or None
 
 
 def each(
-    task: Callable[[int], T], count: int, parallel: bool = True, progress: Progress = None
+    task: Callable[[P], T],
+    parts: Sequence[P],
+    parallel: bool = True,
+    progress: Progress = None,
+    cluster: str | None = None,
 ) -> list[T]:
-    """Returns task(0) to task(count - 1), in order.
+    """Returns what the task makes of each part, in order.
 
-    The task runs in forked processes. So it sees everything that this process has in memory, and
-    its changes are lost. Its results are pickled.
+    On this machine the task runs in forked processes. So it sees everything that this process has
+    in memory, and its changes are lost. Its results are pickled. On a cluster, the task and the
+    parts are pickled, too. Recorded processes travel as their paths.
 
     Args:
         task: The task.
-        count: How often to run it.
+        parts: What it is called with.
         parallel: Whether it takes long enough for processes of its own. It must not be so if the
             task reads files elsewhere, whose connections belong to threads of this process. With
             limited memory, this process does all.
-        progress: Called with the finished and the total number of runs.
+        progress: Called with the finished and the total number of parts.
+        cluster: The address of the dask scheduler whose workers do it.
 
     Raises:
         BaseException: What the task raised.
     """
-    workers = min(len(os.sched_getaffinity(0)), count) if parallel and not limited() else 1
-    if workers < 2:
+    if cluster is not None:
+        return each_on(cluster, task, parts, progress)
+    count = len(parts)
+    processes = min(len(os.sched_getaffinity(0)), count) if parallel and not limited() else 1
+    if processes < 2:
         out = []
-        for number in range(count):
-            out.append(task(number))
-            tell(progress, number + 1, count)
+        for part in parts:
+            out.append(task(part))
+            tell(progress, len(out), count)
         return out
-    return _in_processes(task, count, workers, progress)
+    return _in_processes(task, parts, processes, progress)
 
 
 def _in_processes(
-    task: Callable[[int], T], count: int, workers: int, progress: Progress
+    task: Callable[[P], T], parts: Sequence[P], processes: int, progress: Progress
 ) -> list[T]:
-    global _task
-    before, _task = _task, task
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _begin)
+    global _task, _parts
+    before = _task, _parts
+    _task, _parts = task, parts
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _begin)
     try:
-        size = max(1, count // (PARTS * workers))
-        futures = [
-            pool.submit(_run, range(first, min(first + size, count)))
-            for first in range(0, count, size)
-        ]
-        advance = counted(progress, count)
+        futures = [pool.submit(_run, numbers) for numbers in chunks(len(parts), processes)]
+        advance = counted(progress, len(parts))
         for future in as_completed(futures):
             advance(len(future.result()))
         return [one for future in futures for one in future.result()]
     finally:
-        _task = before
+        _task, _parts = before
         pool.shutdown(cancel_futures=True)
 
 
@@ -74,4 +90,4 @@ def _begin() -> None:
 
 def _run(numbers: range) -> list[Any]:
     assert _task is not None, "set before the fork"
-    return [_task(number) for number in numbers]
+    return [_task(_parts[number]) for number in numbers]

@@ -82,6 +82,11 @@ def place(path: str | os.PathLike[str]) -> Path:
     return Url(text)
 
 
+def location(path: Path) -> str:
+    """Returns a URL, or an absolute path, for processes that begin in another folder."""
+    return str(path if isinstance(path, Url) else path.absolute())
+
+
 def is_url(path: str | os.PathLike[str]) -> bool:
     return isinstance(place(path), Url)
 

@@ -51,14 +51,13 @@ def info(run: Run) -> dict[str, Any]:
         ['./app', '--fast']
     """
 
-    def told(number: int) -> tuple[dict[str, Any], list[str], int]:
-        process = run.processes[number]
+    def told(process: Process) -> tuple[dict[str, Any], list[str], int]:
         used = _disk_usage(process.path) if here else 0
         return _process(run, process), warnings_of(run, process), used
 
     here = not isinstance(run.path, Url)
     many = len(run.processes) > AT_ONCE and here
-    found = each(told, len(run.processes), many)
+    found = each(told, run.processes, many)
     others = {process.path.name for process in run.processes}
     rest = _disk_usage(run.path, others) if here else listed_bytes(run.path)
     size = rest + sum(of for *_, of in found)

@@ -19,12 +19,14 @@ from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents
 from ttanalyze.format.selection import label_of
+from ttanalyze.util.parallel import address_of
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.condition import Condition
 from ttanalyze.verbs.blame.plausible import holds
 from ttanalyze.verbs.blame.sighting import Hit, Sighting, Watched
 from ttanalyze.verbs.blame.suspects import suspects
 from ttanalyze.verbs.blame.target import Target
+from ttanalyze.verbs.blame.tested import clean_digests, meet
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
 FIRST = 8  # items of a region that are told
@@ -39,6 +41,7 @@ def watch(
     progress: Progress = None,
     everywhere: bool = False,
     strict: bool = False,
+    cluster: str | None = None,
 ) -> Watched:
     """Finds the first epoch in which an item fulfils a condition.
 
@@ -56,6 +59,8 @@ def watch(
         everywhere: Whether items count everywhere in all regions.
         strict: Whether f16 and bf16 in memory without a name count only if the memory is recognised
             as such by its contents.
+        cluster: The address of a dask scheduler whose workers read contents, also those behind the
+            first epoch that is found. Default: that of DASK_SCHEDULER_ADDRESS, else this machine.
 
     Raises:
         Error: None of the epochs has contents of the target.
@@ -72,7 +77,11 @@ def watch(
     elif condition.operator == "changed":
         found = search.change(None if target is None else target.region)
     else:
-        found = search.items(None if target is None else target.region)
+        region, address = None if target is None else target.region, address_of(cluster)
+        if address is not None:
+            span = first, last
+            search.leave_out(clean_digests(process, condition, region, span, address, progress))
+        found = search.items(region)
     skipped = sorted(search.unlike), sorted(search.early)
     if found is None:
         return Watched(None, search.unseen, *skipped)
@@ -152,6 +161,11 @@ class _Watch:
         self._appears = picky and condition.operator in ("nan", "inf")
         self._latest = np.empty(0, layout.BLOCK)  # of each block the last record, where picky
         self._firsts: dict[int, int] = {}  # by context its first epoch that holds anything
+
+    def leave_out(self, digests: Array) -> None:
+        """Leaves out contents that are known not to meet the condition: ascending digests."""
+        if len(digests):
+            self._clean.add(digests, digests)
 
     def _hit(self, region: int, items: int | None, first: list[int], data: bytes) -> Hit:
         return Hit(region, label_of(self.process, region), items, first, data)
@@ -291,7 +305,7 @@ class _Watch:
                 )
                 unknown = np.flatnonzero(~self._clean.find(digests)[1])
                 met = np.zeros(len(digests), bool)
-                met[unknown] = self._test(files, some[first[unknown]])
+                met[unknown] = meet(self.condition, files, some[first[unknown]])
                 clean = unknown[~met[unknown]]
                 if len(clean):
                     self._clean.add(digests[clean], digests[clean])
@@ -304,20 +318,6 @@ class _Watch:
                             return epoch, hits
                 self._advance(int(numbers[new[at]]))
         return None
-
-    def _test(self, files: contents.DataFiles, records: Array) -> Array:
-        """Returns which blocks have an item that fulfils the condition."""
-        order = np.lexsort((records["offset"], records["segment"]))
-        ends = np.cumsum(records["length"][order], dtype="i8")
-        out = np.zeros(len(records), bool)
-        for position, piece in files.pieces(records[order]):
-            raw = np.frombuffer(piece, "u1")
-            at = np.flatnonzero(
-                self.condition.test(raw[: len(raw) - len(raw) % self.type.itemsize])
-            )
-            where = np.searchsorted(ends, position + at * self.type.itemsize, "right")
-            out[order[where]] = True
-        return out
 
     def _hits(
         self,

@@ -26,7 +26,9 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
-from ttanalyze.util.progress import Progress, tell
+from ttanalyze.util.parallel import address_of, each
+from ttanalyze.util.progress import Progress
+from ttanalyze.util.remote import Url
 
 TIMES = (
     *("total", "compute", "communication", "exposed_communication", "memory", "exposed_memory"),
@@ -34,6 +36,7 @@ TIMES = (
 )
 COLUMNS = ("rank", "process", "device", "step", *TIMES, "idle", "overlap")
 WHOLE = "whole run"
+FEW = 4  # processes that are not worth processes of their own
 
 
 @dataclass
@@ -77,7 +80,9 @@ class Breakdown:
         return orjson.dumps({"run": self.run, **tables, "notes": self.notes}).decode()
 
 
-def breakdown(run: Run, step: str | None = None, progress: Progress = None) -> Breakdown:
+def breakdown(
+    run: Run, step: str | None = None, progress: Progress = None, cluster: str | None = None
+) -> Breakdown:
     """Says where the time of each rank and step went.
 
     Args:
@@ -85,6 +90,8 @@ def breakdown(run: Run, step: str | None = None, progress: Progress = None) -> B
         step: A regular expression for the NVTX ranges, or the names of epochs, that are steps.
             Default: names such as "step 12", "iter_3" or "batch#0".
         progress: Called with the finished and the total number of processes.
+        cluster: The address of a dask scheduler whose workers look at the processes. Default: that
+            of DASK_SCHEDULER_ADDRESS, else this machine.
 
     Returns:
         The times, for each step and in total.
@@ -93,26 +100,32 @@ def breakdown(run: Run, step: str | None = None, progress: Progress = None) -> B
         Error: No process has GPU times, or none has such a step.
         FormatError: A file does not follow the format.
     """
-    parts, notes = [], []
-    for number, process in enumerate(run.processes):
-        tell(progress, number, len(run.processes))
-        work = _Work(process)
-        if not len(work.begins):
-            notes.append(f"{process.name} has no GPU times")
-            continue
-        found = steps_of(process, step)
-        if step is not None and not found:
-            notes.append(f"{process.name} has no step that matches {step}")
-            continue
-        if work.coarse:
-            notes.append(f"{process.name}: times are those of events around the work")
-        parts += [work.steps(device, found) for device in layout.distinct(work.device).tolist()]
+    here = not isinstance(run.path, Url)
+    several = here and len(run.processes) > FEW
+    each_process = each(
+        functools.partial(_of_process, step), run.processes, several, progress, address_of(cluster)
+    )
+    parts = [part for some, _ in each_process for part in some]
+    notes = [note for _, note in each_process if note]
     if not parts:
         why = notes[0] if len(run.processes) == 1 else "no process has GPU times of steps"
         raise Error(f"{run.path}: {why}; record with --timeline cupti")
     steps = pd.concat(parts, ignore_index=True)
     notes += _uneven(run, steps)
     return Breakdown(str(run.path), _derived(steps), _derived(_summed(steps)), notes)
+
+
+def _of_process(step: str | None, process: Process) -> tuple[list[pd.DataFrame], str]:
+    """Returns the tables of a process, one for each device, and what they do not say."""
+    work = _Work(process)
+    if not len(work.begins):
+        return [], f"{process.name} has no GPU times"
+    found = steps_of(process, step)
+    if step is not None and not found:
+        return [], f"{process.name} has no step that matches {step}"
+    coarse = f"{process.name}: times are those of events around the work" if work.coarse else ""
+    devices = layout.distinct(work.device).tolist()
+    return [work.steps(device, found) for device in devices], coarse
 
 
 def _uneven(run: Run, steps: pd.DataFrame) -> list[str]:

@@ -1,8 +1,10 @@
 """Compares what all-reduces left in memory: the same bytes on all ranks.
 
-The driver does not see which memory a collective writes. So a check needs an epoch that saw nothing
-but NCCL's work: all blocks that changed in it are output, or NCCL's own memory. Blocks that were
-equal on all ranks after one all-reduce must be equal after each later one.
+The driver does not see which memory a collective writes. So a check needs an epoch right after it:
+the blocks that changed are output, NCCL's own memory, or what other calls wrote since the epoch
+before. Blocks that were equal on all ranks after an all-reduce must be equal after each later one
+of the same size. Where other calls wrote too, they must have been equal several times, because
+reused memory may be equal by chance.
 """
 
 from __future__ import annotations
@@ -15,6 +17,22 @@ import pandas as pd
 from ttanalyze.format.event_kinds import WRITES
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+
+AGREED = 5  # equal contents that make memory an output if other calls wrote in the same epoch
+Place = tuple[int, int]  # region, block
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What an epoch right after an all-reduce saw: the digests of the blocks that changed.
+
+    size: of the all-reduce in bytes. alone: whether nothing else wrote since the epoch before.
+    """
+
+    epoch: int
+    size: int
+    alone: bool
+    digests: dict[Place, int]
 
 
 @dataclass(frozen=True)
@@ -55,27 +73,29 @@ class Outputs:
         seen = [self._of(process, reduced) for process in self.processes]
         common = sorted(set(seen[0]).intersection(*seen[1:]))
         checked, wrong = 0, []
-        equal: set[tuple[int, int]] = set()
+        agreed: dict[tuple[str, int, Place], int] = {}  # how often, -1 for memory that differed
         for key in common:
-            epochs = [one[key][0] for one in seen]
-            blocks = [one[key][1] for one in seen]
-            places = set(blocks[0]).intersection(*blocks[1:])
-            checked += bool(places)
-            for place in sorted(places):
+            ours = [one[key] for one in seen]
+            blocks = [one.digests for one in ours]
+            needed = 1 if all(one.alone for one in ours) else AGREED
+            places = sorted(set(blocks[0]).intersection(*blocks[1:]))
+            known = bool(places) and needed == 1
+            for place in places:
                 digests = [one[place] for one in blocks]
-                if len(set(digests)) == 1:
-                    equal.add(place)
-                elif place in equal:
-                    wrong.append(self._wrong(key, place, digests, epochs[0]))
-                    equal.discard(place)
+                of = key[0], ours[0].size, place
+                before = agreed.get(of, 0)
+                known |= before >= needed
+                if len(set(digests)) == 1 and before >= 0:
+                    agreed[of] = before + 1
+                elif len(set(digests)) > 1:
+                    if before >= needed:
+                        wrong.append(self._wrong(key, place, digests, ours[0].epoch))
+                    agreed[of] = -1
+            checked += known
         return checked, wrong
 
-    def _of(
-        self, process: Process, reduced: pd.DataFrame
-    ) -> dict[tuple[str, int], tuple[int, dict[tuple[int, int], int]]]:
-        """Returns for all-reduces that were alone before an epoch: the epoch, and the digests of
-        the blocks that changed.
-        """
+    def _of(self, process: Process, reduced: pd.DataFrame) -> dict[tuple[str, int], _Seen]:
+        """Returns what the epochs right after all-reduces saw, by communicator and number."""
         mine = reduced[(reduced["process"] == process.index) & reduced["launch"].notna()]
         if not len(process.epochs) or not len(mine):
             return {}
@@ -84,16 +104,20 @@ class Outputs:
         epochs = np.searchsorted(cuts, launches)
         writes = self._writes(process)
         out = {}
-        keys = zip(mine["key"], mine["number"].tolist(), epochs.tolist(), strict=True)
-        for key, number, epoch in keys:
+        columns = (mine[name].fillna(0).tolist() for name in ("key", "number", "bytes"))
+        for key, number, size, launch, epoch in zip(
+            *columns, launches.tolist(), epochs.tolist(), strict=True
+        ):
             if not 0 < epoch < len(cuts):
                 continue
-            between = np.searchsorted(writes, cuts[epoch - 1 : epoch + 1], "right")
-            if between[1] - between[0] == 1:  # its kernel alone
+            at = [*cuts[epoch - 1 : epoch + 1].tolist(), launch]
+            before, end, own = np.searchsorted(writes, at, "right").tolist()
+            if end == own:  # nothing wrote after its kernel
                 records = process.blocks(epoch, epoch + 1)
                 places = zip(records["region"].tolist(), records["block"].tolist(), strict=True)
                 digests = dict(zip(places, records["digest"].tolist(), strict=True))
-                out[str(key), int(number)] = epoch, digests
+                seen = _Seen(epoch, int(size), end - before == 1, digests)
+                out[str(key), int(number)] = seen
         return out
 
     @staticmethod

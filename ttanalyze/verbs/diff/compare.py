@@ -22,7 +22,7 @@ from ttanalyze.format.expected import ExpectedProcess, load, parse
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
-from ttanalyze.util.parallel import each
+from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.util.remote import Url, place
 from ttanalyze.verbs.diff import match
@@ -74,6 +74,7 @@ def diff(
     types: Types | Type | None = None,
     tolerance: Tolerance | None = None,
     progress: Progress = None,
+    cluster: str | None = None,
 ) -> DiffReport:
     """Compares two runs, or manifests of runs.
 
@@ -86,6 +87,8 @@ def diff(
         tolerance: Items this close do not count as different. It applies to regions with a type.
         progress: Called with the finished and the total number of epochs, then of divergences; of
             several large processes, with those of processes.
+        cluster: The address of a dask scheduler whose workers compare the processes. Default: that
+            of DASK_SCHEDULER_ADDRESS, else this machine.
 
     Returns:
         The report. `same` is true if nothing differs.
@@ -117,11 +120,10 @@ def diff(
     work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
     large = sum(int(x.digest_end[-1]) for x, _ in pairs if len(x.digest_end)) > WORTH
     here = not any(s.process and isinstance(s.process.path, Url) for p in pairs for s in p)
-    several = large and len(pairs) > 1 and here
+    address = address_of(cluster)
+    several = address is not None or (large and len(pairs) > 1 and here)
     work.progress = None if several else progress
-    processes = each(
-        lambda i: work.process(*pairs[i]), len(pairs), several, progress if several else None
-    )
+    processes = each(work.pair, pairs, several, progress if several else None, address)
     alone = [
         [s.index for s in sides if s.index not in {p[which].index for p in pairs}]
         for which, sides in enumerate((sides_a, sides_b))
@@ -254,8 +256,9 @@ class _Diff:
         self.progress = progress
         self.done = self.total = 0
 
-    def process(self, a: Side, b: Side) -> ProcessDiff:
+    def pair(self, sides: tuple[Side, Side]) -> ProcessDiff:
         """Compares two processes."""
+        a, b = sides
         out = ProcessDiff(
             a.index,
             b.index,

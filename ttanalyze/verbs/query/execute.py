@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ttanalyze.core.rank_column import Piece
-from ttanalyze.core.run_tables import TABLES, Table
+from ttanalyze.core.run_tables import TABLES, FramePiece, Table
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.output.tables import join
+from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.expression import Expression, Numbers, column_value, is_list
 from ttanalyze.verbs.query.files import RecordsFile
@@ -76,7 +78,11 @@ class Query:
 
 
 def query(
-    run: Source, wanted: Query | None = None, progress: Progress = None, **options: Any
+    run: Source,
+    wanted: Query | None = None,
+    progress: Progress = None,
+    cluster: str | None = None,
+    **options: Any,
 ) -> pd.DataFrame:
     """Runs a query and returns the whole result.
 
@@ -84,6 +90,8 @@ def query(
         run: A run, or a file from `open_file`.
         wanted: The query. Default: all rows of `events`.
         progress: Called with the finished and the total number of rows.
+        cluster: The address of a dask scheduler whose workers read the processes of runs. Default:
+            that of DASK_SCHEDULER_ADDRESS, else this machine.
         options: Attributes of `Query`, in place of those of `wanted`.
 
     Returns:
@@ -102,11 +110,15 @@ def query(
         if name not in Query.__dataclass_fields__:
             names = ", ".join(Query.__dataclass_fields__)
             raise Error(f"{name}: no such option; a query has: {names}")
-    return join(list(stream(run, replace(wanted or Query(), **options), progress)))
+    return join(list(stream(run, replace(wanted or Query(), **options), progress, (), cluster)))
 
 
 def stream(
-    run: Source, wanted: Query, progress: Progress = None, default: Sequence[str] = ()
+    run: Source,
+    wanted: Query,
+    progress: Progress = None,
+    default: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Runs a query and returns the result in pieces, so that it need not fit into memory.
 
@@ -115,6 +127,7 @@ def stream(
         wanted: The query.
         progress: Called with the finished and the total number of rows.
         default: The columns of rows if the query has no `fields`. Default: all recorded columns.
+        cluster: As of `query`.
 
     Yields:
         DataFrames, at least one, with the columns that `query` returns.
@@ -134,17 +147,52 @@ def stream(
             raise Error(f"{option} {rows}: expected a number of rows")
     if wanted.top is not None and wanted.tail is not None:
         raise Error("--tail cannot be combined with --top or --head")
-    condition = None
-    conditions = [wanted.filter] if isinstance(wanted.filter, str) else wanted.filter
-    if conditions:
-        condition = Expression(conditions, table.columns, wanted.table, "--filter")
+    condition = _condition(wanted, table)
+    if wanted.grouped:
+        _check_groups(wanted)
     for option in ("group_by", "fields", *AGGREGATES):
         _check(
             f"--{option.replace('_', '-')}", getattr(wanted, option), table.columns, wanted.table
         )
+    address, parts = address_of(cluster), parts_of(run)
+    if address is None or len(parts) < 2:
+        if wanted.grouped:
+            return _groups(wanted, [_reduced(run, table, wanted, condition, progress)])
+        return _rows(run, table, wanted, condition, progress, default)
+    work = partial(_of_part, wanted, tuple(default))
+    found = each(work, parts, True, progress, address)
     if wanted.grouped:
-        return _groups(run, table, wanted, condition, progress)
-    return _rows(run, table, wanted, condition, progress, default)
+        return _groups(wanted, found)
+    whole = replace(table, pieces=lambda *_: map(FramePiece, found))
+    return _rows(run, whole, wanted, None, None, default)
+
+
+def parts_of(run: Source) -> Sequence[Source]:
+    """Returns the parts of runs that workers can look at, one for each process."""
+    if isinstance(run, Run):
+        return [run.part([process]) for process in run.processes]
+    return run.parts
+
+
+def _of_part(wanted: Query, default: Sequence[str], run: Source) -> pd.DataFrame:
+    """Returns what a part adds to the answer: its rows, or a row per group."""
+    if isinstance(run, Run) and wanted.table in TRACE_TABLES:
+        run = TracedRun(run)
+    table = (run.tables if isinstance(run, RecordsFile) else TABLES)[wanted.table]
+    condition = _condition(wanted, table)
+    if wanted.grouped:
+        return _reduced(run, table, wanted, condition, None)
+    order = [*map(_bare, wanted.sort), *(table.order if wanted.sort else ())]
+    columns = [*(wanted.fields or default or table.recorded), *order]
+    part = replace(wanted, fields=list(dict.fromkeys(columns)))
+    return join(list(_rows(run, table, part, condition, None, ())))
+
+
+def _condition(wanted: Query, table: Table) -> Expression | None:
+    conditions = [wanted.filter] if isinstance(wanted.filter, str) else wanted.filter
+    if not conditions:
+        return None
+    return Expression(conditions, table.columns, wanted.table, "--filter")
 
 
 def _check(option: str, columns: Iterable[str], known: Sequence[str], where: str) -> None:
@@ -300,15 +348,23 @@ def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
 # ---- groups ----
 
 
-def _groups(
-    run: Source, table: Table, wanted: Query, condition: Expression | None, progress: Progress
-) -> Iterator[pd.DataFrame]:
-    keys = list(dict.fromkeys(wanted.group_by))
-    figures = wanted.aggregates
+def _answer(wanted: Query) -> list[str]:
+    """Returns the columns of an answer with groups."""
+    figures = [f"{column}_{what}" for what, column in wanted.aggregates]
     count = wanted.count or not figures
-    answer = [*keys, *(["count"] if count else []), *(f"{c}_{what}" for what, c in figures)]
+    return [*dict.fromkeys(wanted.group_by), *(["count"] if count else []), *figures]
+
+
+def _check_groups(wanted: Query) -> None:
     for option, names in (("--sort", wanted.sort), ("--fields", wanted.fields)):
-        _check(option, map(_bare, names), answer, "the answer")
+        _check(option, map(_bare, names), _answer(wanted), "the answer")
+
+
+def _reduced(
+    run: Source, table: Table, wanted: Query, condition: Expression | None, progress: Progress
+) -> pd.DataFrame:
+    """Returns one row per group of a source, with all that _combined needs."""
+    keys, figures = list(dict.fromkeys(wanted.group_by)), wanted.aggregates
     columns = list(dict.fromkeys([*keys, *(column for _, column in figures)]))
     columns = columns or list(table.recorded[:1])  # rows without columns have no count
     held: list[pd.DataFrame] = []
@@ -321,8 +377,15 @@ def _groups(
         if rows > HELD:
             held = [_combined(held, keys)]
             rows = len(held[0])
-    whole = _combined(held, keys)
-    for what, column in figures:
+    return _combined(held, keys)
+
+
+def _groups(wanted: Query, parts: list[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yields the answer, from one row per group of each part."""
+    keys, answer = list(dict.fromkeys(wanted.group_by)), _answer(wanted)
+    parts = [part for part in parts if len(part)] or parts[:1]
+    whole = _combined(parts, keys) if len(parts) > 1 else parts[0]
+    for what, column in wanted.aggregates:
         if what in OF_SUMS:
             sums = _sums(whole, column)
             if what == "sum":
@@ -332,7 +395,7 @@ def _groups(
             else:
                 every = sum(sums)
                 whole[f"{column}_share"] = _ratios([100 * s for s in sums], [every] * len(sums))
-    by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
+    by = [*(["-count"] if "count" in answer else [f"-{answer[len(keys)]}"]), *keys]
     whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
     whole = whole[list(wanted.fields or answer)].reset_index(drop=True)
     return iter([_tail(whole, wanted.tail)])

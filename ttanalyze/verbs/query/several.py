@@ -21,6 +21,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.remote import is_url
+from ttanalyze.verbs.query.execute import parts_of
 from ttanalyze.verbs.query.files import RecordsFile
 from ttanalyze.verbs.query.native import TracedRun
 from ttanalyze.verbs.query.traces import Regions, open_file
@@ -88,6 +89,18 @@ class _Several(RecordsFile):
         self.path, self.notes = Path(names[0]), []
         self.tables = {name: self._table(table) for name, table in of_one.items()}
         self._sources = list(zip(names, sources, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Several, tuple(zip(*self._sources, strict=True))
+
+    @property
+    def parts(self) -> Sequence[RecordsFile]:
+        """A part for each process of the runs."""
+        if not all(isinstance(source, Run) for _, source in self._sources):
+            return [self]
+        return [
+            _Several([name], [part]) for name, source in self._sources for part in parts_of(source)
+        ]
 
     def _table(self, one: Table) -> Table:
         def pieces(

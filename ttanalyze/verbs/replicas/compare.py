@@ -1,13 +1,13 @@
 """Finds memory that was equal on all ranks and then is not.
 
 Each rank is compared with the first one, by the digests of blocks, in the epochs that all have in
-common. A block counts as a replica once all ranks held the same in it: where the program named
-its tensors, with one content that is more than a constant; elsewhere with several, because memory
-of other kinds may agree by chance, such as memory that was just set.
+common. Of the blocks that were equal on all ranks and then are not, judge.py says which are
+replicas.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
-from ttanalyze.util.parallel import each
+from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.remote import Url
 from ttanalyze.verbs.diff.compare import contexts
@@ -31,11 +31,12 @@ from ttanalyze.verbs.diff.pairing import Pairing, match_context
 from ttanalyze.verbs.diff.sides import Names, Side, of_process, read_calls
 from ttanalyze.verbs.diff.states import BATCH, MOST, Common, Stretches, compare_states
 from ttanalyze.verbs.replicas.blocks import Blocks, Layout
+from ttanalyze.verbs.replicas.judge import Change, Judge, Place
 from ttanalyze.verbs.replicas.report import Replica, ReplicasReport
 
-UNNAMED = 3  # equal contents that make memory without a name a replica
 LISTED = 16  # places that are described
 WORTH = 1 << 22  # digests for which processes of their own are worth it
+_Block = tuple[int, int, list[str]]  # number, contents before, names of what differs
 
 
 def replicas(
@@ -44,6 +45,7 @@ def replicas(
     *,
     every: bool = False,
     progress: Progress = None,
+    cluster: str | None = None,
 ) -> ReplicasReport:
     """Compares the memory that the ranks of a run should hold alike.
 
@@ -54,6 +56,8 @@ def replicas(
         ranks: The ranks to compare. Default: all.
         every: Whether to describe all places that differ, not only those of the first epoch.
         progress: Called with the finished and the total number of compared ranks.
+        cluster: The address of a dask scheduler whose workers compare the ranks. Default: that of
+            DASK_SCHEDULER_ADDRESS, else this machine.
 
     Returns:
         The report.
@@ -81,7 +85,7 @@ def replicas(
             for side, of in zip(sides[1:], calls[1:], strict=True)
         ]
         one = _Context(report, sides, matched, names)
-        one.compare(_part(progress, number, len(every_context)))
+        one.compare(_part(progress, number, len(every_context)), address_of(cluster))
     if not report.epochs:
         raise Error(f"{run.path}: nothing to compare: the ranks have no epoch in common")
     if not report.equal_bytes:
@@ -137,8 +141,9 @@ class _Context:
         self.rows = np.array(sorted(rows), "i8")
         self.regions = matched[0].regions.a.where(self.rows)
         self.layout = Layout.of(self.regions.size)
+        self.judge = Judge(self.epochs, functools.cache(self._places))
 
-    def compare(self, progress: Progress) -> None:
+    def compare(self, progress: Progress, cluster: str | None) -> None:
         report = self.report
         report.epochs += len(self.epochs)
         report.bytes += int(self.regions.size.sum(dtype="u8"))
@@ -150,9 +155,11 @@ class _Context:
                 report.notes.append(f"rank {rank}: {count} without a counterpart on all ranks")
         if not len(self.epochs) or not self.layout.count:
             return
+        self.pairs = [self._common(i) for i in range(len(self.matched))]
         several = sum(int(side.digest_end[-1]) for side in self.sides) > WORTH
         several &= not isinstance(self._process(0).path, Url)
-        self.stretches = each(self._stretches, len(self.matched), several, progress)
+        task = functools.partial(_stretches, self.layout)
+        self.stretches = each(task, self.pairs, several, progress, cluster)
         if any(found.total > MOST for found in self.stretches):
             report.notes.append(f"more than {MOST:,} differences of two ranks: not all were judged")
         self._find()
@@ -172,25 +179,6 @@ class _Context:
         """Returns the regions and the epochs of the first rank and rank i + 1."""
         sides = self.sides[0], self.sides[i + 1]
         return common_states(*sides, self.epochs, self.others[i], self._regions(i))
-
-    def _stretches(self, i: int) -> Stretches:
-        """Compares the blocks of the first rank and rank i + 1."""
-        common, count = self._common(i), self.layout.blocks
-        numbers = np.arange(self.layout.count)
-        found = compare_states(
-            Common(
-                Blocks.of(common.a, common.regions_a, self.layout),
-                Blocks.of(common.b, common.regions_b, self.layout),
-                self.epochs,
-                self.others[i],
-                numbers,
-                numbers,
-                np.repeat(common.born, count),
-                np.repeat(common.died, count),
-            )
-        )
-        self._process(i + 1).release()
-        return found
 
     def _history(self, differs: Array) -> tuple[Array, Array, Array, Array]:
         """Returns which blocks of the first rank ever held more than a constant; block, position
@@ -227,7 +215,8 @@ class _Context:
         bounds = np.searchsorted(block, np.arange(self.layout.count + 1))
         # Without a difference, memory counts if it ever held more than a constant.
         equal = np.flatnonzero(ever & ~differs).tolist()
-        places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        places: dict[tuple[int, int], list[_Block]] = {}
+        last_position = len(self.epochs) - 1
         for number, parts in differing.items():
             of = slice(int(bounds[number]), int(bounds[number + 1]))
             at, what = position[of], np.where(telling[of], digest[of], np.uint64(0))
@@ -235,43 +224,49 @@ class _Context:
             for first, last, since in parts:
                 held = _held(at, what, start, first - 1) if first > start else 0
                 was |= held > 0
+                for_good = start == 0 and last == last_position
                 start = last + 1
-                if held and since and held >= self._needed(number, first - 1):
-                    row = int(self.layout.place(np.array([number]))[0][0])
-                    places.setdefault((first, row), []).append((number, held))
-                    break  # what follows may be a consequence
-            was |= _held(at, what, start, len(self.epochs) - 1) > 0
+                if held and since:
+                    told = _held(at, what, first - 1, first - 1) > 0
+                    row, names = self._judged(number, first, held, told, for_good)
+                    if names is not None:
+                        places.setdefault((first, row), []).append((number, held, names))
+                        break  # what follows may be a consequence
+            was |= _held(at, what, start, last_position) > 0
             equal += [number] if was else []
         self.report.equal_bytes += self.layout.bytes_of(np.array(equal, "i8"))
         self.report.count += len(places)
-        for (first, row), numbers in sorted(places.items())[:LISTED]:
-            self.report.found.append(self._replica(first, row, numbers))
+        for (first, row), blocks in sorted(places.items())[:LISTED]:
+            self.report.found.append(self._replica(first, row, blocks))
 
-    def _needed(self, number: int, position: int) -> int:
-        """Returns how many contents make a block a replica."""
-        return 1 if self._names(number, position) else UNNAMED
-
-    def _names(self, number: int, position: int) -> list[str]:
-        """Returns the names of the tensors in a block."""
+    def _judged(
+        self, number: int, first: int, held: int, told: bool, for_good: bool
+    ) -> tuple[int, list[str] | None]:
+        """Returns the row of the region of a block, and what differs in it: see Judge."""
         row, block = (int(one[0]) for one in self.layout.place(np.array([number])))
-        process, region = self.sides[0].process, int(self.regions.id[row])
-        assert process is not None
-        parts = process.labels.parts(region, epoch=int(self.epochs[position]))
-        begin = block * BLOCK_SIZE
-        inside = (parts["offset"] < begin + BLOCK_SIZE) & (parts["offset"] + parts["bytes"] > begin)
-        return [process.labels.part(region, part).name for part in parts[inside]]
+        size = min(int(self.regions.size[row]) - block * BLOCK_SIZE, BLOCK_SIZE)
+        return row, self.judge.names(row, Change(block, size, first, held, told, for_good))
+
+    def _places(self, row: int, position: int) -> list[Place]:
+        """Returns where each rank has a region in an epoch."""
+        out = [(self._process(0), int(self.epochs[position]), int(self.regions.id[row]))]
+        for i, others in enumerate(self.others):
+            rows = self.pairs[i].regions_b
+            out.append((self._process(i + 1), int(others[position]), int(rows[row])))
+        return out
 
     # ---- what is reported ----
 
-    def _replica(self, first: int, row: int, numbers: list[tuple[int, int]]) -> Replica:
-        blocks = [number - int(self.layout.base[row]) for number, _ in numbers]
+    def _replica(self, first: int, row: int, found_blocks: list[_Block]) -> Replica:
+        numbers = [number for number, _, _ in found_blocks]
+        blocks = [number - int(self.layout.base[row]) for number in numbers]
         groups = self._groups(first, row, blocks[0])
         most = groups[0] if 2 * len(groups[0]) > len(self.sides) else []
         report = self.report
         ours = next(group for group in groups if report.ranks[0] in group)
         other = next(rank for rank in report.ranks if rank not in ours)
         i = report.ranks.index(other) - 1
-        of = self._common(i), self._regions(i), self.matched[i].calls
+        of = self.pairs[i], self._regions(i), self.matched[i].calls
         details = Details(*of, self.names, {}, None, {row: frozenset(blocks)})
         found = details.divergence(self._one(i, first, row, numbers), 0)
         return Replica(
@@ -279,17 +274,17 @@ class _Context:
             step=self._step(found.after),
             groups=groups,
             odd=[rank for rank in report.ranks if rank not in most] if most else [],
-            names=sorted({name for number, _ in numbers for name in self._names(number, first)}),
+            names=sorted({name for *_, names in found_blocks for name in names}),
             blocks=blocks,
-            contents=max(held for _, held in numbers),
+            contents=max(held for _, held, _ in found_blocks),
             ranks=(report.ranks[0], other),
             divergence=found,
         )
 
-    def _one(self, i: int, first: int, row: int, numbers: list[tuple[int, int]]) -> Stretches:
+    def _one(self, i: int, first: int, row: int, numbers: list[int]) -> Stretches:
         """Returns the difference of a region from a position on, as one stretch."""
         of = self.stretches[i]
-        ours = np.isin(of.pair, [number for number, _ in numbers]) & (of.first == first)
+        ours = np.isin(of.pair, numbers) & (of.first == first)
         at = np.flatnonzero(ours)
         last = int(of.last[at].max()) if len(at) else first
         digests = [getattr(of, f"digest_{side}")[at[:1]] for side in "ab"]
@@ -306,13 +301,8 @@ class _Context:
     def _groups(self, first: int, row: int, block: int) -> list[list[int]]:
         """Returns the ranks that hold the same in a block, the largest group first."""
         held: dict[int, list[int]] = {}
-        for number, (rank, side) in enumerate(zip(self.report.ranks, self.sides, strict=True)):
-            assert side.process is not None
-            epoch, region = int(self.epochs[first]), int(self.regions.id[row])
-            if number:
-                common = self._common(number - 1)
-                epoch, region = int(self.others[number - 1][first]), int(common.regions_b[row])
-            record = contents.block_records(side.process, epoch, region, True, block, block + 1)
+        for rank, place in zip(self.report.ranks, self._places(row, first), strict=True):
+            record = contents.block_records(*place, True, block, block + 1)
             held.setdefault(int(record["digest"][0]), []).append(rank)
         return sorted(held.values(), key=lambda group: (-len(group), group))
 
@@ -323,6 +313,25 @@ class _Context:
             return None
         seq = int(str(after["seq"]))
         return process.annotations.range_of(process.events_between(seq - 1, seq)[0])
+
+
+def _stretches(layout: Layout, common: Common) -> Stretches:
+    """Compares the blocks of two ranks. common: their regions."""
+    count, numbers = layout.blocks, np.arange(layout.count)
+    found = compare_states(
+        replace(
+            common,
+            a=Blocks.of(common.a, common.regions_a, layout),
+            b=Blocks.of(common.b, common.regions_b, layout),
+            regions_a=numbers,
+            regions_b=numbers,
+            born=np.repeat(common.born, count),
+            died=np.repeat(common.died, count),
+        )
+    )
+    assert common.b.process is not None, "ranks are recorded processes"
+    common.b.process.release()
+    return found
 
 
 def _held(at: Array, digest: Array, first: int, last: int) -> int:

@@ -24,8 +24,10 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Batch, Recompute
 from ttanalyze.format.run import Run
 from ttanalyze.format.unread import Unread, find_unread, keys_of
+from ttanalyze.util.parallel import address_of
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.verify.localise import Localiser, Tamper
+from ttanalyze.verbs.verify.recompute import Recomputed, recompute
 from ttanalyze.verbs.verify.report import Difference, VerifyReport
 
 LISTED = 100  # differences that a report describes; it counts them all
@@ -41,6 +43,7 @@ def verify(
     against: Run | None = None,
     tamper: tuple[int, int, int] | None = None,
     progress: Progress = None,
+    cluster: str | None = None,
 ) -> VerifyReport:
     """Compares regions of a run with a manifest, epoch by epoch.
 
@@ -58,6 +61,9 @@ def verify(
         tamper: An epoch, a region and a byte offset. The comparison inverts this byte of the first
             process, to show that a difference is found.
         progress: Called with the finished and the total number of epochs.
+        cluster: The address of a dask scheduler whose workers read the contents. Default: that of
+            DASK_SCHEDULER_ADDRESS, else this machine. The workers read all, also behind a
+            difference.
 
     Returns:
         The report. `same` is true if run and manifest agree.
@@ -78,6 +84,10 @@ def verify(
         process.check_files()
     wanted, name = _expected(run, manifest, against)
     check = _Check(run, against, epochs, regions, keep_going, tamper, progress)
+    address = address_of(cluster)
+    if address is not None:
+        check.recomputed = recompute(check.ranges(), check.wanted, address, progress)
+        check.progress = None
     check.processes(wanted)
     shown = check.differences if keep_going else check.differences[:1]
     if not check.differences and not check.region_epochs:
@@ -172,6 +182,7 @@ class _Check:
         self.region_epochs = self.digest_only = self.differing = self.unread = self.skipped = 0
         self.blocks_read = self.bytes_read = 0
         self.epochs_done = 0
+        self.recomputed: dict[int, Recomputed] = {}  # by process, what a cluster has done
         self._check_selection()
 
     def _check_selection(self) -> None:
@@ -210,6 +221,10 @@ class _Check:
     def _range(self, process: Process) -> tuple[int, int]:
         last = len(process.epochs) - 1
         return (0, last) if self.epochs is None else (self.epochs[0], min(self.epochs[1], last))
+
+    def ranges(self) -> list[tuple[Process, int, int]]:
+        """Returns each process with its first and its last epoch."""
+        return [(process, *self._range(process)) for process in self.run.processes]
 
     # ---- processes ----
 
@@ -343,10 +358,10 @@ class _Check:
         self.epoch_count += int(np.count_nonzero(~skip[first:]))
         unread = process.unread.joined(_unread(process, wanted))
         only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
-        work = Recompute(process, first, last, only)
+        work = self.recomputed.get(process.index) or Recompute(process, first, last, only)
         batches: list[Batch] = []
         done, rows, compared = self.epochs_done, 0, 0
-        result, agrees = None, True
+        result, agrees = None, isinstance(work, Recompute)  # else the rows have another order
         for batch in work.batches(lambda n: self._progress(done + n)):
             batches.append(batch)
             rows += len(batch.region)
