@@ -39,7 +39,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lib")
     (folder / "sim").mkdir()
     (folder / "empty.c").write_text("int tt_empty;\n")
-    for name in ("libttshim.so", "sim/libcuda.so.1"):
+    for name in ("libttshim.so", "sim/libcuda.so.1", "sim/libttstatic.so"):
         command = ["gcc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "empty.c")]
         subprocess.run(command, check=True)
     (folder / "libttload.so").symlink_to(support.LIBRARIES / "libttload.so")
@@ -218,7 +218,8 @@ def test_environment_is_passed_on(recorded: Record, stand_ins: Path, tmp_path: P
         TT_VERBOSE="0",
     )
     seen = dict(line.split("=", 1) for line in outcome.stdout.splitlines() if "=" in line)
-    assert seen["LD_PRELOAD"] == f"{stand_ins}/libttshim.so:libdl.so.2"
+    runtime = f"{stand_ins}/sim/libttstatic.so"
+    assert seen["LD_PRELOAD"] == f"{stand_ins}/libttshim.so:libdl.so.2:{runtime}"
     assert seen["CUDA_INJECTION64_PATH"] == f"{stand_ins}/libttshim.so"
     assert seen["LD_LIBRARY_PATH"] == f"{stand_ins}/sim:/lib"
     assert {k: v for k, v in seen.items() if k.startswith("TT_")} == {
@@ -239,7 +240,7 @@ def test_library_path_with_spaces_and_colons(
     """LD_PRELOAD can't hold such a path, so the program is given another name of the file."""
     odd = tmp_path / "my: lib"
     shutil.copytree(stand_ins, odd)
-    program = 'import os; print(os.path.realpath(os.environ["LD_PRELOAD"]))\n'
+    program = 'import os; print(*map(os.path.realpath, os.environ["LD_PRELOAD"].split(":")))\n'
     program += 'print(os.path.realpath(os.environ["LD_LIBRARY_PATH"]))\n'
     command = [sys.executable, "-m", "ttanalyze", "record", "--sim", "-q", "-o", f"{tmp_path}/out"]
     done = subprocess.run(
@@ -249,7 +250,7 @@ def test_library_path_with_spaces_and_colons(
         text=True,
         check=True,
     )
-    assert done.stdout == f"{odd}/libttshim.so\n{odd}/sim\n"
+    assert done.stdout == f"{odd}/libttshim.so {odd}/sim/libttstatic.so\n{odd}/sim\n"
     assert done.stderr == ""
 
 

@@ -25,8 +25,6 @@
 #define MOST_NS 2000000000u /* most total delay in a context's streams */
 #define LOOK_NS 20000
 
-HOT_DATA _Atomic bool delays_in_calls;
-
 /* Pinned memory: the stream writes one word, the recorder the other. */
 struct slot {
 	_Atomic uint32_t reached, released;

@@ -94,6 +94,8 @@ static uint32_t delayed_block(void)
 	return given || !chosen.loaded ? given : chosen.loaded->block;
 }
 
+HOT_DATA _Atomic bool delays_in_calls;
+
 void delays_open(void)
 {
 	pthread_once(&chosen.once, load);
