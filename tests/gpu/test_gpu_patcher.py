@@ -23,7 +23,7 @@ KERNELS = (
     *("copy", "vectors", "gather", "reduction", "histogram", "product", "softmax", "globals"),
     *("divergent", "dynamic", "together"),
 )
-KINDS = ("count", "opcode", "addresses", "values", "heartbeat", "count,opcode,values,heartbeat")
+KINDS = ("count", "opcode", "addresses", "values", "heartbeat", "count,opcode,addresses,heartbeat")
 Found = Counter[tuple[int, ...]]
 
 pytestmark = [
