@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.core.values.compare import compare_values
-from ttanalyze.core.values.types import TYPES, parse
+from ttanalyze.core.values.types import SAFETENSORS, TYPES, parse
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
@@ -43,15 +43,7 @@ STORAGES = {  # torch.FloatStorage and so on
     "ComplexDouble": "c128",
     "Untyped": "u8",
 }
-SAFETENSORS = {
-    "BF16": "bf16",
-    "BOOL": "bool",
-    "F8_E4M3": "e4m3",
-    "F8_E5M2": "e5m2",
-    "C64": "c64",
-    **{f"F{n}": f"f{n}" for n in (16, 32, 64)},
-    **{f"{kind}{n}": f"{kind.lower()}{n}" for kind in "IU" for n in (8, 16, 32, 64)},
-}
+SAVED_TYPES = {saved: name for name, saved in SAFETENSORS.items()}
 KINDS = {"different": "Int64", "first": "Int64", "max_abs": "Float64", "max_rel": "Float64"}
 NOT_SAVED = "not a checkpoint of torch.save (PyTorch 1.6 or newer) or safetensors"
 DAMAGED = (ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OverflowError)
@@ -96,7 +88,7 @@ def _load_safetensors(file: BinaryIO) -> dict[str, Saved]:
     found = {}
     for name, about in header.items():
         begin, end = about["data_offsets"]
-        found[name] = Saved(SAFETENSORS[about["dtype"]], tuple(about["shape"]), data[begin:end])
+        found[name] = Saved(SAVED_TYPES[about["dtype"]], tuple(about["shape"]), data[begin:end])
     return found
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ttanalyze.core.tensors import type_of
 from ttanalyze.core.values import Summary, Type, parse, summarise_pieces
+from ttanalyze.core.values.types import SAFETENSORS
 from ttanalyze.errors import Error
 from ttanalyze.format import contents, layout
 from ttanalyze.format.labels import Part as NamedPart
@@ -382,7 +383,7 @@ def _safetensors_head(rewound: Rewound, parts: Sequence[Part]) -> bytes:
     head: dict[str, Any] = {"__metadata__": {"epoch": str(rewound.epoch)}}
     at = 0
     for part in parts:
-        kind = _SAFETENSORS.get(part.type.name)
+        kind = SAFETENSORS.get(part.type.name)
         if kind is None:
             raise Error(f"region {part.region}: safetensors has no type for {part.type.name}")
         shape, end = list(part.shape), at + part.size
@@ -391,15 +392,6 @@ def _safetensors_head(rewound: Rewound, parts: Sequence[Part]) -> bytes:
     out = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
     out += b" " * (-len(out) % 8)
     return len(out).to_bytes(8, "little") + out
-
-
-_SAFETENSORS = {
-    "e4m3": "F8_E4M3",
-    "e5m2": "F8_E5M2",
-    "c64": "C64",
-    **{name: name.upper() for name in ("f16", "bf16", "f32", "f64", "bool")},
-    **{f"{sign}{bits}": f"{sign}{bits}".upper() for sign in "iu" for bits in (8, 16, 32, 64)},
-}
 
 
 # ---- as a summary ----

@@ -319,3 +319,12 @@ def _small_floats(name: str) -> Array:
     out[(bits & 0x7F) == 0x7F] = np.nan
     out[128:] *= -1
     return out
+
+
+SAFETENSORS = {  # names of types in files of safetensors
+    "e4m3": "F8_E4M3",
+    "e5m2": "F8_E5M2",
+    "c64": "C64",
+    **{name: name.upper() for name in ("f16", "bf16", "f32", "f64", "bool")},
+    **{f"{sign}{bits}": f"{sign}{bits}".upper() for sign in "iu" for bits in (8, 16, 32, 64)},
+}
