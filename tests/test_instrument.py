@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -267,6 +270,27 @@ def test_modules_of_files_and_fatbins_are_traced(tmp_path: Path) -> None:
     assert [line + 5 for line in lines[0][:-1]] == lines[1][:-1]  # the last record is the end
     shown = support.ttanalyze("query", tmp_path / "run", "--table", "trace", "--fields", "sass")
     assert "mov.u32 %r1, %tid.x" in shown.stdout and not shown.stderr
+
+
+def test_trace_of_a_killed_program_is_read_up_to_its_last_whole_chunk(
+    built: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    trace = run / "p0" / "trace.bin"
+    asked = support.recording(SIM, run, instrument="opcode", instrument_kernel="mix")
+    program = [*support.command("loop_progress", built), "1000000"]
+    with subprocess.Popen(program, env=asked, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not (trace.exists() and trace.stat().st_size > 1 << 20):
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    for cut in (0, 100):
+        os.truncate(trace, trace.stat().st_size - cut)
+        done = support.ttanalyze("query", run, "--table", "trace", "--head", "1", "--fields", "sass")
+        assert "mov.u32 %r3, %ctaid.x" in done.stdout and not done.stderr
+        launches = tt.open(run).processes[0].instruction_trace.summary
+        assert launches["complete"][:3].all() and launches["records"][0] > 1000
+        assert support.ttanalyze("validate", run).stdout.endswith(" records: good\n")
 
 
 def test_patch_is_current() -> None:
