@@ -1309,6 +1309,11 @@ def test_kernel_first_used_after_the_device_is_lost(
     stopped(
         outcome, run, "the context failed \\(CUDA_ERROR_LAUNCH_FAILED from cuFuncGetAttribute\\)$"
     )
+    (incident,) = tt.open(run).processes[0].info["incidents"]
+    assert (incident["reason"], incident["call"]) == (
+        "CUDA_ERROR_LAUNCH_FAILED",
+        "cuFuncGetAttribute",
+    )
 
 
 @pytest.mark.native

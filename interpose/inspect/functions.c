@@ -19,16 +19,26 @@ struct function *function_ask(CUfunction handle)
 	return function_seen(handle, name, module);
 }
 
+/* The first call of this thread's function_describe that found the context lost. */
+static _Thread_local struct {
+	CUresult result;
+	const char *call;
+} loss;
+
 /* Reports what the driver does not tell about loaded code. */
 static void not_told(const char *what, const char *name, const char *call, CUresult r)
 {
 	const char *error = "?";
 
+	if (driver_context_lost(r)) {
+		if (!loss.call) {
+			loss.result = r;
+			loss.call = call;
+		}
+		return;
+	}
 	real.cuGetErrorName(r, &error);
-	if (driver_context_lost(r))
-		session_fail("the context failed (%s from %s)", error, call);
-	else
-		session_lost("%s of %.80s are unknown: %s: %s", what, name, call, error);
+	session_lost("%s of %.80s are unknown: %s: %s", what, name, call, error);
 }
 
 /* All parameters or none: a launch with unknown parameters may reach all memory. */
@@ -107,6 +117,14 @@ static struct variable find_variable(void *module, bool library, const char *nam
 void function_describe(struct context *c, struct function *f, CUfunction handle)
 {
 	static const struct code_answers answers = {describe, find_variable};
+	const char *error = "?";
 
+	loss.call = NULL;
 	function_launched(c, f, handle, &answers);
+	if (!loss.call)
+		return;
+	real.cuGetErrorName(loss.result, &error);
+	/* Only now: the report names kernels, and function_launched holds their lock. */
+	session_listeners.context_failed(c, loss.result, loss.call, 0);
+	session_fail("the context failed (%s from %s)", error, loss.call);
 }
