@@ -284,9 +284,10 @@ def test_trace_of_a_killed_program_is_read_up_to_its_last_whole_chunk(
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -signal.SIGKILL
+    asks = ("--table", "trace", "--head", "1", "--fields", "sass")
     for cut in (0, 100):
         os.truncate(trace, trace.stat().st_size - cut)
-        done = support.ttanalyze("query", run, "--table", "trace", "--head", "1", "--fields", "sass")
+        done = support.ttanalyze("query", run, *asks)
         assert "mov.u32 %r3, %ctaid.x" in done.stdout and not done.stderr
         launches = tt.open(run).processes[0].instruction_trace.summary
         assert launches["complete"][:3].all() and launches["records"][0] > 1000
