@@ -99,6 +99,39 @@ def test_one_kernel_does_the_work_of_a_group(tmp_path: Path) -> None:
     assert tt.open(tmp_path / "run").collectives["launch"].tolist() == [seq] * 3
 
 
+# ---- recorded ----
+
+
+def recorded(built: Path, run: Path, *arguments: str) -> tt.Run:
+    """Two ranks with NVTX and kernels as PyTorch and NCCL have them; an epoch after each sum."""
+    program = str(support.build_program("recorder_nccl", built))
+    for rank in range(2):
+        job = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "here"}
+        options = {"epoch": "nvtx:^ncclAllReduce", "contents": "none", "timeline": "cupti"}
+        environment = support.recording(support.simulator_environment() | job, run, **options)
+        outcome = support.run([program, *arguments], environment)
+        assert outcome.status == 0, outcome.stdout + outcome.stderr
+    return tt.open(run)
+
+
+@pytest.mark.native
+def test_recorded_collectives_are_checked(built: Path, run_path: Path) -> None:
+    run = recorded(built, run_path, "9")
+    rows = run.collectives
+    assert rows["operation"].tolist() == ["AllReduce"] * 18
+    assert set(rows["bytes"]) == {160 << 10} and set(rows["type"]) == {"f32"}
+    assert rows["end_seq"].notna().all() and rows["launch"].notna().all()
+    report = tt.collectives(run)
+    assert report.same and (report.matched, report.checked) == (9, 3)
+    assert set(tt.breakdown(run).steps["step"]) >= {f"step {number}" for number in range(9)}
+
+
+@pytest.mark.native
+def test_wrong_result_of_a_recorded_collective_is_found(built: Path, run_path: Path) -> None:
+    (wrong,) = tt.collectives(recorded(built, run_path, "9", "7", "1")).wrong
+    assert (wrong.number, wrong.region, wrong.block, wrong.groups) == (7, 0, 0, [[0], [1]])
+
+
 # ---- across ranks ----
 
 
@@ -203,6 +236,26 @@ def test_output_is_checked_where_other_calls_wrote_too(tmp_path: Path) -> None:
     report = tt.collectives(tt.open(run))
     assert [(one.number, one.region) for one in report.wrong] == [(7, 0)]
     assert report.checked == 3
+
+
+def test_output_that_one_rank_lacks_is_found(tmp_path: Path) -> None:
+    """Rank 1 keeps what it had, so that its epoch has no change there."""
+    run = tmp_path / "run"
+    for rank in range(2):
+        writer = Rank(run, rank)
+        writer.born(0, bytes(4096))
+        writer.epoch("sync", "full")
+        for number in range(8):
+            writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
+            writer.reduce(1000 * number)
+            if not (rank == 1 and number == 6):
+                writer.write(
+                    0, 0, np.random.default_rng(number).integers(0, 99, 4096, "u1").tobytes()
+                )
+            writer.epoch("nvtx")
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert [(one.number, one.groups) for one in report.wrong] == [(6, [[0], [1]])]
 
 
 def test_clocks_of_two_hosts_are_related_by_collectives(tmp_path: Path) -> None:

@@ -158,6 +158,26 @@ def test_members_of_an_extended_payload_are_recorded(built: Path, run: Path) -> 
     assert members[0, 16:20].view("<i4").tolist() == [2] and not members[0, 24:].any()
 
 
+def test_ranges_of_the_payload_extension_are_recorded(built: Path, run: Path) -> None:
+    """NCCL ends the range of each new communicator so."""
+    words = "cuda domain:NCCL reg:init popextended push:next pop startextended endextended "
+    words += "domain: start:s endextended pushextended pop popextended"
+    answered = say(words, built, support.recording(SIM, run, epoch="nvtx:^NCCL/init"))
+    levels = re.findall(r"(?:push|pop)[^:]*: (-?\d)", answered.stdout)
+    assert levels == ["0", "0", "0", "0", "0", "0", "-1"]
+    assert said_in(run) == [
+        *(("range-push", "init", "NCCL"), ("range-pop", "init", "NCCL")),
+        *(("range-push", "next", "NCCL"), ("range-pop", "next", "NCCL")),
+        *(("range-start", None, "NCCL"), ("range-end", None, "NCCL")),
+        *(("range-start", "s", None), ("range-end", "s", None)),
+        *(("range-push", None, None), ("range-pop", None, None)),
+    ]
+    members, sizes = extended_payloads(tt.open(run).processes[0].annotations.records)
+    assert sizes.tolist() == [0, 24, 0, 0, 24, 24, 0, 24, 24, 0]
+    assert members[1, :16].view("<u8").tolist() == [0x123456789ABCDEF0, 4096]
+    assert cuts(run) == [("nvtx", "init")]
+
+
 def test_callback_tables_of_older_versions_are_filled(built: Path, run: Path) -> None:
     words = "cuda push:newest module:1 push:older pop domain:D markreg:x domain: "
     words += "module:2 push:oldest pop domain:none module:0 pop"
@@ -322,7 +342,7 @@ def other_tool(built: Path) -> dict[str, str]:
 
 def test_other_nvtx_tool_is_kept(built: Path, run: Path) -> None:
     words = "push:early cuda push:a domain:D reg:r pop domain: pop start:s end mark:m pop "
-    words += "module:2 push:x pop"
+    words += "module:2 push:x pop module:0 domain:D reg:payload popextended"
     alone = say(words, built, SIM | other_tool(built))
     assert "tool: register r in D" in alone.stdout
     assert "push a: 101" in alone.stdout
@@ -331,7 +351,8 @@ def test_other_nvtx_tool_is_kept(built: Path, run: Path) -> None:
     said = said_in(run)
     assert ("range-push", "early", None) in said
     assert ("range-push", "r", "D") in said
-    assert ("range-pop", "r", "D") in said
+    assert ("range-pop", "r", "D") in said and ("range-pop", "payload", "D") in said
+    assert "tool: pop 1 payloads in D\npop: 300" in both.stdout
     assert [m for kind, m, _ in said if kind in ("range-start", "range-end")] == ["s", "s"]
     process = tt.open(run).processes[0]
     numbers = {int(e["src"]) for e in process.events if e["kind"] in (23, 24)}

@@ -83,10 +83,10 @@ UNWATCHED static bool takes_cupti(const char *name)
 	       (!strncmp(name, "cuptiSubscribe", 14) || !strcmp(name, "cuptiActivityRegisterCallbacks"));
 }
 
-/* The symbol by which modules that use NVTX find a tool. */
+/* The symbols by which modules that use NVTX find a tool. */
 UNWATCHED static bool nvtx_name(const char *name)
 {
-	return name && name[0] == 'I' && !strcmp(name, NVTX_INITIALIZE);
+	return name && name[0] == 'I' && (!strcmp(name, NVTX_INITIALIZE) || !strcmp(name, NVTX_INITIALIZE_EXTENSION));
 }
 
 /*
@@ -107,7 +107,7 @@ UNWATCHED EXPORT TAIL_CALLS void *dlsym(void *restrict handle, const char *restr
 			return look_up(handle, h);
 	}
 	if (unlikely(nvtx_name(name)) && handle != RTLD_NEXT)
-		return entry_nvtx_tool(driver_dlsym(handle, name));
+		return entry_nvtx_tool(name, driver_dlsym(handle, name));
 	if (unlikely(takes_cupti(name)))
 		atomic_load (&entry_cupti_taken)();
 	return driver_dlsym(handle, name);

@@ -12,10 +12,10 @@
 /* Called before a program gets a call that registers it with CUPTI; NULL: no callback. */
 extern void (*_Atomic entry_cupti_taken)(void);
 /*
- * Replaces the function by which a module that uses NVTX registers with another tool. nvtx/ defines it; modules
- * look it up before any constructor could register it.
+ * Replaces a function by which a module that uses NVTX registers with another tool; NULL: the tool has none. nvtx/
+ * defines it; modules look it up before any constructor could register it.
  */
-void *entry_nvtx_tool(void *theirs);
+void *entry_nvtx_tool(const char *name, void *theirs);
 
 /* Whether the recorder is the program's first library: then entry_inject is not needed. */
 bool entry_preloaded(void);

@@ -13,6 +13,7 @@
 #include <wchar.h>
 
 #define NVTX_INITIALIZE "InitializeInjectionNvtx2"
+#define NVTX_INITIALIZE_EXTENSION "InitializeInjectionNvtxExtension"
 #define NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 
 typedef void nvtx_function(void);
@@ -28,7 +29,8 @@ struct nvtx_callbacks {
 	int (*table_of)(int part, nvtx_slot **table, unsigned *entries);
 };
 
-enum nvtx_part { NVTX_CORE = 1, NVTX_CUDA = 2, NVTX_CUDART = 4, NVTX_DOMAINS = 5, NVTX_PARTS = 6 };
+/* NVTX_PAYLOADS is an extension. A module has its functions in a struct nvtx_extension. */
+enum nvtx_part { NVTX_PAYLOADS = 0, NVTX_CORE = 1, NVTX_CUDA = 2, NVTX_CUDART = 4, NVTX_DOMAINS = 5, NVTX_PARTS = 6 };
 
 enum nvtx_core {
 	NVTX_MARK_EX = 1,
@@ -61,7 +63,36 @@ enum nvtx_domains {
 enum nvtx_cuda { NVTX_CUDA_STREAM_A = 5, NVTX_CUDA_STREAM_W };
 enum nvtx_cudart { NVTX_CUDART_STREAM_A = 3, NVTX_CUDART_STREAM_W };
 
+enum nvtx_payloads {
+	NVTX_MARK_PAYLOAD = 2,
+	NVTX_PUSH_PAYLOAD,
+	NVTX_POP_PAYLOAD,
+	NVTX_START_PAYLOAD,
+	NVTX_END_PAYLOAD,
+};
+
 #define NVTX_FUNCTIONS 16 /* above the last of any part */
+
+/* What a module passes for each of its extensions. */
+struct nvtx_segment {
+	size_t number;
+	size_t count;
+	nvtx_function **functions; /* from 0, unlike the tables of other parts */
+};
+
+struct nvtx_extension {
+	uint16_t version;
+	uint16_t size; /* of the structure */
+	uint16_t module;
+	uint16_t compatible; /* major version in the high byte */
+	size_t segment_count;
+	struct nvtx_segment *segments;
+};
+
+#define NVTX_PAYLOADS_MODULE 2
+#define NVTX_PAYLOADS_MAJOR 1
+
+typedef int nvtx_initialize_extension(struct nvtx_extension *extension);
 
 /* Domains and registered messages are whatever the tool gave for them. */
 typedef uint64_t nvtx_handle;

@@ -16,10 +16,11 @@
 #include "entry/entry.h"
 #include "options/options.h"
 #include "session/session.h"
-#include "nvtx/calls.h"
+#include "nvtx/functions.h"
 
 static struct {
-	nvtx_initialize *_Atomic another; /* of the other tool */
+	nvtx_initialize *_Atomic another;                       /* of the other tool */
+	nvtx_initialize_extension *_Atomic anothers_extensions; /* of it; NULL: it has none */
 	char own_path[PATH_MAX];          /* path of the recorder's library; empty: do not announce it */
 } attach;
 
@@ -47,16 +48,31 @@ static nvtx_slot *table_of(nvtx_get_export *get, int part, unsigned *entries)
 	return table;
 }
 
+typedef void with_slot(nvtx_slot slot, int part, unsigned number, struct slots *s);
+
 /* Calls f for each variable of the module for which the recorder has a function. */
-static void each_slot(nvtx_get_export *get, struct slots *s, void f(nvtx_slot slot, int part, unsigned number, struct slots *s))
+static void each_slot(nvtx_get_export *get, struct slots *s, with_slot f)
 {
-	for (int part = 1; part < NVTX_PARTS; part++) {
+	for (int part = NVTX_CORE; part < NVTX_PARTS; part++) {
 		unsigned entries;
 		nvtx_slot *table = table_of(get, part, &entries);
 		for (unsigned i = 1; i < entries; i++)
 			if (table[i] && nvtx_ours[part][i])
 				f(table[i], part, i, s);
 	}
+}
+
+static bool with_payloads(const struct nvtx_extension *e)
+{
+	return e->size >= sizeof(*e) && e->module == NVTX_PAYLOADS_MODULE && e->compatible >> 8 == NVTX_PAYLOADS_MAJOR &&
+	       e->segment_count;
+}
+
+static void each_extended(const struct nvtx_extension *e, struct slots *s, with_slot f)
+{
+	for (unsigned i = 0; i < e->segments->count && i < NVTX_FUNCTIONS; i++)
+		if (nvtx_ours[NVTX_PAYLOADS][i])
+			f(&e->segments->functions[i], NVTX_PAYLOADS, i, s);
 }
 
 static void take(nvtx_slot slot, int part, unsigned number, struct slots *unused)
@@ -81,6 +97,12 @@ static void go_before(nvtx_slot slot, int part, unsigned number, struct slots *b
 		*slot = nvtx_ours[part][number];
 }
 
+/* A range that the other tool does not see end must end here. */
+static void go_beside(nvtx_slot slot, int part, unsigned number, struct slots *before)
+{
+	(*slot == before->held[part][number] ? take : go_before)(slot, part, number, before);
+}
+
 /* 0: the module gets no tool. */
 EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get)
 {
@@ -102,10 +124,40 @@ static int initialize_after_another(nvtx_get_export *get)
 	return result;
 }
 
-void *entry_nvtx_tool(void *theirs)
+/* 0: the module's extension gets no tool. */
+EXPORT int InitializeInjectionNvtxExtension(struct nvtx_extension *e)
+{
+	nvtx_initialize_extension *theirs = atomic_load(&attach.anothers_extensions);
+	struct slots before = {0};
+	bool ours = wanted() && with_payloads(e);
+	int result = 0;
+
+	if (ours)
+		each_extended(e, &before, look);
+	if (theirs)
+		result = theirs(e);
+	if (ours)
+		each_extended(e, &before, go_beside);
+	return result || ours;
+}
+
+static void *extension_tool(void *theirs)
+{
+	nvtx_initialize_extension *known = NULL, *given = (nvtx_initialize_extension *)theirs;
+
+	if (given == InitializeInjectionNvtxExtension || !wanted() || !atomic_load(&attach.another))
+		return theirs;
+	return !given || atomic_compare_exchange_strong(&attach.anothers_extensions, &known, given) || known == given
+		       ? (void *)InitializeInjectionNvtxExtension
+		       : theirs;
+}
+
+void *entry_nvtx_tool(const char *name, void *theirs)
 {
 	nvtx_initialize *known = NULL, *given = (nvtx_initialize *)theirs;
 
+	if (!strcmp(name, NVTX_INITIALIZE_EXTENSION))
+		return extension_tool(theirs);
 	if (!theirs || given == InitializeInjectionNvtx2 || !wanted())
 		return theirs;
 	return atomic_compare_exchange_strong(&attach.another, &known, given) || known == given

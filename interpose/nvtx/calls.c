@@ -1,9 +1,5 @@
 /*
- * The functions that modules call: marks, ranges, domains, registered messages, names.
- *
- * The program gets the answers of a tool: the level of a range within its domain and thread, a number for a range
- * that may end anywhere, a handle for a domain. If another tool is attached too, the program gets that tool's
- * answers.
+ * Records marks, ranges and names. See calls.h.
  */
 #include "nvtx/calls.h"
 
@@ -22,21 +18,9 @@
 #include "nvtx/payload.h"
 #include "nvtx/ranges.h"
 
-nvtx_function *_Atomic nvtx_theirs[NVTX_PARTS][NVTX_FUNCTIONS];
-
 #define NO_LEVEL (-1) /* no range to pop */
 
-/* An annotation of the program. */
-struct said {
-	unsigned domain;
-	const char *message;
-	nvtx_handle registered; /* replaces the message, if not 0 */
-	uint32_t color, category, payload_type;
-	uint64_t payload;
-	struct nvtx_extended extended; /* of TT_PAYLOAD_BYTES */
-};
-
-static inline bool recording(void)
+bool nvtx_recording(void)
 {
 	return session_state == SESSION_ON && !thread_self.busy;
 }
@@ -124,7 +108,7 @@ static struct text write_early(const struct early *early)
 
 static void settle(void)
 {
-	if (ranges_are_early() && recording())
+	if (ranges_are_early() && nvtx_recording())
 		ranges_settle(write_early);
 }
 
@@ -179,7 +163,7 @@ static uint64_t payload_of(const struct nvtx_attributes *a)
 	return a->payload_type >= TT_PAYLOAD_U32 ? (uint32_t)a->payload : a->payload;
 }
 
-static struct said said_with(unsigned domain, const struct nvtx_attributes *a, char narrow[TEXTS_WIDE])
+struct said nvtx_said_with(unsigned domain, const struct nvtx_attributes *a, char narrow[TEXTS_WIDE])
 {
 	struct said s = {.domain = domain};
 
@@ -207,15 +191,19 @@ static struct said said_with(unsigned domain, const struct nvtx_attributes *a, c
 	return s;
 }
 
-static struct said said(const char *message)
+struct said nvtx_said_of(unsigned domain, const struct nvtx_extended *payloads, size_t count)
 {
-	return (struct said){.message = message};
+	struct said s = {.domain = domain};
+
+	if (payload_first(payloads, count, &s.extended))
+		s.payload_type = TT_PAYLOAD_BYTES;
+	return s;
 }
 
-static void mark(const struct said *s)
+void nvtx_mark(const struct said *s)
 {
 	settle();
-	if (!recording())
+	if (!nvtx_recording())
 		return;
 	struct text text = text_of(s);
 	ranges_entered(text);
@@ -223,33 +211,33 @@ static void mark(const struct said *s)
 	ranges_left(text);
 }
 
-static int push(const struct said *s)
+int nvtx_push(const struct said *s)
 {
 	struct text text = NO_TEXT;
 
 	settle();
-	if (!recording())
+	if (!nvtx_recording())
 		return ranges_push(s->domain, text, early_of(TT_EVENT_RANGE_PUSH, s));
 	text = text_of(s);
 	write_event(TT_EVENT_RANGE_PUSH, s, text, 0);
 	return ranges_push(s->domain, text, NULL);
 }
 
-static int pop(unsigned domain)
+int nvtx_pop(const struct said *s)
 {
 	struct range r;
 
 	settle();
-	if (!ranges_pop(domain, &r))
+	if (!ranges_pop(s->domain, &r))
 		return NO_LEVEL;
 	free(r.early);
-	if (recording())
-		cut(r.text, write_event(TT_EVENT_RANGE_POP, &(struct said){.domain = domain}, r.text, 0));
+	if (nvtx_recording())
+		cut(r.text, write_event(TT_EVENT_RANGE_POP, s, r.text, 0));
 	ranges_left(r.text);
 	return r.level;
 }
 
-static uint64_t start(const struct said *s, uint64_t id)
+uint64_t nvtx_start(const struct said *s, uint64_t id)
 {
 	static _Atomic uint64_t last;
 	struct text text;
@@ -257,7 +245,7 @@ static uint64_t start(const struct said *s, uint64_t id)
 	if (!id)
 		id = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 	settle();
-	if (!recording())
+	if (!nvtx_recording())
 		return id;
 	text = text_of(s);
 	ranges_started(id, s->domain, text);
@@ -265,27 +253,27 @@ static uint64_t start(const struct said *s, uint64_t id)
 	return id;
 }
 
-static void end(unsigned domain, uint64_t id)
+void nvtx_end(struct said s, uint64_t id)
 {
 	struct text text = NO_TEXT;
 
 	settle();
-	if (!recording())
+	if (!nvtx_recording())
 		return;
-	ranges_ended(id, &domain, &text);
-	cut(text, write_event(TT_EVENT_RANGE_END, &(struct said){.domain = domain}, text, id));
+	ranges_ended(id, &s.domain, &text);
+	cut(text, write_event(TT_EVENT_RANGE_END, &s, text, id));
 	ranges_left(text);
 }
 
-static void name_thread(uint32_t thread, const char *name)
+void nvtx_name_thread(uint32_t thread, const char *name)
 {
-	struct said s = said(name);
+	struct said s = {.message = name};
 	struct early *early;
 
 	settle();
 	if (!name || !*name)
 		return;
-	if (recording()) {
+	if (nvtx_recording()) {
 		struct tt_event *e = options.events ? events_next() : NULL;
 		if (!e)
 			return;
@@ -300,15 +288,15 @@ static void name_thread(uint32_t thread, const char *name)
 	}
 }
 
-static void name_stream(CUstream handle, const char *name)
+void nvtx_name_stream(CUstream handle, const char *name)
 {
 	struct thread *t = thread_current();
-	struct said s = said(name);
+	struct said s = {.message = name};
 	struct stream *stream;
 	struct tt_event *e;
 
 	settle();
-	if (!name || !*name || !recording() || thread_in_call(t) || !(stream = stream_of(t, handle, false)) ||
+	if (!name || !*name || !nvtx_recording() || thread_in_call(t) || !(stream = stream_of(t, handle, false)) ||
 	    !options.events || !(e = events_next()))
 		return;
 	fill(e, &s);
@@ -318,183 +306,3 @@ static void name_stream(CUstream handle, const char *name)
 	e->dst = TT_NAMED_STREAM;
 	publish(e, TT_EVENT_NAME);
 }
-
-/* ---- functions for modules ---- */
-
-#define THEIRS(part, number, type) ((type)atomic_load_explicit(&nvtx_theirs[part][number], memory_order_relaxed))
-
-/* what: a struct said, built with `narrow` for wide messages. */
-#define MARK(function, part, number, what, parameters, arguments) \
-	static void function parameters \
-	{ \
-		char narrow[TEXTS_WIDE]; \
-		struct said s = what; \
-		void(*theirs) parameters = THEIRS(part, number, void(*) parameters); \
-		(void)narrow; \
-		if (theirs) \
-			theirs arguments; \
-		mark(&s); \
-	}
-#define PUSH(function, part, number, what, parameters, arguments) \
-	static int function parameters \
-	{ \
-		char narrow[TEXTS_WIDE]; \
-		struct said s = what; \
-		int(*theirs) parameters = THEIRS(part, number, int(*) parameters); \
-		(void)narrow; \
-		int level = push(&s); \
-		return theirs ? theirs arguments : level; \
-	}
-#define START(function, part, number, what, parameters, arguments) \
-	static uint64_t function parameters \
-	{ \
-		char narrow[TEXTS_WIDE]; \
-		struct said s = what; \
-		uint64_t(*theirs) parameters = THEIRS(part, number, uint64_t(*) parameters); \
-		(void)narrow; \
-		return start(&s, theirs ? theirs arguments : 0); \
-	}
-
-#define IN_FORMS(KIND, kind, KINDS) \
-	KIND(kind##_ex, NVTX_CORE, NVTX_##KINDS##_EX, said_with(0, a, narrow), (const struct nvtx_attributes *a), (a)) \
-	KIND(kind##_a, NVTX_CORE, NVTX_##KINDS##_A, said(message), (const char *message), (message)) \
-	KIND(kind##_w, NVTX_CORE, NVTX_##KINDS##_W, said(texts_narrow(message, narrow)), (const wchar_t *message), (message)) \
-	KIND(domain_##kind, NVTX_DOMAINS, NVTX_DOMAIN_##KINDS, said_with(texts_domain(domain), a, narrow), \
-	     (nvtx_handle domain, const struct nvtx_attributes *a), (domain, a))
-
-IN_FORMS(MARK, mark, MARK)
-IN_FORMS(PUSH, push, PUSH)
-IN_FORMS(START, start, START)
-
-static int pop_default(void)
-{
-	int (*theirs)(void) = THEIRS(NVTX_CORE, NVTX_POP, int (*)(void));
-	int level = theirs ? theirs() : 0, ours = pop(0);
-
-	return theirs ? level : ours;
-}
-
-static int domain_pop(nvtx_handle domain)
-{
-	int (*theirs)(nvtx_handle) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_POP, int (*)(nvtx_handle));
-	int level = theirs ? theirs(domain) : 0, ours = pop(texts_domain(domain));
-
-	return theirs ? level : ours;
-}
-
-static void end_default(uint64_t id)
-{
-	void (*theirs)(uint64_t) = THEIRS(NVTX_CORE, NVTX_END, void (*)(uint64_t));
-
-	if (theirs)
-		theirs(id);
-	end(0, id);
-}
-
-static void domain_end(nvtx_handle domain, uint64_t id)
-{
-	void (*theirs)(nvtx_handle, uint64_t) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_END, void (*)(nvtx_handle, uint64_t));
-
-	if (theirs)
-		theirs(domain, id);
-	end(texts_domain(domain), id);
-}
-
-/* The program gets another tool's handle; records it as an alias. */
-static nvtx_handle given(nvtx_handle ours, bool another, nvtx_handle theirs)
-{
-	if (another)
-		texts_also(theirs, ours);
-	return another ? theirs : ours;
-}
-
-static nvtx_handle create_a(const char *name)
-{
-	nvtx_handle (*theirs)(const char *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_CREATE_A, nvtx_handle (*)(const char *));
-
-	return given(texts_create_domain(name), theirs, theirs ? theirs(name) : 0);
-}
-
-static nvtx_handle create_w(const wchar_t *name)
-{
-	nvtx_handle (*theirs)(const wchar_t *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_CREATE_W, nvtx_handle (*)(const wchar_t *));
-	char narrow[TEXTS_WIDE];
-
-	return given(texts_create_domain(texts_narrow(name, narrow)), theirs, theirs ? theirs(name) : 0);
-}
-
-static nvtx_handle register_a(nvtx_handle domain, const char *message)
-{
-	nvtx_handle (*theirs)(nvtx_handle, const char *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_REGISTER_A,
-								  nvtx_handle (*)(nvtx_handle, const char *));
-
-	return given(texts_register(texts_domain(domain), message, recording()), theirs, theirs ? theirs(domain, message) : 0);
-}
-
-static nvtx_handle register_w(nvtx_handle domain, const wchar_t *message)
-{
-	nvtx_handle (*theirs)(nvtx_handle, const wchar_t *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_REGISTER_W,
-								     nvtx_handle (*)(nvtx_handle, const wchar_t *));
-	char narrow[TEXTS_WIDE];
-
-	return given(texts_register(texts_domain(domain), texts_narrow(message, narrow), recording()), theirs,
-		     theirs ? theirs(domain, message) : 0);
-}
-
-#define NAMES(function, part, number, name, type, text, characters) \
-	static void function(type what, const characters *given_name) \
-	{ \
-		char narrow[TEXTS_WIDE]; \
-		void (*theirs)(type, const characters *) = THEIRS(part, number, void (*)(type, const characters *)); \
-		(void)narrow; \
-		if (theirs) \
-			theirs(what, given_name); \
-		name(what, text); \
-	}
-
-#define NAMES_IN_FORMS(function, part, number, name, type) \
-	NAMES(function##_a, part, number##_A, name, type, given_name, char) \
-	NAMES(function##_w, part, number##_W, name, type, texts_narrow(given_name, narrow), wchar_t)
-
-NAMES_IN_FORMS(thread, NVTX_CORE, NVTX_NAME_THREAD, name_thread, uint32_t)
-NAMES_IN_FORMS(stream, NVTX_CUDA, NVTX_CUDA_STREAM, name_stream, CUstream)
-NAMES_IN_FORMS(runtime_stream, NVTX_CUDART, NVTX_CUDART_STREAM, name_stream, CUstream)
-
-#define OURS(function) ((nvtx_function *)(function))
-
-nvtx_function *const nvtx_ours[NVTX_PARTS][NVTX_FUNCTIONS] = {
-	[NVTX_CORE] =
-		{
-			[NVTX_MARK_EX] = OURS(mark_ex),
-			[NVTX_MARK_A] = OURS(mark_a),
-			[NVTX_MARK_W] = OURS(mark_w),
-			[NVTX_START_EX] = OURS(start_ex),
-			[NVTX_START_A] = OURS(start_a),
-			[NVTX_START_W] = OURS(start_w),
-			[NVTX_PUSH_EX] = OURS(push_ex),
-			[NVTX_PUSH_A] = OURS(push_a),
-			[NVTX_PUSH_W] = OURS(push_w),
-			[NVTX_END] = OURS(end_default),
-			[NVTX_POP] = OURS(pop_default),
-			[NVTX_NAME_THREAD_A] = OURS(thread_a),
-			[NVTX_NAME_THREAD_W] = OURS(thread_w),
-		},
-	[NVTX_DOMAINS] =
-		{
-			[NVTX_DOMAIN_MARK] = OURS(domain_mark),
-			[NVTX_DOMAIN_START] = OURS(domain_start),
-			[NVTX_DOMAIN_PUSH] = OURS(domain_push),
-			[NVTX_DOMAIN_END] = OURS(domain_end),
-			[NVTX_DOMAIN_POP] = OURS(domain_pop),
-			[NVTX_DOMAIN_REGISTER_A] = OURS(register_a),
-			[NVTX_DOMAIN_REGISTER_W] = OURS(register_w),
-			[NVTX_DOMAIN_CREATE_A] = OURS(create_a),
-			[NVTX_DOMAIN_CREATE_W] = OURS(create_w),
-		},
-	[NVTX_CUDA] = {[NVTX_CUDA_STREAM_A] = OURS(stream_a), [NVTX_CUDA_STREAM_W] = OURS(stream_w)},
-	[NVTX_CUDART] =
-		{
-			[NVTX_CUDART_STREAM_A] = OURS(runtime_stream_a),
-			[NVTX_CUDART_STREAM_W] = OURS(runtime_stream_w),
-		},
-};

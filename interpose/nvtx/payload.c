@@ -12,9 +12,15 @@
 
 bool payload_extended(const struct nvtx_attributes *a, struct nvtx_extended *out)
 {
-	if (a->payload_type != NVTX_PAYLOAD_EXTENDED || a->reserved <= 0 || !a->payload)
+	return a->payload_type == NVTX_PAYLOAD_EXTENDED && a->reserved > 0 &&
+	       payload_first((const struct nvtx_extended *)(uintptr_t)a->payload, (size_t)a->reserved, out);
+}
+
+bool payload_first(const struct nvtx_extended *payloads, size_t count, struct nvtx_extended *out)
+{
+	if (!payloads || !count)
 		return false;
-	*out = *(const struct nvtx_extended *)(uintptr_t)a->payload;
+	*out = *payloads;
 	if (!out->size || out->size > LONGEST)
 		out->bytes = NULL;
 	return out->bytes != NULL;

@@ -11,6 +11,8 @@
 
 /* Returns whether an annotation has such a payload of a known size. */
 bool payload_extended(const struct nvtx_attributes *a, struct nvtx_extended *out);
+/* The same of a list of payloads. */
+bool payload_first(const struct nvtx_extended *payloads, size_t count, struct nvtx_extended *out);
 
 /* Puts its size and its first bytes, if it has any, into an event. */
 void payload_store(struct tt_event *e, const struct nvtx_extended *payload);

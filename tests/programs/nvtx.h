@@ -25,6 +25,7 @@ enum {
 	DOMAIN_MARK = 1, DOMAIN_START, DOMAIN_END, DOMAIN_PUSH, DOMAIN_POP, REGISTER_A = 10, REGISTER_W, CREATE_A,
 	CREATE_W, DESTROY,
 };
+enum { PUSH_PAYLOAD = 3, POP_PAYLOAD, START_PAYLOAD, END_PAYLOAD, PAYLOADS = 63 }; /* of the extension, from 0 */
 enum { NAME_CU_STREAM_A = 5, NAME_CUDA_STREAM_A = 3 };
 
 typedef void (*nvtx_fn)(void);
@@ -48,12 +49,19 @@ struct nvtx_event {
 	} message;
 };
 
+struct nvtx_payload {
+	uint64_t schema;
+	size_t size;
+	const void *bytes;
+};
+
 struct nvtx_module {
 	pthread_once_t once;
 	unsigned sizes[PARTS];
 	nvtx_fn functions[PARTS][ENTRIES];
 	nvtx_fn *tables[PARTS][ENTRIES + 1];
 	const void *(*get)(uint32_t);
+	nvtx_fn payloads[PAYLOADS]; /* the functions of the extension */
 };
 
 static void nvtx_nobody(void)
@@ -68,6 +76,28 @@ static int nvtx_table(struct nvtx_module *m, int part, nvtx_fn ***table, unsigne
 	*table = m->tables[part];
 	*entries = m->sizes[part];
 	return 1;
+}
+
+/* As the header of the extension: a tool that takes nothing is found once more, by another name. */
+static void nvtx_find_extension_tool(struct nvtx_module *m, void *library)
+{
+	struct {
+		size_t number, count;
+		nvtx_fn *functions;
+	} segment = {0, PAYLOADS, m->payloads};
+	struct {
+		uint16_t version, size, module, compatible;
+		size_t segments;
+		void *segment;
+		void *get;
+		const void *types;
+	} extension = {3, sizeof(extension), 2, 0x0103, 1, &segment, NULL, NULL};
+	int (*initialize)(void *) = NULL;
+
+	if (library)
+		*(void **)&initialize = dlsym(library, "InitializeInjectionNvtxExtension");
+	if (!initialize || !initialize(&extension))
+		memset(m->payloads, 0, sizeof(m->payloads));
 }
 
 static void nvtx_find_tool(struct nvtx_module *m)
@@ -89,6 +119,7 @@ static void nvtx_find_tool(struct nvtx_module *m)
 		for (int i = 1; i < ENTRIES; i++)
 			if (!found || m->functions[part][i] == nvtx_nobody)
 				m->functions[part][i] = NULL;
+	nvtx_find_extension_tool(m, library);
 }
 
 #define NVTX_MODULE(name, core, domains) \
@@ -122,5 +153,8 @@ static void nvtx_find_tool(struct nvtx_module *m)
 
 #define NVTX_CALL(module, part, number, type, arguments, otherwise) \
 	((module)->functions[part][number] ? ((type)(module)->functions[part][number])arguments : (otherwise))
+
+#define NVTX_EXTENSION_CALL(module, number, type, arguments, otherwise) \
+	((module)->payloads[number] ? ((type)(module)->payloads[number])arguments : (otherwise))
 
 #endif

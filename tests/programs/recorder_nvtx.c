@@ -10,7 +10,8 @@
  *   domain:NAME      says what follows in this domain; domain: in the default one
  *   push:T pop mark:T start:T end   end ends the range that was started last
  *   pushw:T markw:T  as wide characters; reg:T pushes and markreg:T marks a registered message
- *   extended:T       a mark with a payload of several members
+ *   extended:T       a mark with a payload of several members; popextended and endextended end ranges with it,
+ *                    pushextended and startextended begin ranges without a message
  *   full:T           a mark with everything: category, colour, payload
  *   thread:N { … }   says the rest up to } in N threads at once; wait: for them all to get there
  *   only:N { … }     says the rest up to } in the Nth of them, or in the Nth repetition
@@ -165,23 +166,44 @@ static void mark_full(struct speaker *s, const char *text)
 		NVTX_CALL(s->module, CORE, MARK_EX, void (*)(struct nvtx_event *), (NULL), (void)0);
 }
 
+static const struct {
+	uint64_t communicator, bytes;
+	int32_t operation;
+} members = {0x123456789abcdef0, 4096, 2};
+static const struct nvtx_payload payload = {1 << 24, sizeof(members), &members};
+
 static void mark_extended(struct speaker *s, const char *text)
 {
-	const struct {
-		uint64_t communicator, bytes;
-		int32_t operation;
-	} members = {0x123456789abcdef0, 4096, 2};
-	const struct {
-		uint64_t schema;
-		size_t size;
-		const void *bytes;
-	} payload = {1 << 24, sizeof(members), &members};
 	struct nvtx_event e = event_of(1, text);
 
 	e.payload_type = (int32_t)0xDFBD0009;
 	e.reserved = 1;
 	e.payload.u64 = (uintptr_t)&payload;
 	mark_with(s, &e);
+}
+
+typedef const struct nvtx_payload *payloads;
+
+static int push_extended(struct speaker *s)
+{
+	return NVTX_EXTENSION_CALL(s->module, PUSH_PAYLOAD, int (*)(void *, payloads, size_t), (s->domain, &payload, 1), -2);
+}
+
+static int pop_extended(struct speaker *s)
+{
+	return NVTX_EXTENSION_CALL(s->module, POP_PAYLOAD, int (*)(void *, payloads, size_t), (s->domain, &payload, 1), -2);
+}
+
+static uint64_t start_extended(struct speaker *s)
+{
+	return NVTX_EXTENSION_CALL(s->module, START_PAYLOAD, uint64_t(*)(void *, payloads, size_t),
+				   (s->domain, &payload, 1), 0);
+}
+
+static void end_extended(struct speaker *s, uint64_t id)
+{
+	NVTX_EXTENSION_CALL(s->module, END_PAYLOAD, void (*)(void *, uint64_t, payloads, size_t),
+			    (s->domain, id, &payload, 1), (void)0);
 }
 
 static void CUDA_CB callback(void *text)
@@ -322,6 +344,14 @@ static char **say(struct speaker *s, const char *action, const char *given, char
 		mark(s, 3, registered(s, text));
 	} else if (!strcmp(action, "extended")) {
 		mark_extended(s, text);
+	} else if (!strcmp(action, "pushextended")) {
+		tell(s, "push: %d\n", push_extended(s));
+	} else if (!strcmp(action, "popextended")) {
+		tell(s, "pop: %d\n", pop_extended(s));
+	} else if (!strcmp(action, "startextended")) {
+		s->ranges[s->count++] = start_extended(s);
+	} else if (!strcmp(action, "endextended")) {
+		end_extended(s, s->ranges[--s->count]);
 	} else if (!strcmp(action, "full")) {
 		mark_full(s, text);
 	} else if (!strcmp(action, "start")) {

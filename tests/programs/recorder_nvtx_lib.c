@@ -72,6 +72,28 @@ static int domain_pop(void *domain)
 	return 200;
 }
 
+static int pop_payload(void *domain, const void *payloads, size_t n)
+{
+	printf("tool: pop %zu payloads in %s\n", n, domain ? (char *)domain : "none");
+	return payloads ? 300 : -1;
+}
+
+__attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(void *extension)
+{
+	const struct {
+		uint16_t version, size, module, compatible;
+		size_t segments;
+		struct {
+			size_t number, count;
+			fn *functions;
+		} *segment;
+	} *e = extension;
+
+	printf("tool: extension %u\n", e->module);
+	e->segment->functions[4] = (fn)pop_payload;
+	return 1;
+}
+
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void *(*get)(uint32_t))
 {
 	const struct {

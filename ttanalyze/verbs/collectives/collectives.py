@@ -19,7 +19,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.verbs.collectives.outputs import Outputs, WrongOutput
+from ttanalyze.verbs.collectives.outputs import AGREED, Outputs, WrongOutput
 
 ALIKE = ("operation", "bytes", "reduction", "root", "type")
 LISTED = 100
@@ -233,8 +233,9 @@ def _note(report: Collectives, run: Run, relations: dict[int, Any], every: pd.Da
         report.notes.append(f"the clocks of hosts are related by collectives, to {worst}")
     if not report.checked:
         report.notes.append(
-            "no output was compared: epochs right after all-reduces show it "
-            "(--epoch nvtx:^ncclAllReduce)"
+            "no output was compared: it takes epochs right after all-reduces (--epoch "
+            f"nvtx:^ncclAllReduce), {AGREED + 2} of one size with new results if other calls write "
+            "too"
         )
 
 

@@ -2,9 +2,9 @@
 
 The driver does not see which memory a collective writes. So a check needs an epoch right after it:
 the blocks that changed are output, NCCL's own memory, or what other calls wrote since the epoch
-before. Blocks that were equal on all ranks after an all-reduce must be equal after each later one
-of the same size. Where other calls wrote too, they must have been equal several times, because
-reused memory may be equal by chance.
+before. Blocks that changed on all ranks and then were equal must be equal after each later
+all-reduce of the same size. Where other calls wrote too, they must have been equal several times,
+because reused memory may be equal by chance.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import pandas as pd
 from ttanalyze.format.event_kinds import WRITES
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.format.unread import keys_of
 
 AGREED = 5  # equal contents that make memory an output if other calls wrote in the same epoch
-Place = tuple[int, int]  # region, block
+Key = tuple[str, int]  # communicator, number
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What an epoch right after an all-reduce saw: the digests of the blocks that changed.
+    """An epoch right after an all-reduce.
 
     size: of the all-reduce in bytes. alone: whether nothing else wrote since the epoch before.
     """
@@ -32,7 +33,6 @@ class _Seen:
     epoch: int
     size: int
     alone: bool
-    digests: dict[Place, int]
 
 
 @dataclass(frozen=True)
@@ -71,31 +71,35 @@ class Outputs:
             return 0, []
         reduced = calls[calls["operation"] == "AllReduce"]
         seen = [self._of(process, reduced) for process in self.processes]
-        common = sorted(set(seen[0]).intersection(*seen[1:]))
+        common = set(seen[0]).intersection(*seen[1:])
+        last = [max((one[key].epoch for key in common), default=-1) for one in seen]
+        blocks = [_Blocks(*of) for of in zip(self.processes, last, strict=True)]
         checked, wrong = 0, []
-        agreed: dict[tuple[str, int, Place], int] = {}  # how often, -1 for memory that differed
-        for key in common:
+        # How often a place was equal, -1 if it differed; by communicator and size.
+        agreed: dict[tuple[str, int], dict[int, int]] = {}
+        for key in sorted(common, key=lambda key: (seen[0][key].epoch, key)):
             ours = [one[key] for one in seen]
-            blocks = [one.digests for one in ours]
             needed = 1 if all(one.alone for one in ours) else AGREED
-            places = sorted(set(blocks[0]).intersection(*blocks[1:]))
-            known = bool(places) and needed == 1
-            for place in places:
-                digests = [one[place] for one in blocks]
-                of = key[0], ours[0].size, place
-                before = agreed.get(of, 0)
-                known |= before >= needed
-                if len(set(digests)) == 1 and before >= 0:
-                    agreed[of] = before + 1
-                elif len(set(digests)) > 1:
+            known = agreed.setdefault((key[0], ours[0].size), {})
+            changed = [of.changed(one.epoch) for of, one in zip(blocks, ours, strict=True)]
+            everywhere = set(changed[0]).intersection(*changed[1:])
+            outputs = {p for some in changed for p in some if known.get(p, 0) >= needed}
+            places = np.array(sorted(everywhere | outputs), "u8")
+            held = [of.held(places, one.epoch) for of, one in zip(blocks, ours, strict=True)]
+            alone = needed == 1 and bool(everywhere)
+            checked += alone or any(times >= needed for times in known.values())
+            for place, digests in zip(places.tolist(), np.stack(held, 1).tolist(), strict=True):
+                before = known.get(place, 0)
+                if len(set(digests)) > 1:
                     if before >= needed:
                         wrong.append(self._wrong(key, place, digests, ours[0].epoch))
-                    agreed[of] = -1
-            checked += known
+                    known[place] = -1
+                elif before >= 0 and place in everywhere:
+                    known[place] = before + 1
         return checked, wrong
 
-    def _of(self, process: Process, reduced: pd.DataFrame) -> dict[tuple[str, int], _Seen]:
-        """Returns what the epochs right after all-reduces saw, by communicator and number."""
+    def _of(self, process: Process, reduced: pd.DataFrame) -> dict[Key, _Seen]:
+        """Returns the epochs right after all-reduces."""
         mine = reduced[(reduced["process"] == process.index) & reduced["launch"].notna()]
         if not len(process.epochs) or not len(mine):
             return {}
@@ -113,11 +117,7 @@ class Outputs:
             at = [*cuts[epoch - 1 : epoch + 1].tolist(), launch]
             before, end, own = np.searchsorted(writes, at, "right").tolist()
             if end == own:  # nothing wrote after its kernel
-                records = process.blocks(epoch, epoch + 1)
-                places = zip(records["region"].tolist(), records["block"].tolist(), strict=True)
-                digests = dict(zip(places, records["digest"].tolist(), strict=True))
-                seen = _Seen(epoch, int(size), end - before == 1, digests)
-                out[str(key), int(number)] = seen
+                out[str(key), int(number)] = _Seen(epoch, int(size), end - before == 1)
         return out
 
     @staticmethod
@@ -128,14 +128,37 @@ class Outputs:
         ]
         return np.sort(np.concatenate([np.empty(0, "u8"), *found]))
 
-    def _wrong(
-        self, key: tuple[str, int], place: tuple[int, int], digests: list[int], epoch: int
-    ) -> WrongOutput:
+    def _wrong(self, key: Key, place: int, digests: list[int], epoch: int) -> WrongOutput:
+        region, block = divmod(place, 1 << 32)
         held: dict[int, list[int]] = {}
         for process, digest in zip(self.processes, digests, strict=True):
             held.setdefault(digest, []).append(self.ranks[process.index])
         groups = sorted((sorted(group) for group in held.values()), key=lambda g: (-len(g), g))
         labels = self.processes[0].labels
-        parts = labels.parts(place[0], epoch=epoch)
-        names = sorted({labels.part(place[0], part).name for part in parts})
-        return WrongOutput(key[0] or None, key[1], *place, names, groups, epoch)
+        parts = labels.parts(region, epoch=epoch)
+        names = sorted({labels.part(region, part).name for part in parts})
+        return WrongOutput(key[0] or None, key[1], region, block, names, groups, epoch)
+
+
+class _Blocks:
+    """The digests of a process's blocks, up to an epoch. A place is region << 32 | block."""
+
+    def __init__(self, process: Process, last: int) -> None:
+        records, epoch = process.blocks(0, last + 1), process.epoch_of("blocks", 0, last + 1)
+        places = keys_of(records["region"], records["block"])
+        self._first = np.searchsorted(epoch, np.arange(last + 2))
+        self._changed = places
+        self._places, index = np.unique(places, return_inverse=True)
+        keys = keys_of(index.ravel(), epoch)
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._digests = keys[order], records["digest"][order]
+
+    def changed(self, epoch: int) -> list[int]:
+        """Returns the places that changed in an epoch."""
+        found: list[int] = self._changed[self._first[epoch] : self._first[epoch + 1]].tolist()
+        return found
+
+    def held(self, places: Array, epoch: int) -> Array:
+        """Returns the digests in an epoch of places that changed until then."""
+        keys = keys_of(np.searchsorted(self._places, places), np.full(len(places), epoch))
+        return self._digests[np.searchsorted(self._keys, keys, "right") - 1]
