@@ -29,7 +29,7 @@ class Record:
     strided: bool = False
     addresses: Sequence[int] = ()
     words: Sequence[Sequence[int]] = ()
-    tma: Sequence[int] = ()  # descriptor, barrier, coordinates, mask of blocks
+    tma: Sequence[int] = ()  # descriptor, barrier, coordinates, mask of blocks, map
 
 
 def lanes(mask: int) -> list[int]:
@@ -48,7 +48,7 @@ def parse(header: Any, payload: bytes) -> Record:
         steps = [int(header["stride"]) * i for i in range(32)]
         at = [(listed[0] + s) % 2**64 for s in steps] if strided else listed
         payload = payload[size:]
-    tma = struct.unpack("<2Q6I", payload) if kind == "tma" else ()
+    tma = struct.unpack(f"<2Q6I{len(payload) // 8 - 5}Q", payload) if kind == "tma" else ()
     words = np.frombuffer(b"" if tma else payload, np.uint32).reshape(-1, 32)
     assert header["clock"] == 0
     assert header["block_y"] == header["block_z"] == 0

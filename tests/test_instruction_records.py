@@ -123,15 +123,18 @@ def test_registers_and_uniform_registers(tmp_path: Path) -> None:
 def test_tensor_copies_and_counts(tmp_path: Path) -> None:
     trace = begun(tmp_path)
     trace.tma(1, 0x7000, 0x40, (-1, 2, 3), blocks=5)
+    trace.tma(1, 0x7080, 0, (4, 5), tensor_map=range(16))
     trace.count(2, 3, 1 << 40)
     trace.end()
     trace.chunk()
     trace.run.close()
     copies, counts = (read(tmp_path, kinds=[kind]) for kind in ("tma", "count"))
-    (copy,) = copies.tma().tolist()
+    copy, mapped = copies.tma().tolist()
+    assert (mapped[0], mapped[2].tolist()) == (0x7080, [4, 5, 0, 0, 0])
+    assert copies.tensor_maps().tolist() == [[0] * 16, [*range(16)]]
     assert (copy[0], copy[1], copy[2].tolist(), copy[3]) == (0x7000, 0x40, [-1, 2, 3, 0, 0], 5)
     assert counts.counts().tolist() == [[3, 1 << 40]]
-    assert read(tmp_path, kinds=["end"]).counts().tolist() == [[2, 0]]
+    assert read(tmp_path, kinds=["end"]).counts().tolist() == [[3, 0]]
 
 
 def test_records_have_place_lanes_and_order(tmp_path: Path) -> None:

@@ -353,6 +353,16 @@ READY:	bar.sync 0;
         ("cp.async.bulk.global.global.bulk_group [%base], [%base], 16;", "unsupported", "cp."),
         ("cp.async.ca.global.shared [%base], [s], 4;", "unsupported", "cp."),
         ("cp.async.bulk.tensor.1d.global.tile [%base], [s], 4;", "unsupported", "cp."),
+        (
+            "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%base, {0}], [s];",
+            "bad address",
+            "no tensor map",
+        ),
+        (
+            "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%base+32, {0}], [s];",
+            "misaligned",
+            "read of 64 bytes",
+        ),
     ],
 )
 def test_bad_copies_fail(copy: str, status: str, message: str) -> None:

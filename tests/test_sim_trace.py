@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -324,6 +325,40 @@ def test_copies_have_where_they_write_and_bulk_copies_their_mbarrier() -> None:
         *(r.record("tma", "in", mask, tma=(0, 64, 0, 0, 0, 0, 0, 0)) for mask in (1, 2)),
         *(r.record("tma", "back", mask, tma=(0, 0, 0, 0, 0, 0, 0, 0)) for mask in (1, 2, 4)),
     ]
+
+
+MAGIC = 0x70616D726F736E74  # of sim/tensor_map.h
+
+
+def test_tensor_copies_have_their_map_and_coordinates() -> None:
+    """A map of 8 by 4 numbers at the output, and boxes of 4 by 2."""
+    sizes = (4, 32, 0, 0, 0, 7, 3, 0, 0, 0, 4, 2, 0, 0, 0, 1, 1, 0, 0, 0)
+    packed = struct.pack("<7Q5I5H8B", MAGIC, 0, *sizes, 2, 4, 0).ljust(128, b"\0")
+    words = ", ".join(map(str, struct.unpack("<16Q", packed)))
+    load = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+    r = Run(
+        f"""	mbarrier.init.shared.b64 [b], 1;
+	mov.u64 %l1, m;
+	st.global.u64 [m+8], %base;
+	mov.u16 %h1, 1;
+	mbarrier.expect_tx.shared.b64 [b], 32;
+	{load}.multicast::cluster [s], [%l1, {{6, 3}}], [b], %h1; // in
+	mov.u32 %r1, 0;
+	cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%l1, {{%r1, -1}}], [s]; // out
+""",
+        TMA | ADDRESSES,
+        before=(
+            ".shared .align 128 .b8 s[128]; .shared .align 8 .b64 b;"
+            f".global .align 64 .u64 m[16] = {{{words}}};"
+        ),
+        block=[1],
+    )
+    assert r.error is None
+    assert r.values[:32].tolist() == [0] * 4 + [*range(104, 132)]
+    into, out = (one for one in r.records if one.kind == "tma")
+    assert (into.tma[1:8], out.tma[1:8]) == ((128, 6, 3, 0, 0, 0, 1), (0, 0, 2**32 - 1, 0, 0, 0, 0))
+    assert into.tma[0] == out.tma[0] and into.tma[8:10] == (MAGIC, r.out)
+    assert [one.addresses for one in r.records if one.kind == "addresses"] == [(0,), (0,)]
 
 
 CALLEE = """.func (.param .u32 result) twice(.param .u32 x)

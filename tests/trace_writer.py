@@ -91,11 +91,14 @@ class TraceWriter:
         barrier: int = 0,
         coordinates: Sequence[int] = (),
         blocks: int = 0,
+        tensor_map: Sequence[int] = (),
         **members: Any,
     ) -> None:
+        """tensor_map: nothing, or 16 numbers."""
         five = [*coordinates, 0, 0, 0, 0, 0][:5]
         payload = np.array([descriptor, barrier], "<u8").tobytes()
         payload += np.array(five, "<i4").tobytes() + np.array([blocks], "<u4").tobytes()
+        payload += np.array(tensor_map, "<u8").tobytes()
         self.add("tma", instruction, payload, **members)
 
     def count(self, instruction: int, warps: int, threads: int, launch: int = 0) -> None:

@@ -565,7 +565,7 @@ enum tt_trace_kind {
 	TT_TRACE_REGISTERS = 2, /* u32[32] for each general register among the operands, then u32 for each uniform one */
 	TT_TRACE_ADDRESSES = 3, /* u64: the address of lane 0, if TT_TRACEF_STRIDED; else u64[32] */
 	TT_TRACE_VALUES = 4,    /* addresses, then u32[32] for each word of what is read or written */
-	TT_TRACE_TMA = 5,       /* u64 descriptor, u64 barrier, u32[5] coordinates, u32 mask of blocks */
+	TT_TRACE_TMA = 5,       /* u64 descriptor, u64 barrier, u32[5] coordinates, u32 mask of blocks, or those and u64[16] map */
 	TT_TRACE_COUNT = 6,     /* u64 executions by warps, u64 by threads; written when the launch has ended */
 	TT_TRACE_END = 7        /* the launch has ended; u64 number of its records, u64 number of lost ones */
 };

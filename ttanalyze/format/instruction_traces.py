@@ -31,6 +31,7 @@ CHUNK_MAX = layout.constant("TT_TRACE_CHUNK_MAX")
 MAGIC = layout.constant("TT_TRACE_MAGIC")
 LEAPS = 6  # a leap goes over 2 ** LEAPS records
 FIXED = {"opcode": 0, "tma": 5, "count": 2, "end": 2}  # units of payload
+MAP_UNITS = 16  # of a tensor map, which a tensor copy may have at its end
 WITH_ADDRESSES = (KIND["addresses"], KIND["values"])
 TMA = np.dtype(
     [("descriptor", "<u8"), ("barrier", "<u8"), ("coordinates", "<i4", 5), ("blocks", "<u4")]
@@ -178,6 +179,18 @@ class TraceRecords:
         """
         self._require((KIND["tma"],), "tensor copy")
         return self._payload(self.places, FIXED["tma"]).view(TMA)[:, 0]
+
+    def tensor_maps(self) -> Array:
+        """Returns the tensor maps of tensor copies: (n, 16) uint64, 0 for copies without one.
+
+        Raises:
+            Error: A record has no tensor copy.
+        """
+        self._require((KIND["tma"],), "tensor copy")
+        out = np.zeros((len(self), MAP_UNITS), "u8")
+        have = np.flatnonzero(self.sizes > FIXED["tma"])
+        out[have] = self._payload(self.places[have] + FIXED["tma"], MAP_UNITS)
+        return out
 
     def counts(self) -> Array:
         """Returns the two numbers of records `count` (executions by warps and by threads) and `end`
@@ -360,6 +373,8 @@ class InstructionTrace:
                 fit[of] = (rest > 0) & (rest % ROW == 0)
             else:
                 fit[of] = sizes[of] == FIXED[name] if name in FIXED else sizes[of] >= 0
+            if name == "tma":
+                fit[of] |= sizes[of] == FIXED[name] + MAP_UNITS
         end = int(records.places[-1] + HEAD + sizes[-1]) if len(records) else 0
         for good, reason in (
             (np.isin(kinds, [*KIND.values()]), "unknown kind of a record"),

@@ -109,7 +109,8 @@ static bool in_window(uint64_t address, uint64_t window)
 TEST(space_shared, lane_u64, uint64_t, in_window(a, PTX_SHARED_WINDOW))
 TEST(space_local, lane_u64, uint64_t, in_window(a, PTX_LOCAL_WINDOW))
 TEST(space_global, lane_u64, uint64_t,
-     !in_window(a, PTX_SHARED_WINDOW) && !in_window(a, PTX_LOCAL_WINDOW) && !in_window(a, PTX_CODE_WINDOW))
+     !in_window(a, PTX_SHARED_WINDOW) && !in_window(a, PTX_LOCAL_WINDOW) && !in_window(a, PTX_CODE_WINDOW) &&
+	     !in_window(a, PTX_PARAM_WINDOW))
 
 #define U(n) (PTX_IS(PTX_U##n) | PTX_IS(PTX_B##n))
 #define S(n) PTX_IS(PTX_S##n)

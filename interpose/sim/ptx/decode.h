@@ -1,6 +1,6 @@
 /*
  * What the parts of the decoder share: core (decode.c), operands (decode_operands.c),
- * computation (decode_value.c), memory (decode_memory.c) and control flow (decode_control.c).
+ * computation (decode_value.c), memory (decode_memory.c, tensor.c) and control flow (decode_control.c).
  *
  * Invariant: a decoder function that returns false may have emitted operations. The core removes them, and
  * the instruction becomes one that fails at launch.
@@ -65,6 +65,11 @@ const struct ptx_variable *ptx_variable_of(const struct ptx_decoder *d, const st
 void ptx_fix_label(struct ptx_decoder *d, struct ptx_op *op, uint32_t *target, const char *label);
 const struct ptx_label *ptx_find_label(struct ptx_decoder *d, const char *name, unsigned scope);
 
+/* The first space that the opcode names and that is unused so far. */
+enum ptx_space ptx_space_of(struct ptx_decoder *d);
+/* An address as a row of 64 bits. */
+bool ptx_address_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_space space, uint32_t *row);
+
 void ptx_convert_row(struct ptx_decoder *d, uint32_t dst, enum ptx_type to, uint32_t src, enum ptx_type from);
 void ptx_add_constant(struct ptx_decoder *d, uint32_t dst, uint32_t src, uint64_t addend, bool wide);
 void ptx_frame_access(struct ptx_decoder *d, bool store, size_t address, enum ptx_type type, uint32_t row);
@@ -72,6 +77,7 @@ void ptx_frame_access(struct ptx_decoder *d, bool store, size_t address, enum pt
 /* Lists the registers of the statement, which was decoded into the operations from first on. */
 void ptx_list_registers(struct ptx_decoder *d, size_t first);
 bool ptx_decode_value(struct ptx_decoder *d);
+bool ptx_decode_tensor(struct ptx_decoder *d);
 bool ptx_decode_memory(struct ptx_decoder *d);
 bool ptx_decode_control(struct ptx_decoder *d);
 

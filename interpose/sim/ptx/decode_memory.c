@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* The first space that the opcode names and that is unused so far. */
-static enum ptx_space space_word(struct ptx_decoder *d)
+enum ptx_space ptx_space_of(struct ptx_decoder *d)
 {
 	static const struct {
 		const char *word;
@@ -173,7 +172,7 @@ static bool decode_elements(struct ptx_decoder *d, const struct ptx_operand *o, 
 
 static bool decode_access(struct ptx_decoder *d, bool store)
 {
-	struct address a = {.space = space_word(d)};
+	struct address a = {.space = ptx_space_of(d)};
 	unsigned flags = order_words(d);
 	struct ptx_op op = {.count = (uint8_t)vector_word(d), .type = (uint8_t)ptx_type_word(d, false)};
 	bool policy = ptx_word(d, "L2::cache_hint"); /* one more operand */
@@ -238,7 +237,7 @@ static bool atomic_allowed(enum ptx_atomic_kind kind, enum ptx_type type)
 static bool decode_atomic(struct ptx_decoder *d)
 {
 	bool result = ptx_is(d, "atom");
-	struct address a = {.space = space_word(d)};
+	struct address a = {.space = ptx_space_of(d)};
 	unsigned flags = order_words(d);
 	enum ptx_atomic_kind kind;
 	enum ptx_type type = ptx_type_word(d, false);
@@ -321,7 +320,7 @@ static bool mbarrier_operands(struct ptx_decoder *d, enum ptx_mbarrier_kind kind
 static bool decode_mbarrier(struct ptx_decoder *d)
 {
 	enum ptx_mbarrier_kind kind;
-	struct address a = {.space = space_word(d)};
+	struct address a = {.space = ptx_space_of(d)};
 	uint32_t element[2];
 
 	order_words(d);
@@ -340,8 +339,7 @@ static bool decode_mbarrier(struct ptx_decoder *d)
 	return true;
 }
 
-/* An address as a row of 64 bits. */
-static bool address_as_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_space space, uint32_t *row)
+bool ptx_address_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_space space, uint32_t *row)
 {
 	struct address a = {.space = space};
 
@@ -377,7 +375,7 @@ static bool decode_copy_wait(struct ptx_decoder *d)
 /* It counts as an arrival once the thread's copies are complete. Without .noinc it is one more that is expected. */
 static bool decode_copy_arrival(struct ptx_decoder *d)
 {
-	struct address a = {.space = space_word(d)};
+	struct address a = {.space = ptx_space_of(d)};
 	bool counts = ptx_word(d, "noinc");
 
 	if (!ptx_word(d, "arrive") || !ptx_word(d, "b64") || !ptx_all_words_used(d) || d->statement->count != 1 ||
@@ -401,14 +399,14 @@ static bool decode_copy(struct ptx_decoder *d)
 	unsigned policy = ptx_word(d, "L2::cache_hint"), count = d->statement->count - policy;
 	uint32_t row[4] = {0, 0, PTX_NO_ROW, PTX_NO_ROW};
 
-	to.space = space_word(d);
-	enum ptx_space from = space_word(d);
+	to.space = ptx_space_of(d);
+	enum ptx_space from = ptx_space_of(d);
 	bool fits = bulk ? group != barrier && (from == PTX_SPACE_SHARED || to.space == PTX_SPACE_SHARED)
 			 : !group && !barrier && to.space == PTX_SPACE_SHARED && from == PTX_SPACE_GLOBAL;
 	skip_hints(d);
 	if (!fits || !ptx_all_words_used(d) || count < 3u + barrier || count > 3u + (barrier || !bulk) ||
-	    !address_as_row(d, ptx_operand(d, 1), from, &row[0]) || !ptx_source_row(d, ptx_operand(d, 2), PTX_U32, &row[1]) ||
-	    (barrier && !address_as_row(d, ptx_operand(d, 3), PTX_SPACE_SHARED, &row[2])) ||
+	    !ptx_address_row(d, ptx_operand(d, 1), from, &row[0]) || !ptx_source_row(d, ptx_operand(d, 2), PTX_U32, &row[1]) ||
+	    (barrier && !ptx_address_row(d, ptx_operand(d, 3), PTX_SPACE_SHARED, &row[2])) ||
 	    (count > 3 && !bulk && !ptx_source_row(d, ptx_operand(d, 3), PTX_U32, &row[3])) ||
 	    !decode_address(d, ptx_operand(d, 0), &to))
 		return false;
@@ -426,6 +424,8 @@ static bool decode_async(struct ptx_decoder *d)
 		return false;
 	if (ptx_word(d, "mbarrier"))
 		return decode_copy_arrival(d);
+	if (ptx_word(d, "tensor"))
+		return ptx_decode_tensor(d);
 	if (decode_copy_wait(d))
 		return true;
 	d->used = 1;

@@ -244,6 +244,7 @@ static bool decode_address_conversion(struct ptx_decoder *d)
 	enum ptx_type type = ptx_type_word(d, false);
 	uint64_t window = ptx_word(d, "shared") || ptx_word(d, "shared::cta") ? PTX_SHARED_WINDOW
 			  : ptx_word(d, "local")			      ? PTX_LOCAL_WINDOW
+			  : ptx_word(d, "param")			      ? PTX_PARAM_WINDOW
 									      : 0;
 	uint32_t dst, src;
 

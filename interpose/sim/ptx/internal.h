@@ -29,6 +29,7 @@
 
 /* Generic addresses of the spaces that are not device memory; each window is 4 GiB. */
 #define PTX_WINDOW 0x100000000ull
+#define PTX_PARAM_WINDOW 0x3000000000000000ull
 #define PTX_SHARED_WINDOW 0x4000000000000000ull
 #define PTX_LOCAL_WINDOW 0x5000000000000000ull
 #define PTX_CODE_WINDOW 0x6000000000000000ull
@@ -321,6 +322,7 @@ enum ptx_code {
 	PTX_OP_BARRIER,
 	PTX_OP_MBARRIER,
 	PTX_OP_COPY, /* bulk if wide; from src[0] in space kind, src[1] bytes, mbarrier src[2], src[3] bytes are given */
+	PTX_OP_TENSOR, /* kind 1: a store; map src[0], mbarrier src[1], mask of blocks src[2], rows of count coordinates: targets */
 	PTX_OP_COLLECTIVE,
 	PTX_OP_FENCE,
 	PTX_OP_PAUSE,
@@ -589,6 +591,14 @@ bool ptx_store_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask);
 /* Copies at once, as an asynchronous copy may. */
 bool ptx_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
+bool ptx_tensor_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
+/* The map of a tensor copy of a lane, 128 bytes; NULL: it failed. */
+const void *ptx_tensor_map(struct ptx_warp *w, const struct ptx_op *op, unsigned lane);
+/* Resolves addresses in a row of 64 bits, in place of the operation's own. */
+bool ptx_resolve_row(struct ptx_warp *w, const struct ptx_op *op, uint32_t row, enum ptx_space space, uint32_t mask, size_t align,
+		     size_t size, bool write, uint8_t **host);
+/* Device memory for the operation of a lane; NULL: it failed. */
+uint8_t *ptx_device_memory(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address, size_t size, bool write);
 bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host);
 /* The addresses that op computes, as its space counts them. */
 void ptx_addresses(const struct ptx_warp *w, const struct ptx_op *op, uint64_t *at);

@@ -139,11 +139,14 @@ static bool resolve_parameter(struct ptx_warp *w, const struct ptx_op *op, uint3
 static bool resolve_generic(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint64_t *at, size_t size,
 			    bool write, uint8_t **host)
 {
-	uint32_t shared = 0, local = 0;
+	uint32_t shared = 0, local = 0, params = 0;
 
 	for (uint32_t m = mask; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
-		if (at[i] - PTX_SHARED_WINDOW < PTX_WINDOW) {
+		if (at[i] - PTX_PARAM_WINDOW < PTX_WINDOW && !write) {
+			params |= m & -m;
+			at[i] -= PTX_PARAM_WINDOW;
+		} else if (at[i] - PTX_SHARED_WINDOW < PTX_WINDOW) {
 			shared |= m & -m;
 			at[i] -= PTX_SHARED_WINDOW;
 		} else if (at[i] - PTX_LOCAL_WINDOW < PTX_WINDOW) {
@@ -151,8 +154,9 @@ static bool resolve_generic(struct ptx_warp *w, const struct ptx_op *op, uint32_
 			at[i] -= PTX_LOCAL_WINDOW;
 		}
 	}
-	uint32_t global = mask & ~shared & ~local;
-	return (!shared || resolve_shared(w, op, shared, at, size, write, host)) &&
+	uint32_t global = mask & ~shared & ~local & ~params;
+	return (!params || resolve_parameter(w, op, params, at, size, write, host)) &&
+	       (!shared || resolve_shared(w, op, shared, at, size, write, host)) &&
 	       (!local || resolve_local(w, op, local, at, size, write, host)) &&
 	       (!global || resolve_global(w, op, global, at, size, write, host));
 }
@@ -227,21 +231,30 @@ bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, siz
 
 /* --- copies --- */
 
-/* The same operation with the address in a row. */
-static struct ptx_op with_address(const struct ptx_op *op, uint32_t row, uint8_t space)
+bool ptx_resolve_row(struct ptx_warp *w, const struct ptx_op *op, uint32_t row, enum ptx_space space, uint32_t mask, size_t align,
+		     size_t size, bool write, uint8_t **host)
 {
 	struct ptx_op other = *op;
 
 	other.memory.address = row;
-	other.space = space;
+	other.space = (uint8_t)space;
 	other.imm = 0;
 	other.flags = 0;
-	return other;
+	return resolve(w, &other, mask, align, size, write, host);
+}
+
+uint8_t *ptx_device_memory(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address, size_t size, bool write)
+{
+	uint8_t *host = address > UINT64_MAX - size ? NULL : translate(w->cta->run, address, size, write);
+	char place[96];
+
+	if (!host)
+		deny(w, op, lane, address, size, write, place_name(w->cta->run, address, place, sizeof(place)));
+	return host;
 }
 
 static bool copy_lane(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint32_t size, uint32_t given)
 {
-	const struct ptx_op from = with_address(op, op->memory.element[0], op->kind);
 	uint32_t mask = ptx_lane_bit[lane], align = op->wide ? 16 : size;
 	uint8_t *to[PTX_WARP], *source[PTX_WARP], *barrier[PTX_WARP];
 
@@ -250,7 +263,7 @@ static bool copy_lane(struct ptx_warp *w, const struct ptx_op *op, unsigned lane
 		return false;
 	}
 	given = given < size ? given : size;
-	if ((given && !resolve(w, &from, mask, align, given, false, source)) ||
+	if ((given && !ptx_resolve_row(w, op, op->memory.element[0], op->kind, mask, align, given, false, source)) ||
 	    (size && !resolve(w, op, mask, align, size, true, to)))
 		return false;
 	if (given)
@@ -259,8 +272,7 @@ static bool copy_lane(struct ptx_warp *w, const struct ptx_op *op, unsigned lane
 		memset(to[lane] + given, 0, size - given);
 	if (op->memory.element[2] == PTX_NO_ROW)
 		return true;
-	const struct ptx_op at = with_address(op, op->memory.element[2], PTX_SPACE_SHARED);
-	return resolve(w, &at, mask, 8, 8, true, barrier) &&
+	return ptx_resolve_row(w, op, op->memory.element[2], PTX_SPACE_SHARED, mask, 8, 8, true, barrier) &&
 	       ptx_mbarrier_apply(w, op, PTX_MBARRIER_COMPLETE, (int)lane, barrier[lane], size);
 }
 

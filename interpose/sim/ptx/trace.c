@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "format.h"
+#include "sim/tensor_map.h"
 #include "sim_trace.h"
 #include "util/xxh3.h"
 
@@ -281,7 +282,7 @@ static unsigned access_kinds(const struct ptx_warp *w, const struct ptx_op *op)
 {
 	unsigned kinds = kinds_at(w, op->line) & (ADDRESSES | VALUES);
 
-	return kinds && (op->code == PTX_OP_MBARRIER || op->code == PTX_OP_COPY) ? ADDRESSES : kinds;
+	return kinds && (op->code == PTX_OP_MBARRIER || op->code == PTX_OP_COPY || op->code == PTX_OP_TENSOR) ? ADDRESSES : kinds;
 }
 
 static struct tt_heartbeat *heartbeat_of(const struct ptx_warp *w)
@@ -401,21 +402,41 @@ static void begin_statement(struct ptx_warp *w, struct ptx_group *g, const struc
 		record_registers(w, op, mask);
 }
 
-/* Each thread issues a copy of its own. One without a tensor map has no descriptor and no coordinates. */
-static void record_bulk_copies(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
+/* The payload of a record of kind tma, before the tensor map. */
+struct copy {
+	uint64_t descriptor, barrier;
+	uint32_t coordinates[SIM_TENSOR_RANK], blocks;
+};
+
+static uint64_t lane_64(const struct ptx_warp *w, uint32_t row, unsigned lane)
 {
-	const lane_u64 *barriers = op->memory.element[2] == PTX_NO_ROW ? NULL : ptx_row(w, op->memory.element[2]);
+	return row == PTX_NO_ROW ? 0 : ((const lane_u64 *)ptx_row(w, row))[lane];
+}
+
+/* Each thread issues a copy of its own. One without a tensor map has no descriptor and no coordinates. */
+static void record_tensor_copies(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
+{
+	bool mapped = op->code == PTX_OP_TENSOR;
 
 	for (uint32_t m = mask; m; m &= m - 1) {
-		struct {
-			uint64_t descriptor, barrier;
-			uint32_t coordinates[5], blocks;
-		} payload = {.barrier = barriers ? barriers[__builtin_ctz(m)] : 0};
+		unsigned lane = (unsigned)__builtin_ctz(m);
+		struct copy payload = {.barrier = lane_64(w, op->memory.element[mapped ? 1 : 2], lane)};
+		const void *map = mapped ? ptx_tensor_map(w, op, lane) : NULL;
 		uint64_t at;
-		if (!begin(w, op, m & -m, 0, sizeof(payload), &at))
+		if (mapped && !map)
+			return; /* the copy fails as well */
+		payload.descriptor = mapped ? lane_64(w, op->memory.element[0], lane) : 0;
+		for (unsigned i = 0; mapped && i < op->count; i++)
+			payload.coordinates[i] = ((const lane_u32 *)ptx_row(w, op->targets[i]))[lane];
+		if (mapped && op->memory.element[2] != PTX_NO_ROW)
+			payload.blocks = ((const lane_u32 *)ptx_row(w, op->memory.element[2]))[lane];
+		size_t size = sizeof(payload) + (mapped ? sizeof(struct sim_tensor_map) : 0);
+		if (!begin(w, op, m & -m, 0, size, &at))
 			continue;
 		put(w->cta->run->trace, &at, &payload, sizeof(payload));
-		complete(w->cta->run->trace, at, sizeof(payload), TT_TRACE_TMA, 0);
+		if (mapped)
+			put(w->cta->run->trace, &at, map, sizeof(struct sim_tensor_map));
+		complete(w->cta->run->trace, at, size, TT_TRACE_TMA, 0);
 	}
 }
 
@@ -458,8 +479,9 @@ uint32_t ptx_trace_execute(struct ptx_warp *w, struct ptx_group *g, uint32_t lim
 		}
 		if (a.kinds)
 			begin_access(w, op, mask, &a);
-		if (mask && op->code == PTX_OP_COPY && op->wide && asks(kinds_at(w, op->line), TT_TRACE_TMA))
-			record_bulk_copies(w, op, mask);
+		bool by_engine = op->code == PTX_OP_TENSOR || (op->code == PTX_OP_COPY && op->wide);
+		if (mask && by_engine && asks(kinds_at(w, op->line), TT_TRACE_TMA))
+			record_tensor_copies(w, op, mask);
 		w->clock = clock + n;
 		bool ends = asks(a.kinds, TT_TRACE_VALUES) && returns(op);
 		n += ptx_execute_until(w, g, limit, ends ? 1 : turn - n, run->trace->stops);

@@ -316,6 +316,9 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 	case PTX_OP_COPY:
 		ptx_copy(w, g, op);
 		break;
+	case PTX_OP_TENSOR:
+		ptx_tensor_copy(w, g, op);
+		break;
 	case PTX_OP_COLLECTIVE:
 		ptx_collective_arrive(w, g, op);
 		break;

@@ -1,0 +1,75 @@
+/*
+ * Tensor maps: tiled ones, of whole bytes, without interleave, filled with zeros outside of the tensor.
+ *
+ * Invariant: what NVIDIA's driver refuses is an invalid value; what it takes and kernels here can't copy by is refused
+ * by name.
+ */
+#include "sim/driver/driver.h"
+
+#include <string.h>
+
+#include "sim/tensor_map.h"
+
+#define TYPES 16 /* that NVIDIA's driver knows */
+#define MOST_STRIDE ((uint64_t)1 << 40)
+#define MOST_BOX 256
+#define MOST_STEP 8
+
+static const uint8_t element_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+
+/* Copies the sizes; false: one is not allowed. */
+static bool take_sizes(struct sim_tensor_map *m, const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box,
+		       const cuuint32_t *step)
+{
+	for (unsigned i = 0; i < m->rank; i++) {
+		if (!size[i] || size[i] > (uint64_t)UINT32_MAX + 1 || !box[i] || box[i] > MOST_BOX || !step[i] ||
+		    step[i] > MOST_STEP || (i && (stride[i - 1] % 16 || stride[i - 1] >= MOST_STRIDE)))
+			return false;
+		m->last[i] = (uint32_t)(size[i] - 1);
+		m->stride[i] = i ? stride[i - 1] : m->element;
+		m->box[i] = (uint16_t)box[i];
+		m->step[i] = i ? (uint8_t)step[i] : 1; /* that of the first dimension is ignored */
+	}
+	return true;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *address,
+				const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box, const cuuint32_t *step,
+				CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+				CUtensorMapFloatOOBfill fill)
+{
+	struct sim_tensor_map m = {.magic = SIM_TENSOR_MAP, .address = (uintptr_t)address, .rank = (uint8_t)rank};
+
+	ENTER(sim_enter_driver());
+	INVALID_IF(!out || (uintptr_t)out % _Alignof(CUtensorMap) || (unsigned)type >= TYPES || !rank ||
+		   rank > SIM_TENSOR_RANK || !address || m.address % 16 || !size || (rank > 1 && !stride) || !box || !step ||
+		   (unsigned)promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+	if (type >= sizeof(element_bytes) || interleave || (unsigned)swizzle > CU_TENSOR_MAP_SWIZZLE_128B || fill) {
+		sim_leave(CUDA_SUCCESS);
+		return sim_refuse("cuTensorMapEncodeTiled with this type, interleave, swizzle or fill");
+	}
+	m.element = element_bytes[type];
+	INVALID_IF(!take_sizes(&m, size, stride, box, step));
+	unsigned inner = m.box[0] * m.element, span = swizzle ? SIM_TENSOR_LINE << swizzle : 0;
+	INVALID_IF(inner % SIM_TENSOR_LINE || (span && inner > span));
+	if (span && inner != span) {
+		sim_leave(CUDA_SUCCESS);
+		return sim_refuse("cuTensorMapEncodeTiled with a box narrower than its swizzle");
+	}
+	m.swizzle = (uint8_t)(span ? span - SIM_TENSOR_LINE : 0);
+	memcpy(out, &m, sizeof(m));
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
+{
+	struct sim_tensor_map m;
+
+	ENTER(sim_enter_driver());
+	INVALID_IF(!map || !address || (uintptr_t)address % 16);
+	memcpy(&m, map, sizeof(m));
+	INVALID_IF(m.magic != SIM_TENSOR_MAP);
+	m.address = (uintptr_t)address;
+	memcpy(map, &m, sizeof(m));
+	return sim_leave(CUDA_SUCCESS);
+}
