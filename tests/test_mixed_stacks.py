@@ -206,7 +206,7 @@ outer()
     assert len(stack) < 5
 
 
-@pytest.mark.parametrize("whose", ["auto", "pytorch", "auto_gil", "1"])
+@pytest.mark.parametrize("whose", ["auto", "auto_gil", "1"])
 def test_auto_mode_has_aliases(whose: str, extension: Path, tmp_path: Path) -> None:
     found = recorded(support.pythons()[0], "fill(1)\n", extension, tmp_path, whose)
     assert found == [[("python", "fill", 9), ("python", "<module>", 10)]]

@@ -19,6 +19,7 @@
 #include "callstack/frames.h"
 #include "callstack/mappings.h"
 #include "callstack/python.h"
+#include "callstack/torch_frames.h"
 
 #define SLOTS ((size_t)1 << 16)
 #define FULL (SLOTS / 4 * 3)
@@ -43,6 +44,7 @@ bool stacks_open(void)
 		session_warn("%s", warning);
 	if (!table.slots)
 		table.slots = calloc(SLOTS, sizeof(*table.slots));
+	torch_frames_open();
 	return table.slots;
 }
 
@@ -78,33 +80,43 @@ static struct tt_frame native(const struct frame *f, bool *read)
 	};
 }
 
-static bool write_frames(uint32_t number, const struct frame *frames, int n)
+/* A stack that was taken: frames of the thread, or records of them. */
+struct taken {
+	const struct frame *frames; /* NULL: records */
+	struct tt_frame *records;
+	int n;
+	uint64_t hash;
+};
+
+static bool write_frames(uint32_t number, const struct taken *t)
 {
-	static struct tt_frame records[FRAMES_MOST]; /* guarded by the lock */
+	static struct tt_frame made[FRAMES_MOST]; /* guarded by the lock */
+	struct tt_frame *records = t->frames ? made : t->records;
 	bool read = false;
 
-	for (int i = 0; i < n; i++) {
-		records[i] = frames[i].code ? of_python(&frames[i]) : native(&frames[i], &read);
+	for (int i = 0; i < t->n; i++) {
+		if (t->frames)
+			records[i] = t->frames[i].code ? of_python(&t->frames[i]) : native(&t->frames[i], &read);
 		records[i].stack = number;
 		records[i].depth = (uint32_t)i;
-		records[i].count = (uint32_t)n;
+		records[i].count = (uint32_t)t->n;
 	}
-	return store_frames(session_store(), records, (size_t)n);
+	return store_frames(session_store(), records, (size_t)t->n);
 }
 
-static uint32_t add(struct slot *s, uint64_t hash, const struct frame *frames, int n)
+static uint32_t add(struct slot *s, const struct taken *t)
 {
 	uint32_t number = 0;
 
 	pthread_mutex_lock(&table.lock);
-	while (s->hash && s->hash != hash) /* another thread may have been first */
+	while (s->hash && s->hash != t->hash) /* another thread may have been first */
 		s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
-	if (s->hash == hash) {
+	if (s->hash == t->hash) {
 		number = atomic_load(&s->number);
-	} else if (table.count < FULL && write_frames(table.count + 1, frames, n)) {
+	} else if (table.count < FULL && write_frames(table.count + 1, t)) {
 		number = ++table.count;
 		atomic_store(&s->number, number);
-		atomic_store(&s->hash, hash);
+		atomic_store(&s->hash, t->hash);
 	}
 	pthread_mutex_unlock(&table.lock);
 	return number;
@@ -124,21 +136,35 @@ static uint64_t hash_of(const struct frame *frames, int n)
 	return hash + !hash;
 }
 
+static uint32_t number_of(const struct taken *t)
+{
+	struct slot *s = table.slots + t->hash % SLOTS;
+	uint64_t there;
+
+	while ((there = atomic_load_explicit(&s->hash, memory_order_acquire)) && there != t->hash)
+		s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
+	return there ? atomic_load_explicit(&s->number, memory_order_relaxed) : add(s, t);
+}
+
 uint32_t stacks_here(void)
 {
 	struct visit v = visit_begin();
 	struct frame frames[FRAMES_MOST];
-	uint32_t number = 0;
-	uint64_t there;
-
 	int n = frames_take(frames);
-	if (n) {
-		uint64_t hash = hash_of(frames, n);
-		struct slot *s = table.slots + hash % SLOTS;
-		while ((there = atomic_load_explicit(&s->hash, memory_order_acquire)) && there != hash)
-			s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
-		number = there ? atomic_load_explicit(&s->number, memory_order_relaxed) : add(s, hash, frames, n);
-	}
+	uint32_t number = n ? number_of(&(struct taken){.frames = frames, .n = n, .hash = hash_of(frames, n)}) : 0;
+
+	visit_end(v);
+	return number;
+}
+
+uint32_t stacks_from_torch(void)
+{
+	struct visit v = visit_begin();
+	struct tt_frame records[FRAMES_MOST];
+	int n = torch_frames(records, FRAMES_MOST);
+	uint64_t hash = n ? xxh3_64(records, (size_t)n * sizeof(*records)) : 0;
+	uint32_t number = n ? number_of(&(struct taken){.records = records, .n = n, .hash = hash + !hash}) : 0;
+
 	visit_end(v);
 	return number;
 }

@@ -43,6 +43,16 @@ uint32_t op_stack(void)
 	return stack;
 }
 
+void op_ask_torch(struct op *op)
+{
+	uint64_t begun = budget_begin();
+
+	if (options.entry != ENTRY_CUPTI) /* the thread is on another C stack then, which Python does not know */
+		op->stack = stacks_from_torch();
+	atomic_store_explicit(&thread_self.call, op->call, memory_order_relaxed);
+	budget_end(begun, BUDGET_CALL);
+}
+
 struct timing *op_timing(const struct op *op)
 {
 	uint64_t begun = budget_begin();

@@ -96,6 +96,9 @@ static inline bool recording_or_stopped(void)
 	return recording() || unlikely(atomic_load(&session_state) == SESSION_STOPPED);
 }
 
+/* Takes the call stack from PyTorch, whose code may make calls: before the gate. */
+void op_ask_torch(struct op *op);
+
 static inline bool op_start(struct op *op, bool recorded)
 {
 	op->on = op->writes = op->capturing = false;
@@ -109,7 +112,11 @@ static inline bool op_start(struct op *op, bool recorded)
 	if (!recorded)
 		return false;
 	op->t = thread_current();
-	return !op->t->busy;
+	if (op->t->busy)
+		return false;
+	if (unlikely(options.callstacks == CALLSTACKS_PYTORCH))
+		op_ask_torch(op);
+	return true;
 }
 
 static inline void op_number(struct op *op)
@@ -156,7 +163,8 @@ static inline void op_waits(struct op *op)
 {
 	if (likely(!options.callstacks) || !op->on)
 		return;
-	op->stack = op_stack();
+	if (!op->stack)
+		op->stack = op_stack();
 	atomic_store_explicit(&op->t->waits_at, op->stack, memory_order_relaxed);
 }
 

@@ -379,6 +379,9 @@ enum tt_frame_kind {
 	TT_FRAME_NATIVE = 2 /* native code: the file has its function and line */
 };
 
+/* tt_frame.flags */
+#define TT_FRAMEF_TORCH 1 /* from PyTorch's CapturedTraceback */
+
 struct tt_frame {
 	uint32_t stack;     /* from 1 in order of first use; equal stacks have one number */
 	uint32_t depth;     /* 0: the innermost frame, which made the call */
@@ -387,7 +390,7 @@ struct tt_frame {
 	uint32_t function;  /* string offset */
 	uint32_t file;      /* string offset */
 	uint32_t line;      /* line; 0: unknown */
-	uint32_t reserved;
+	uint32_t flags;     /* TT_FRAMEF_… */
 	uint64_t address;   /* of a native frame, offset of the call in the file, or its address if there is no file */
 	uint64_t check;     /* XXH3-64 of the preceding 40 bytes */
 };

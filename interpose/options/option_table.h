@@ -103,7 +103,8 @@ OPTION(EVENTS, events, SWITCH, "", "1", "", "Record driver calls (default).")
 OPTION(CPU_CALLSTACK, callstacks, CHOICE, "off|auto|python|backtrace|mixed|pytorch|auto_gil|1|0", "off", "",
        "Record the call stack of each call: Python's (python), the native one (backtrace), both in one stack (mixed), "
        "Python's where there is one, else the native one (auto), or none (off, default). "
-       "pytorch, auto_gil and 1 are other names of auto, 0 of off.")
+       "pytorch is auto, but asks PyTorch's CapturedTraceback where the thread has the interpreter's lock. auto_gil and 1 are "
+       "other names of auto, 0 of off.")
 OPTION(KERNEL_EVENTS, kernel_events, CHOICE, "dedup|full|nostack|off", "dedup", "",
        "Record launches of kernels with call stacks, which `events` writes once each (dedup, default) or with each launch "
        "(full), without stacks (nostack), or not at all (off; launches of graphs are recorded). "

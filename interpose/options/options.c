@@ -527,7 +527,7 @@ bool options_read_from(char *const *environment, const unsigned char *as_option,
 			return false;
 		}
 	}
-	if (options.callstacks > CALLSTACKS_MIXED) /* names of other tools; the last one is 0 */
+	if (options.callstacks > CALLSTACKS_PYTORCH) /* names of other tools; the last one is 0 */
 		options.callstacks = options.callstacks == CALLSTACKS_0 ? CALLSTACKS_OFF : CALLSTACKS_AUTO;
 	options.launch_stacks = options.callstacks && options.kernel_events < KERNEL_EVENTS_NOSTACK;
 	options.launch_events = options.events && options.kernel_events != KERNEL_EVENTS_OFF;

@@ -21,8 +21,8 @@ enum callstacks {
 	CALLSTACKS_PYTHON,
 	CALLSTACKS_BACKTRACE,
 	CALLSTACKS_MIXED,
-	CALLSTACKS_PYTORCH, /* these are other names of auto and off, and not in use after options_read */
-	CALLSTACKS_AUTO_GIL,
+	CALLSTACKS_PYTORCH,
+	CALLSTACKS_AUTO_GIL, /* these are other names of auto and off, and not in use after options_read */
 	CALLSTACKS_1,
 	CALLSTACKS_0
 };

@@ -98,8 +98,12 @@ def parse(line: str) -> Frame:
 
 
 def source(process: Process, stack: int) -> str:
-    """Returns the origin of the frames of a stack: "python", "native" or "python+native"."""
+    """Returns the origin of the frames of a stack: "python", "native" or "python+native", or
+    "pytorch" if they are those of PyTorch's CapturedTraceback.
+    """
     first, last = np.searchsorted(process.frames["stack"], [stack, stack + 1])
+    if (process.frames["flags"][first:last] & layout.constant("TT_FRAMEF_TORCH")).any():
+        return "pytorch"
     kinds = process.frames["kind"][first:last]
     return "+".join(layout.FRAME_KINDS[kind] for kind in layout.distinct(kinds).tolist())
 
