@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -56,6 +57,7 @@ def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict
     made = {
         "machine": _machine(results),
         "figures": _figures(results),
+        "ways": _ways(results),
         "plots": "\n".join(pictures),
         "length": _length(results, folder),
         "programs": _programs(results, folder),
@@ -120,6 +122,34 @@ def _length(results: dict[str, Any], folder: str) -> str:
     for name in _length_plots(results):
         lines.append(f"![{_caption(name.removesuffix('.svg'))}]({folder}/{name})")
     return "\n".join(lines)
+
+
+WAYS = {
+    "bare": "none, the bare program",
+    "recorded": "LD_PRELOAD (`preload`)",
+    "through the stubs": "the driver's entry points (`stubs`)",
+    "through CUPTI": "CUPTI's callbacks (`cupti`)",
+    "CUPTI callback": "an empty callback of CUPTI, no recorder",
+}
+
+
+def _ways(results: dict[str, Any]) -> str:
+    """The table of launches by the way into the program."""
+    data, it = _data(results, "launches"), results["machine"]
+    rows = [["way in", "median launch", "99 % of launches", "mean", "added, median"]]
+    for name, way in WAYS.items():
+        samples = [sample["program"] for sample in data.get("samples", {}).get(name, [])]
+        if not samples:
+            continue
+        keys = ("median_ns", "p99_ns", "loop_ns")
+        cells = [f"{median(sample[key] for sample in samples):,.0f} ns" for key in keys]
+        added = data["added"].get(name)
+        rows.append([way, *cells, f"{added['median_ns']:,.0f} ns" if added else ""])
+    if len(rows) == 1:
+        return ""
+    device = "the simulator" if results["simulator"] else f"{it.get('gpu')}, driver {it['driver']}"
+    where = f"Measured on {results['parts']['launches']['date']}: {device}, {it['cpu']}."
+    return f"{where}\n\n{_markdown(rows)}"
 
 
 def _programs_plot(results: dict[str, Any]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -101,6 +102,8 @@ def test_failing_part_does_not_stop_the_others(results: Path, tmp_path: Path) ->
     assert done.status == 1 and parts["drain"]["status"] == "failed"
     assert "dd" in parts["drain"]["why"] and "Traceback" not in done.stderr
     assert parts["launches"]["status"] == "ok"
+    page, _ = report.page(report.read(out), "<!-- ways -->", "performance")
+    assert re.search(r"^\| LD_PRELOAD \(`preload`\)( \| [\d,]+ ns){4} \|$", page, re.MULTILINE)
 
 
 def test_unknown_parts_and_files_are_refused(tmp_path: Path) -> None:

@@ -207,6 +207,11 @@ def test_file_of_cutracer_is_matched_by_name_and_instructions(put: Put, tmp_path
     assert late and late < {kernel for kernel, _ in made.late()}
     assert "their code was not loaded, or was different" in other.said
 
+    wrong, right = (json.loads(text) for text in (file.read_text(), cutracers(made.config)))
+    several = {f"other {key}": kernel for key, kernel in wrong["kernels"].items()}
+    file.write_text(json.dumps(right | {"kernels": several | right["kernels"]}))
+    assert put(cubin, delay_load=file, delay_mode="fixed").image == made.image
+
 
 def test_patching_every_instruction_without_delay(put: Put) -> None:
     """Without any delay."""
