@@ -25,7 +25,7 @@ LAUNCHES = {"epoch": "launch,graph", "deps": "region", "regions": "touched", "pa
 RECORDINGS = {
     "threads_start": {"epoch": "sync"},
     "threads_own_streams": LAUNCHES,
-    "threads_allocate": LAUNCHES,
+    "threads_allocate": {"epoch": "sync", "regions": "touched", "params": "1"},
     "threads_one_pool": {"epoch": "none"},
     "stream_per_thread": {"epoch": "launch", "overwrite": "drop-oldest", "ring_bytes": "1M"},
     "graph_threads": {"epoch": "graph-node:.*", "graph_stamps": ".*", "timeline": "events"},

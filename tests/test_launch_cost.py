@@ -14,19 +14,20 @@ from tests import support
 
 # Instructions of the calling thread that a call may cost outside of the driver, no epoch due.
 LIMITS = {
-    "events": ({"epoch": "none"}, {"launch": 520, "launch_ex": 530, "memset": 510, "stream": 1250}),
-    "epochs at waits": ({"epoch": "sync"}, {"launch": 520, "launch_ex": 530, "memset": 510}),
+    "events": ({"epoch": "none"}, {"launch": 310, "launch_ex": 300, "memset": 490, "stream": 1150}),
+    "epochs at waits": ({"epoch": "sync"}, {"launch": 310, "launch_ex": 300, "memset": 490}),
     "epochs of a kernel that is not launched": (
         {"epoch": "kernel:^none$"},
-        {"launch": 520, "launch_ex": 530, "memset": 510},
+        {"launch": 310, "launch_ex": 300, "memset": 490},
     ),
     "touched regions": (
         {"epoch": "sync", "regions": "touched"},
-        {"launch": 740, "launch_ex": 750, "memset": 620},
+        {"launch": 530, "launch_ex": 520, "memset": 590},
     ),
+    "parameters": ({"epoch": "none", "params": "1"}, {"launch": 550, "launch_ex": 540}),
     "no events": (
         {"epoch": "none", "events": "0"},
-        {"launch": 340, "launch_ex": 350, "memset": 350},
+        {"launch": 190, "launch_ex": 190, "memset": 320},
     ),
 }
 

@@ -7,36 +7,49 @@
 #include "store/params.h"
 #include "track/graphs.h"
 #include "hooks/launch.h"
+#include "hooks/plain_launch.h"
 
 /* Stores the parameters of a successful launch, whose pointers the driver has read. Returns the stored copy. */
-static const uint8_t *keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
+static const uint8_t *keep_params(struct tt_event *e, const struct function *f, void **params, void **extra)
 {
 	size_t size;
-	const void *buffer = launch_buffer(s->extra, &size);
+	const void *buffer = launch_buffer(extra, &size);
 	uint8_t *to;
 
 	if (!buffer)
-		size = s->params && f ? f->param_bytes : 0;
+		size = params && f ? f->param_bytes : 0;
 	if (!size || !(to = params_next(size, &e->params)))
 		return NULL;
 	e->params_size = (uint32_t)size;
 	if (buffer)
 		memcpy(to, buffer, size);
 	for (uint32_t i = 0; !buffer && i < f->param_count; i++)
-		memcpy(to + f->params[i].offset, s->params[i], f->params[i].size);
+		memcpy(to + f->params[i].offset, params[i], f->params[i].size);
 	params_filled(to, size);
 	return to;
 }
 
-static void touch_params(const struct function *f, const struct shape *s)
+void launch_extras(struct tt_event *e, CUresult r, const struct function *f, void **params, void **extra)
+{
+	if (options.launch_stacks)
+		e->stack = op_stack();
+	if (options.params && r == CUDA_SUCCESS)
+		keep_params(e, f, params, extra);
+}
+
+void launch_touches(struct context *c, const struct function *f, void **params, void **extra)
 {
 	size_t size;
-	const void *buffer = launch_buffer(s->extra, &size);
+	const void *buffer = launch_buffer(extra, &size);
 
+	if (!f || !f->param_count) {
+		regions_touch_all(c);
+		return;
+	}
 	if (buffer)
 		regions_touch_pointers(buffer, size);
-	for (uint32_t i = 0; s->params && f && i < f->param_count; i++)
-		regions_touch_pointers(s->params[i], f->params[i].size);
+	for (uint32_t i = 0; params && i < f->param_count; i++)
+		regions_touch_pointers(params[i], f->params[i].size);
 }
 
 /*
@@ -126,11 +139,6 @@ static __attribute__((noinline)) void not_traced(struct op *op, struct shape *s,
 	s->flight = NULL;
 }
 
-static inline bool is_special(const struct function *f)
-{
-	return f->chosen | f->traced | atomic_load_explicit(&f->replayable, memory_order_relaxed);
-}
-
 static __attribute__((noinline)) void begin_special(struct op *op, struct function *f, struct shape *s)
 {
 	if ((f->chosen || atomic_load(&f->replayable)) && !op->capturing)
@@ -145,9 +153,9 @@ HOT static __attribute__((noinline)) struct function *begin_launch(struct op *op
 	if (!op_begin_launch(op, stream, per_thread))
 		return NULL;
 	struct function *f = function_of(s->f);
-	if (unlikely(!options.plain_launches) && options.deps == DEPS_REGION && !op->capturing && op_is_behind(op))
+	if (options.deps == DEPS_REGION && !op->capturing && stream_is_behind(op->stream))
 		order_launch(op, f, s);
-	if (f && unlikely(is_special(f)))
+	if (f && unlikely(function_is_special(f)))
 		begin_special(op, f, s);
 	op_time(op);
 	return f;
@@ -156,7 +164,7 @@ HOT static __attribute__((noinline)) struct function *begin_launch(struct op *op
 /* A graph launch counts as a kernel launch. Returns its number, 0 if launches are not counted. */
 static inline uint64_t count_launch(void)
 {
-	return unlikely(!options.plain_launches) && (options.epoch.launch || options.epoch.window) ? capture_count_launch() : 0;
+	return options.epoch.launch || options.epoch.window ? capture_count_launch() : 0;
 }
 
 static void end_count(struct op *op, uint64_t number, uint32_t label)
@@ -165,22 +173,14 @@ static void end_count(struct op *op, uint64_t number, uint32_t label)
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
 }
 
-/* Writes two members with one store, as the check reads them: otherwise the read waits for both stores. */
-static inline void write_two(struct tt_event *e, size_t at, uint32_t first, uint32_t second)
-{
-	uint64_t both = first | (uint64_t)second << 32;
-
-	memcpy((char *)e + at, &both, sizeof(both));
-}
-
 static inline void write_shape(struct tt_event *e, uint32_t id, const struct shape *s)
 {
-	write_two(e, offsetof(struct tt_event, id), id, s->shared);
-	write_two(e, offsetof(struct tt_event, grid), s->grid[0], s->grid[1]);
-	write_two(e, offsetof(struct tt_event, grid[2]), s->grid[2], s->block[0]);
-	write_two(e, offsetof(struct tt_event, block[1]), s->block[1], s->block[2]);
-	write_two(e, offsetof(struct tt_event, cluster), s->cluster[0], s->cluster[1]);
-	write_two(e, offsetof(struct tt_event, cluster[2]), s->cluster[2], 0); /* parameters, if any, come later */
+	event_pair(e, offsetof(struct tt_event, id), id, s->shared);
+	event_pair(e, offsetof(struct tt_event, grid), s->grid[0], s->grid[1]);
+	event_pair(e, offsetof(struct tt_event, grid[2]), s->grid[2], s->block[0]);
+	event_pair(e, offsetof(struct tt_event, block[1]), s->block[1], s->block[2]);
+	event_pair(e, offsetof(struct tt_event, cluster), s->cluster[0], s->cluster[1]);
+	event_pair(e, offsetof(struct tt_event, cluster[2]), s->cluster[2], 0); /* parameters, if any, come later */
 	if (unlikely(s->flags))
 		e->flags |= s->flags;
 }
@@ -201,20 +201,15 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 		delays_look_for_clusters(f->name, s->f, s->cluster);
 		op->t->busy--;
 	}
-	bool plain = options.plain_launches;
-	if ((plain || options.launch_events) && (e = op_slot(op, r, !plain && options.launch_stacks))) {
+	if (options.launch_events && (e = op_slot(op, r, options.launch_stacks))) {
 		e->dst = op->waited_for;
 		write_shape(e, f ? f->id : TT_NO_ID, s);
-		if (!plain && options.params && r == CUDA_SUCCESS)
-			params = keep_params(e, f, s);
+		if (options.params && r == CUDA_SUCCESS)
+			params = keep_params(e, f, s->params, s->extra);
 		event_commit(e, TT_EVENT_LAUNCH);
 	}
-	if (controls.touched && r == CUDA_SUCCESS) {
-		if (f && f->param_count)
-			touch_params(f, s);
-		else
-			regions_touch_all(op->context);
-	}
+	if (controls.touched && r == CUDA_SUCCESS)
+		launch_touches(op->context, f, s->params, s->extra);
 	op_end(op, r);
 	if (unlikely(op->held))
 		replayable_end(op, r, f, s, params);
@@ -227,8 +222,8 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 }
 
 /* with: the call with the arguments of other code. */
-#define LAUNCH(symbol, per_thread, stream, shape_, params, args, with) \
-	EXPORT HOT CUresult CUDAAPI symbol params \
+#define ANY_LAUNCH(head, symbol, per_thread, stream, shape_, params, args, with) \
+	head params \
 	{ \
 		struct shape shape; \
 		HOOK(op, symbol); \
@@ -240,6 +235,20 @@ HOT static void end_launch(struct op *op, CUresult r, struct shape *s, struct fu
 		if (r != CUDA_SUCCESS) \
 			r = real.symbol args; \
 		end_launch(&op, r, &shape, f); \
+		return r; \
+	}
+
+/* For calls that may launch a plain kernel; condition: this one does. */
+#define LAUNCH(symbol, per_thread, stream, shape_, params, args, with, condition, ...) \
+	ANY_LAUNCH(static __attribute__((noinline)) CUresult any_##symbol, symbol, per_thread, stream, shape_, params, args, with) \
+	EXPORT HOT CUresult CUDAAPI symbol params \
+	{ \
+		__typeof__(&symbol) call = __atomic_load_n(&real.symbol, __ATOMIC_ACQUIRE); \
+		struct plain plain; \
+		if (unlikely(!call) || !(condition) || !plain_begin(&plain, CALL_##symbol, f_, stream, per_thread)) \
+			return any_##symbol args; \
+		CUresult r = call args; \
+		plain_end(&plain, CALL_##symbol, r, (const struct plain_arguments)__VA_ARGS__); \
 		return r; \
 	}
 
@@ -287,6 +296,15 @@ static inline void shape_of_config(struct shape *s, const CUlaunchConfig *c, CUf
 		if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && a->value.cooperative)
 			s->flags |= TT_EVENTF_COOPERATIVE;
 	}
+}
+
+static inline bool is_plain_config(const CUlaunchConfig *c)
+{
+	for (unsigned i = 0; c && c->attrs && i < c->numAttrs; i++)
+		if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
+		    c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+			return false;
+	return c;
 }
 
 /* The event of a launch whose function is not known. */
@@ -344,7 +362,7 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 	struct exec *x = graphs_find(handle);
 
 	graphs_write();
-	if (options.deps == DEPS_REGION && !op->capturing && op_is_behind(op))
+	if (options.deps == DEPS_REGION && !op->capturing && stream_is_behind(op->stream))
 		order_graph(op, x);
 	if (unlikely(contexts_several()) && op->on && x && !op->capturing) {
 		uint64_t spread = graph_spread(x);
@@ -420,9 +438,9 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 	}
 
 #define LAUNCHES(S, PT) \
-	LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params, NULL)) \
-	LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params)) \
-	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(&shape, config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra), (config, shape.runs.f, shape.runs.params, NULL)) \
+	LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params, NULL), true, {{gx, gy, gz}, {bx, by, bz}, shared, params, extra}) \
+	ANY_LAUNCH(EXPORT HOT CUresult CUDAAPI cuLaunchCooperativeKernel##S, cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params), (shape.runs.f, gx, gy, gz, bx, by, bz, shared, stream, shape.runs.params)) \
+	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(&shape, config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra), (config, shape.runs.f, shape.runs.params, NULL), is_plain_config(config), {{config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes, params, extra}) \
 	OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
 	OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
 	GRAPH(cuGraphLaunch##S, PT)

@@ -29,9 +29,9 @@ HOT struct tt_event *op_event(struct op *op, CUresult result)
 	return e;
 }
 
-void op_failed(const struct op *op, CUresult result)
+void call_failed(struct context *c, CUresult result, uint32_t call, uint64_t seq)
 {
-	crash_report_result(op->context, result, call_name(op->call), op->seq);
+	crash_report_result(c, result, call_name(call), seq);
 }
 
 uint32_t op_stack(void)

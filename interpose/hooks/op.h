@@ -51,8 +51,7 @@ struct op {
 #define OP(name, which) \
 	struct op name __attribute__((cleanup(op_leave))); \
 	name.call = which; \
-	atomic_store_explicit(&thread_self.call, which, memory_order_relaxed); \
-	thread_calls(&thread_self, 1)
+	thread_enters(&thread_self, which)
 
 /* The start of each wrapper: its op, then the given code if the driver has the call. */
 #define HOOK(op, symbol, ...) \
@@ -76,8 +75,7 @@ struct op {
 static inline void op_leave(struct op *op)
 {
 	(void)op;
-	thread_self.submits_for = 0;
-	thread_calls(&thread_self, -1);
+	thread_leaves(&thread_self);
 }
 
 static inline bool recording(void)
@@ -189,13 +187,6 @@ static inline bool op_begin_at(struct op *op, uint64_t address)
 
 bool op_is_capturing(struct stream *s);
 
-/* Whether the op's stream has not waited for the last capture. */
-static inline bool op_is_behind(const struct op *op)
-{
-	return atomic_load_explicit(&op->stream->awaited_capture, memory_order_relaxed) !=
-	       atomic_load_explicit(&op->context->captures, memory_order_acquire);
-}
-
 /* The op's work must run after the last capture, which reads memory that it may write. */
 static inline void op_catch_up(struct op *op, uint64_t region)
 {
@@ -222,7 +213,7 @@ static ON_PATH bool op_on_stream(struct op *op, CUstream handle, bool per_thread
 		gate_enter(op->t);
 	op_number(op); /* inside the gate: an earlier epoch does not include the call */
 	op->on = true;
-	if (enters && unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
+	if (enters && unlikely(stream_is_behind(op->stream)) && !(launches && options.deps == DEPS_REGION))
 		op_catch_up(op, 0);
 	return true;
 }
@@ -251,15 +242,15 @@ static inline bool op_begin_free(struct op *op, CUstream handle, bool per_thread
 	return op_start(op, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false, 0);
 }
 
-void op_failed(const struct op *op, CUresult result);
+void call_failed(struct context *c, CUresult result, uint32_t call, uint64_t seq);
 
 /* The event's slot with the common members but `id` set, or NULL. stack: with the call stack. */
 static ON_PATH struct tt_event *op_slot(struct op *op, CUresult result, bool stack)
 {
-	struct tt_event *e = op->on && (options.plain_launches || options.events) ? event_slot() : NULL;
+	struct tt_event *e = op->on && options.events ? event_slot() : NULL;
 
 	if (unlikely(result != CUDA_SUCCESS) && op->on)
-		op_failed(op, result);
+		call_failed(op->context, result, op->call, op->seq);
 	if (unlikely(op->stack))
 		atomic_store_explicit(&op->t->waits_at, 0, memory_order_relaxed);
 	if (!e)

@@ -531,8 +531,8 @@ bool options_read_from(char *const *environment, const unsigned char *as_option,
 		options.callstacks = options.callstacks == CALLSTACKS_0 ? CALLSTACKS_OFF : CALLSTACKS_AUTO;
 	options.launch_stacks = options.callstacks && options.kernel_events < KERNEL_EVENTS_NOSTACK;
 	options.launch_events = options.events && options.kernel_events != KERNEL_EVENTS_OFF;
-	options.plain_launches = options.launch_events && !options.launch_stacks && !options.params &&
-				 options.deps != DEPS_REGION && !options.epoch.launch && !options.epoch.window;
+	options.launch_extras = options.launch_stacks || options.params;
+	options.plain_launches = !options.epoch.launch && !options.epoch.window;
 	return keep_rules(as_option, error, size);
 }
 

@@ -100,7 +100,8 @@ struct options {
 #include "options/option_table.h"
 	bool launch_events; /* kernel launches are recorded */
 	bool launch_stacks; /* with call stacks, and so are graph launches */
-	bool plain_launches; /* their record is all that options ask of launches, apart from delays and times */
+	bool launch_extras; /* they have call stacks or parameters */
+	bool plain_launches; /* they are not counted */
 };
 
 extern struct options options; /* all 0 without TT_OUT: nothing is recorded */

@@ -5,6 +5,7 @@
 #define TT_STORE_EVENT_SLOTS_H
 
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "store/events.h"
@@ -47,12 +48,27 @@ static inline struct tt_event *event_slot(void)
 	return e;
 }
 
-static inline void event_commit(struct tt_event *e, uint32_t kind)
+/* Writes members with one store of 8 bytes, as the check reads them: otherwise the read waits for both stores. */
+static inline void event_word(struct tt_event *e, size_t at, uint64_t value)
+{
+	memcpy((char *)e + at, &value, sizeof(value));
+}
+static inline void event_pair(struct tt_event *e, size_t at, uint32_t first, uint32_t second)
+{
+	event_word(e, at, first | (uint64_t)second << 32);
+}
+
+/* zero: words that nothing was written to, as event_check_knowing wants them. */
+static ON_PATH void event_commit_knowing(struct tt_event *e, uint32_t kind, uint32_t call, uint32_t zero)
 {
 	typedef uint64_t __attribute__((may_alias)) word;
-	uint64_t named = kind | (uint64_t)e->call << 16;
+	uint64_t named = kind | (uint64_t)call << 16;
 
-	__atomic_store_n((word *)&e->kind, named | (uint64_t)event_check(e, named) << 32, __ATOMIC_RELEASE);
+	__atomic_store_n((word *)&e->kind, named | (uint64_t)event_check_knowing(e, named, zero) << 32, __ATOMIC_RELEASE);
+}
+static inline void event_commit(struct tt_event *e, uint32_t kind)
+{
+	event_commit_knowing(e, kind, e->call, 0);
 }
 
 #endif

@@ -91,6 +91,13 @@ static inline bool contexts_several(void)
 uint64_t context_work(const struct context *c);
 void context_destroyed(struct context *c);
 
+/* Whether it has not waited for the last capture of its context. */
+static inline bool stream_is_behind(const struct stream *s)
+{
+	return atomic_load_explicit(&s->awaited_capture, memory_order_relaxed) !=
+	       atomic_load_explicit(&s->context->captures, memory_order_acquire);
+}
+
 /* NULL: not seen yet. Takes no lock. */
 struct stream *stream_find(CUstream handle);
 /* The stream with this handle, whose creation was not seen. NULL: no memory. */

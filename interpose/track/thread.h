@@ -58,6 +58,17 @@ static inline void thread_calls(struct thread *t, int more)
 	atomic_store_explicit(&t->calls, atomic_load_explicit(&t->calls, memory_order_relaxed) + more, memory_order_relaxed);
 }
 
+static inline void thread_enters(struct thread *t, uint32_t call)
+{
+	atomic_store_explicit(&t->call, call, memory_order_relaxed);
+	thread_calls(t, 1);
+}
+static inline void thread_leaves(struct thread *t)
+{
+	t->submits_for = 0;
+	thread_calls(t, -1);
+}
+
 static inline bool thread_in_call(const struct thread *t)
 {
 	return atomic_load_explicit(&t->calls, memory_order_relaxed);

@@ -26,7 +26,7 @@ struct reading {
 
 HOT_DATA const struct clock_line *_Atomic clock_line;
 
-HOT_DATA static struct clock_line lines[LINES];
+static struct clock_line lines[LINES];
 
 static struct {
 	unsigned next_line;

@@ -6,11 +6,11 @@
 
 /*
  * The launch path: its code is adjacent, and so is the data that it reads and that is rarely written. So it uses
- * few cache lines.
+ * few cache lines. A section whose name has no dot is one piece of the library; ".data.hot" would be one of each file.
  */
 #define HOT __attribute__((hot))
 #define ON_PATH inline __attribute__((always_inline)) /* a part of it, without a call */
-#define HOT_DATA __attribute__((section(".data.hot")))
+#define HOT_DATA __attribute__((section("tt_hot")))
 
 /* For functions that a sanitizer's runtime calls through the recorder before it can instrument code. */
 #define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread")))
