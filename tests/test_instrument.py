@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -270,6 +271,24 @@ def test_modules_of_files_and_fatbins_are_traced(tmp_path: Path) -> None:
     assert [line + 5 for line in lines[0][:-1]] == lines[1][:-1]  # the last record is the end
     shown = support.ttanalyze("query", tmp_path / "run", "--table", "trace", "--fields", "sass")
     assert "mov.u32 %r1, %tid.x" in shown.stdout and not shown.stderr
+
+
+def test_tensor_copies_say_what_their_map_says(built: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = instrument(run, support.command("tensor_maps", built), "--kind", "tma")
+    assert done.status == 0, done.stderr
+    shown = support.ttanalyze("query", run, "--table", "tma", "--format", "json")
+    loads = [row for row in json.loads(shown.stdout) if row["does"] == "load"]
+    stores = [row for row in json.loads(shown.stdout) if row["does"] == "store"]
+    assert [row["swizzle"] for row in loads] == ["NONE", "128B"] * 4
+    assert {row["data_type"] for row in loads + stores} == {"INT32"}
+    assert [row["first"] for row in stores[::2]] == [[4, 3], [16, 16], [-4, -2], [100, 0]]
+    for row in (loads[0], stores[0]):
+        assert (row["global_dim"], row["global_strides"]) == ([40, 20], [160])
+        assert (row["box_dim"], row["bytes"], row["multicast"]) == ([32, 8], 1024, 0)
+        assert row["encoded_by"].startswith("cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_")
+    (data,), (out,) = ({row["global_address"] for row in rows} for rows in (loads, stores))
+    assert data != out and loads[0]["barrier"] != stores[0]["barrier"] == "0x0"
 
 
 def test_trace_of_a_killed_program_is_read_up_to_its_last_whole_chunk(

@@ -21,7 +21,7 @@ from ttanalyze.format.files import KINDS
 from ttanalyze.format.layout import HEADER_SIZE
 from ttanalyze.verbs.verify import verify
 
-ABSENT = ("launches.bin", "traced.bin", "trace.bin")  # of which the run has none
+ABSENT = ("launches.bin", "traced.bin", "trace.bin", "tensormaps.bin")  # of which the run has none
 FILES = [name for name in KINDS if name not in ABSENT]
 CHECKED = [name for name in FILES if name not in ("digests.bin", "blocks.bin")]
 VERBS = {

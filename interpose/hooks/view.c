@@ -1,6 +1,7 @@
 /*
- * Wrappers of texture and surface objects.
+ * Wrappers of texture and surface objects, and of tensor maps.
  */
+#include "instrument/tensor_maps.h"
 #include "track/views.h"
 #include "hooks/op.h"
 
@@ -17,3 +18,44 @@ AFTER(cuSurfObjectCreate, (CUsurfObject *object, const CUDA_RESOURCE_DESC *d), (
 	}
 ENDS(cuTexObjectDestroy, CUtexObject, TT_VIEW_TEXTURE)
 ENDS(cuSurfObjectDestroy, CUsurfObject, TT_VIEW_SURFACE)
+
+EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+					       const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+					       const cuuint32_t *steps, CUtensorMapInterleave interleave,
+					       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+					       CUtensorMapFloatOOBfill fill)
+{
+	HOOK(op, cuTensorMapEncodeTiled);
+	CUresult r = real.cuTensorMapEncodeTiled(map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
+						 promotion, fill);
+	struct tt_tensor_map m = {.address = (uintptr_t)address,
+				  .rank = rank,
+				  .data_type = type,
+				  .interleave = interleave,
+				  .swizzle = swizzle,
+				  .l2_promotion = promotion,
+				  .oob_fill = fill};
+	for (cuuint32_t i = 0; r == CUDA_SUCCESS && i < rank; i++) {
+		m.sizes[i] = sizes[i];
+		m.box[i] = box[i];
+		m.steps[i] = steps[i];
+		if (i)
+			m.strides[i - 1] = strides[i - 1];
+	}
+	if (r == CUDA_SUCCESS)
+		tensor_map_encoded(map, &m);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
+{
+	CUtensorMap before;
+
+	HOOK(op, cuTensorMapReplaceAddress);
+	if (map)
+		before = *map;
+	CUresult r = real.cuTensorMapReplaceAddress(map, address);
+	if (r == CUDA_SUCCESS)
+		tensor_map_moved(&before, map, (uintptr_t)address);
+	return r;
+}

@@ -45,7 +45,8 @@ enum tt_file_kind {
 	TT_FILE_GRAPH_DATA = 15, /* graphdata.bin  parameters and edges of these graphs */
 	TT_FILE_LAUNCHES = 16, /* launches.bin   tt_launch records, launches that can be replayed */
 	TT_FILE_TRACE = 17,    /* trace.bin      chunks of tt_trace_record records, what instructions of traced launches did */
-	TT_FILE_TRACED = 18    /* traced.bin     tt_traced records, launches that were to be traced */
+	TT_FILE_TRACED = 18,   /* traced.bin     tt_traced records, launches that were to be traced */
+	TT_FILE_TENSOR_MAPS = 19 /* tensormaps.bin tt_tensor_map records, what the program encoded before traced launches */
 };
 
 /* tt_file_header.encoding: how a data file stores the contents of a block */
@@ -625,6 +626,23 @@ struct tt_traced {
 	uint32_t block[3];
 	uint64_t reserved;
 	uint64_t check;        /* XXH3-64 of the preceding 56 bytes */
+};
+
+/* A tensor map, and the arguments of the call that encoded it: cuTensorMapEncodeTiled. */
+struct tt_tensor_map {
+	uint64_t map[16];      /* its bytes */
+	uint64_t address;      /* of the tensor */
+	uint64_t sizes[5];     /* elements, innermost dimension first */
+	uint64_t strides[4];   /* bytes, of the dimensions from the second one on */
+	uint32_t box[5];
+	uint32_t steps[5];     /* between elements that are copied */
+	uint32_t rank;         /* number of dimensions; what arrays have beyond is 0 */
+	uint32_t data_type;    /* CUtensorMapDataType */
+	uint32_t interleave;
+	uint32_t swizzle;
+	uint32_t l2_promotion;
+	uint32_t oob_fill;
+	uint64_t check;        /* XXH3-64 of the preceding 272 bytes */
 };
 
 /* ---- ring ---- */

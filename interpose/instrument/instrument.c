@@ -15,6 +15,7 @@
 #include "instrument/heartbeats.h"
 #include "instrument/plan.h"
 #include "instrument/sanitizer.h"
+#include "instrument/tensor_maps.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "sim_trace.h"
@@ -196,6 +197,7 @@ struct flight *instrument_begin(struct context *c, const struct function *f, str
 	pthread_mutex_unlock(&instrument.lock);
 	if (!next)
 		return NULL;
+	tensor_maps_write();
 	if (l->captured)
 		return refuse(&t, f, TT_REFUSED_CALL, "they are part of a graph");
 	if (instrument.patches)
@@ -224,5 +226,6 @@ void instrument_forget(void)
 {
 	pthread_mutex_init(&instrument.lock, NULL);
 	flights_forget();
+	tensor_maps_forget();
 	patcher_forget();
 }

@@ -24,6 +24,7 @@ static const struct {
 	[RECORDS_LAUNCHES] = {"launches.bin", TT_FILE_LAUNCHES, sizeof(struct tt_launch), false},
 	[RECORDS_TRACED] = {"traced.bin", TT_FILE_TRACED, sizeof(struct tt_traced), false},
 	[RECORDS_TRACE] = {"trace.bin", TT_FILE_TRACE, 1, false},
+	[RECORDS_TENSOR_MAPS] = {"tensormaps.bin", TT_FILE_TENSOR_MAPS, sizeof(struct tt_tensor_map), false},
 	[RECORDS_GRAPH_DATA] = {"graphdata.bin", TT_FILE_GRAPH_DATA, 1, false},
 	[RECORDS_GRAPHS] = {"graphs.bin", TT_FILE_GRAPHS, sizeof(struct tt_graph_record), false},
 	[RECORDS_FUNCTIONS] = {"functions.bin", TT_FILE_FUNCTIONS, sizeof(struct tt_function), false},
@@ -75,6 +76,7 @@ CHECK_IS_LAST(struct tt_label);
 CHECK_IS_LAST(struct tt_frame);
 CHECK_IS_LAST(struct tt_launch);
 CHECK_IS_LAST(struct tt_traced);
+CHECK_IS_LAST(struct tt_tensor_map);
 CHECK_IS_LAST(struct tt_graph_record);
 CHECK_IS_LAST(struct tt_function);
 CHECK_IS_LAST(struct tt_module);
@@ -153,6 +155,11 @@ bool store_launch(store *s, struct tt_launch *l)
 bool store_traced(store *s, struct tt_traced *t)
 {
 	return add(s, RECORDS_TRACED, t, 1);
+}
+
+bool store_tensor_map(store *s, struct tt_tensor_map *m)
+{
+	return add(s, RECORDS_TENSOR_MAPS, m, 1);
 }
 
 bool store_trace(store *s, const void *records, uint32_t bytes, uint64_t count)

@@ -52,6 +52,7 @@ bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole c
 bool store_function(store *s, struct tt_function *f);
 bool store_launch(store *s, struct tt_launch *l);  /* fills in check */
 bool store_traced(store *s, struct tt_traced *t);  /* fills in check */
+bool store_tensor_map(store *s, struct tt_tensor_map *m);  /* fills in check */
 /* A chunk of trace records; false also if there is no room for contents. */
 bool store_trace(store *s, const void *records, uint32_t bytes, uint64_t count);
 /* Records with their data; their data offsets are relative to `data`. Fills in positions and checks. */

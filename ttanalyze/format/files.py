@@ -41,6 +41,7 @@ KINDS = {
     "launches.bin": (layout.enum("file_kind")["TT_FILE_LAUNCHES"], layout.LAUNCH),
     "trace.bin": (layout.enum("file_kind")["TT_FILE_TRACE"], np.dtype("u1")),
     "traced.bin": (layout.enum("file_kind")["TT_FILE_TRACED"], layout.TRACED),
+    "tensormaps.bin": (layout.enum("file_kind")["TT_FILE_TENSOR_MAPS"], layout.TENSOR_MAP),
     "timeline.bin": (layout.enum("file_kind")["TT_FILE_TIMELINE"], layout.ACTIVITY),
 }
 PIECE = 1 << 16  # records read at a time

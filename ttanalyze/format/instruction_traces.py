@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -245,6 +246,7 @@ class InstructionTrace:
         """in_order: whether the process ended in order, so that its last chunk is whole."""
         self._file = folder.open("trace.bin")  # before traced.bin, which may only be ahead
         self._in_order = in_order
+        self._folder = folder
         self._seen: dict[int, tuple[int, int, int, int]] = {}  # chunks: end, records, launches
         self.launches = _traced(folder)
 
@@ -292,6 +294,14 @@ class InstructionTrace:
             counts = np.bincount(launches[~ends], minlength=len(out))
             out["records"] += counts.astype("u8")
         return out
+
+    @functools.cached_property
+    def tensor_maps(self) -> dict[bytes, Any]:
+        """Returns tt_tensor_map records by the bytes of their maps."""
+        file = self._folder.open("tensormaps.bin")
+        if file is None:
+            return {}
+        return {one["map"].tobytes(): one for one in read_checked(file)}
 
     @property
     def size(self) -> int:

@@ -91,6 +91,7 @@ LAUNCH_ATTRIBUTE = dtype("launch_attribute")
 VIEW = dtype("view")
 GRAPH_EDGE = dtype("graph_edge")
 TRACED = dtype("traced")
+TENSOR_MAP = dtype("tensor_map")
 TRACE_CHUNK = dtype("trace_chunk")
 TRACE_RECORD = dtype("trace_record")
 

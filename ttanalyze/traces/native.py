@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ttanalyze.code import demangle
+from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout, open_run
 from ttanalyze.format.instruction_traces import KIND, ROW, TraceRecords
@@ -24,6 +25,7 @@ from ttanalyze.format.modules import function as find_function
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.records.members import Place
+from ttanalyze.traces.descriptors import transfer
 from ttanalyze.traces.instructions import Instructions, instructions_of
 from ttanalyze.traces.reader import METADATA, Kernel, Record, Trace
 
@@ -321,9 +323,21 @@ class _Launch:
             yield found | {"addrs": at, "values": [lane[:words] for lane in values]}
 
     def _tma(self, records: TraceRecords) -> Iterator[dict[str, Any]]:
-        for descriptor, barrier, coordinates, blocks in records.tma().tolist():
-            found = {"desc_addr": hex(descriptor), "barrier": hex(barrier)}
-            yield found | {"coords": coordinates.tolist(), "multicast_cta_mask": blocks}
+        known = self._process.instruction_trace.tensor_maps
+        copies, maps = records.tma().tolist(), records.tensor_maps()
+        numbers = records.heads["instruction"].tolist()
+        for number, copy, one in zip(numbers, copies, maps, strict=True):
+            descriptor, barrier, coordinates, blocks = copy
+            found: dict[str, Any] = {"desc_addr": hex(descriptor), "barrier": hex(barrier)}
+            found |= {"coords": coordinates.tolist(), "multicast_cta_mask": blocks}
+            if one.any():
+                found["desc_raw"] = one.tolist()
+            if one.tobytes() in known:
+                instruction = self._table.by_number.get(number)
+                text = parsed(instruction.text if instruction else "")
+                made = known[one.tobytes()]
+                found["tma_transfer_info"] = transfer(made, text, found["coords"], blocks)
+            yield found
 
 
 PAYLOADS = {

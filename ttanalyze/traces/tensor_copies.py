@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ttanalyze.disassembly.decode import Text, parsed
+from ttanalyze.traces.descriptors import DOES, box_bytes, does
 from ttanalyze.traces.native import AnyTrace
 from ttanalyze.traces.reader import Kernel, Record, cta
 
@@ -20,26 +21,12 @@ MAP = (
 )
 SIZES_OF = ("global_dim", "global_strides", "box_dim", "element_strides")
 LISTS = (*SIZES_OF, "first", "last")
-TEXTS = {*MAP, "does", "mode", "descriptor", "encoded_by", "source"} - {*SIZES_OF}
+TEXTS = {*MAP, "does", "mode", "barrier", "descriptor", "encoded_by", "source"} - {*SIZES_OF}
 COLUMNS = (
     *("kernel", "launch", "opcode_id", "pc", "instruction", "does", "dimensions", "mode"),
-    *("records", "blocks", "multicast", "first", "last", "bytes", "descriptor", *MAP),
+    *("records", "blocks", "multicast", "first", "last", "bytes", "barrier", "descriptor", *MAP),
     *("encoded_by", "source"),
 )
-DOES = {"UTMALDG": "load", "UTMASTG": "store", "UTMAREDG": "reduce", "UTMAPF": "prefetch"}
-BULK = {"UBLKCP": "copy", "UBLKRED": "reduce", "UBLKPF": "prefetch"}
-SIZES: dict[str, float] = {
-    "UINT8": 1,
-    "UINT16": 2,
-    "FLOAT16": 2,
-    "BFLOAT16": 2,
-    "INT64": 8,
-    "UINT64": 8,
-    "FLOAT64": 8,
-    "16U4_ALIGN8B": 0.5,
-    "16U4_ALIGN16B": 1,
-    "16U6_ALIGN16B": 1,
-}  # bytes of an element, else 4
 NAMES = {
     "interleave": ("CU_TENSOR_MAP_INTERLEAVE_", {}),
     "swizzle": ("CU_TENSOR_MAP_SWIZZLE_", {}),
@@ -124,35 +111,12 @@ def _row(group: _Group) -> dict[str, Any]:
         "first": group.first,
         "last": group.last,
         "bytes": info.get("byte_count") or box_bytes(tiled),
+        "barrier": record.members.get("barrier"),
         "descriptor": record.members.get("desc_addr"),
         **told,
         "encoded_by": encoding(tiled) if tiled else None,
         "source": statement(group.text, tensor, bool(group.masks)),
     }
-
-
-def does(text: Text, info: Mapping[str, Any]) -> str:
-    """Returns what a copy does: `load`, `store`, `reduce`, `prefetch` or `copy`."""
-    name, words = text.opcode, text.mnemonic.split(".")
-    if name in DOES or name in BULK:
-        return DOES.get(name) or BULK[name]
-    if "prefetch" in words or info.get("is_prefetch"):
-        return "prefetch"
-    if "reduce" in words:
-        return "reduce"
-    spaces = [word for word in words if word.startswith(("shared", "global"))]
-    to = spaces[0] if spaces else str(info.get("dst_memspace") or "").lower()
-    return "store" if to.startswith("global") else "load"
-
-
-def box_bytes(tiled: Mapping[str, Any]) -> int | None:
-    """Returns the bytes of the box that a tiled descriptor copies."""
-    if not tiled.get("box_dim"):
-        return None
-    size = SIZES.get(str(tiled.get("data_type")), 4)
-    for each in tiled["box_dim"][: tiled.get("rank") or 5]:
-        size *= each
-    return int(size)
 
 
 def encoding(tiled: Mapping[str, Any]) -> str:
