@@ -91,6 +91,7 @@ def test_wheel_lists_its_requirements(archives: Path) -> None:
     extras = re.findall(r"^Provides-Extra: (.*)$", metadata, re.M)
     assert sorted(extras) == [
         "all",
+        "cluster",
         "dev",
         "docs",
         "instrument",
@@ -197,3 +198,31 @@ def test_source_archive_is_complete(archives: Path) -> None:
         if n.endswith((".so", ".so.1", ".o", ".pyc", "_cuda.py", "_format.py", "/_options.py"))
     }
     assert built == set()
+
+
+SCHEMAS = {
+    "github-actions": ("action.yml",),
+    "github-workflows": (".github/workflows/test.yml", ".github/workflows/release.yml"),
+    "github-issue-forms": (".github/ISSUE_TEMPLATE/fault.yml", ".github/ISSUE_TEMPLATE/wish.yml"),
+    "github-issue-config": (".github/ISSUE_TEMPLATE/config.yml",),
+    "citation-file-format": ("CITATION.cff",),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_files_for_others_follow_their_schemas(schema: str) -> None:
+    files = [support.ROOT / name for name in SCHEMAS[schema]]
+    python("-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
+
+
+def test_conda_recipe_needs_what_the_wheel_needs() -> None:
+    project = (support.ROOT / "pyproject.toml").read_text()
+    recipe = (support.ROOT / "packaging" / "conda" / "recipe.yaml").read_text()
+    (listed,) = re.findall(r"^dependencies = \[(.*?)\]", project, re.M | re.S)
+    wheel = dict(re.findall(r'"(\w+)(.*?)"', listed))
+    wheel["python-xxhash"] = wheel.pop("xxhash")
+    (needed,) = re.findall(r"^  run:\n(.*?)^\S", recipe, re.M | re.S)
+    conda = dict(re.findall(r"- (\S+) (.*)", needed))
+    assert conda.pop("python") == ">=3.10"
+    assert conda == wheel
