@@ -33,16 +33,14 @@ def _passes_on(frame: Frame) -> bool:
     return not file.endswith(".py") and any(name in file for name in PASSING_ON)
 
 
-def _calling(frames: Sequence[Frame]) -> Frame:
-    """Returns the innermost frame of the program's own sources, else of its headers, else one with
-    a known line.
-    """
+def _own(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Returns the frames in the program's own sources, else in its headers, else one frame."""
     known = [frame for frame in frames if frame[2] and not _passes_on(frame)]
     program_frames = [
         f for f in _behind_stubs(known) if not any(part in f[1] for part in LIBRARIES)
     ]
     sources = [frame for frame in program_frames if not frame[1].endswith(HEADERS)]
-    return next(iter([*sources, *program_frames, *known]), frames[0])
+    return sources or program_frames or (known or frames)[:1]
 
 
 def _behind_stubs(frames: Sequence[Frame]) -> Sequence[Frame]:
@@ -55,7 +53,7 @@ def _behind_stubs(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def caller(frames: Sequence[Frame]) -> str:
     """Returns the calling frame of a stack: "step (train.py:12)". frames: the innermost first."""
-    return frame_text(_calling(frames))
+    return frame_text(_own(frames)[0])
 
 
 def frame_text(frame: Frame) -> str:
@@ -72,8 +70,14 @@ def frame_text(frame: Frame) -> str:
 
 def site(frames: Sequence[Frame]) -> str:
     """Returns the place of an allocation: "train.py:12 in step"."""
-    frame = _calling(frames)
-    return f"{_location(frame)} in {frame[0]}"
+    return sites(_own(frames)[:1])
+
+
+def sites(frames: Sequence[Frame]) -> str:
+    """Returns the place of an allocation, and what of the program called it there:
+    "train.py:12 in step < train.py:40 in main".
+    """
+    return " < ".join(f"{_location(frame)} in {frame[0]}" for frame in _own(frames))
 
 
 def whole(frames: Sequence[Frame]) -> str:

@@ -45,13 +45,14 @@ class Calls:
 class CallRow:
     """A row of the list of calls.
 
-    how: how sure the write to the region is, an index of HOW, or None. caller: the program's line
-    that made the call, or "".
+    took: the time on the GPU, or "". how: how sure the write to the region is, an index of HOW, or
+    None. caller: the program's line that made the call, or "".
     """
 
     seq: int
     stream: str
     what: str
+    took: str
     how: int | None
     caller: str
     stack: str
@@ -65,7 +66,7 @@ class CallReader:
         self.known_callers: dict[int, str] = {}  # by seq of the call; "" if not recorded
         self.known_sites: dict[int, str] = {}  # the same, of calls that allocate
         self._callers = stacks.StackTexts(stacks.caller)
-        self._sites = stacks.StackTexts(stacks.site)
+        self._sites = stacks.StackTexts(stacks.sites)
         self._stacks = stacks.StackTexts(stacks.whole)
 
     @functools.cached_property
@@ -78,6 +79,11 @@ class CallReader:
         """Whether the run has call stacks."""
         path = self.process.path / "frames.bin"
         return self.recorded and path.exists() and path.stat().st_size > layout.HEADER_SIZE
+
+    @functools.cached_property
+    def have_times(self) -> bool:
+        """Whether the run has times of the GPU."""
+        return len(self.process.activities) > 0
 
     # ---- who called ----
 
@@ -132,10 +138,10 @@ class CallReader:
             number, stack = int(record["stream"]), int(record["stack"])
             stream = {0: "", 1: "legacy", 2: "thread"}.get(number, str(number))
             seq = int(record["seq"])
-            on_gpu = f", {text.duration(took[seq])} on the GPU" if seq in took else ""
+            on_gpu = text.duration(took[seq]) if seq in took else ""
             who = [self._of_stack(texts, stack) for texts in (self._callers, self._stacks)]
-            what = self._call(kind, record) + on_gpu
-            out.append(CallRow(seq, stream, what, calls.suspects.get(seq), *who))
+            what = self._call(kind, record)
+            out.append(CallRow(seq, stream, what, on_gpu, calls.suspects.get(seq), *who))
         return out
 
     def _gpu_times(self, seqs: Array) -> dict[int, int]:

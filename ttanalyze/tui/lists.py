@@ -10,6 +10,7 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 
 from ttanalyze.errors import Error
+from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
 from ttanalyze.tui.background import Background
 from ttanalyze.tui.rows import Cells, Rows
@@ -17,6 +18,8 @@ from ttanalyze.tui.timeline import EpochRow, RegionRow, Timeline
 
 CHANGED = "●"
 CALLER_ROOM = 36  # columns of a name and a caller, together
+KIND_ROOM = max(map(len, layout.REGION_KINDS))
+NAME_ROOM = 14  # least columns of a name beside a caller
 
 
 def fit(words: str, width: int) -> str:
@@ -30,11 +33,15 @@ def _mark(changed: bool | int | None) -> str:
     return "?" if changed is None else CHANGED if changed else " "
 
 
-def split(room: int, callers: bool) -> tuple[int, int]:
-    """Returns the columns of a name and of the caller beside it, 0 if there is no room for it."""
-    if not callers or room < CALLER_ROOM:
+def split(room: int, name: int, caller: int) -> tuple[int, int]:
+    """Returns the columns of a name and of the caller beside it, 0 if there is no room for it.
+
+    name, caller: the columns of the longest ones. What the name does not need is the caller's.
+    """
+    if room < CALLER_ROOM:
         return room, 0
-    return room - room // 2 - 1, room // 2
+    name = min(max(name, NAME_ROOM), max(room // 2, room - 1 - caller))
+    return name, room - 1 - name
 
 
 def beside(words: str, width: int) -> str:
@@ -68,16 +75,22 @@ class Epochs(Rows):
     def details(self, rows: list[Any]) -> Callable[[], None] | None:
         return partial(self.timeline.calls.read_callers, [row.seq for row in rows])
 
+    def needs(self, row: EpochRow) -> tuple[str, ...]:
+        return self._what(row), self.timeline.calls.known_callers.get(row.seq, "")
+
+    @staticmethod
+    def _what(row: EpochRow) -> str:
+        return row.trigger if not row.label else f"{row.trigger} {row.label}"
+
     def _room(self, width: int) -> tuple[int, int]:
-        return split(width - 21, self.count > 0 and self.timeline.calls.have_stacks)
+        return split(width - 22, *self.needed) if self.needed[1] else (width - 22, 0)
 
     def title(self, width: int) -> str:
         room, rest = self._room(width)
-        words = f"{fit('cut at', room)}{beside('called from', rest)}"
-        return f"  {'epoch':>6} {words} {'changed':>7} {'':<4}"
+        words = f"{fit('cut at', room)} {'changed':>7} {'':<4}"
+        return f"  {'epoch':>6} {words}{beside('called from', rest)}"
 
     def cells(self, row: EpochRow, width: int) -> Cells:
-        what = row.trigger if not row.label else f"{row.trigger} {row.label}"
         lost = "R" in row.flags or "D" in row.flags
         size = brief(row.changed) if row.changed else "·"
         room, rest = self._room(width)
@@ -85,10 +98,10 @@ class Epochs(Rows):
         return [
             (f"{_mark(row.region_changed)} ", "changed"),
             (f"{row.number:>6} ", ""),
-            (fit(what, room), "faint" if lost else ""),
-            (beside(caller, rest), "caller"),
+            (fit(self._what(row), room), "faint" if lost else ""),
             (f" {size:>7} ", "" if row.changed else "faint"),
             (f"{row.flags:<4}", "wrong" if lost else "faint"),
+            (beside(caller, rest), "caller"),
         ]
 
 
@@ -126,39 +139,44 @@ class Regions(Rows):
     def details(self, rows: list[Any]) -> Callable[[], None] | None:
         return partial(self.timeline.calls.read_sites, [row.seq for row in rows])
 
+    def needs(self, row: RegionRow) -> tuple[str, ...]:
+        name = "" if row.name == row.kind else row.name
+        return name, self.timeline.calls.known_sites.get(row.seq, "")
+
     def _columns(self, width: int) -> tuple[int, int, int, int]:
-        """Returns the columns of name, site, kind and address, 0 for those without room."""
-        room, sites = width - 25, self.timeline.calls.have_stacks
-        address = 17 if room >= 60 else 0
-        kind = 17 if room >= (84 if sites else 60) else 0
-        name, place = split(room - address - kind, sites)
-        return name, place, max(0, kind - 1), max(0, address - 1)
+        """Returns the columns of name, kind, address and site, 0 for those without room."""
+        room, sites = width - 24, self.needed[1] > 0
+        kind, address = (KIND_ROOM, 16) if room >= (84 if sites else 60) else (0, 0)
+        rest = room - (kind and kind + address + 2)
+        name, place = split(rest, *self.needed) if sites else (rest, 0)
+        return name, kind, address, place
 
     def title(self, width: int) -> str:
         order = {"id": "regions", "changed": "by change", "size": "by size"}[self.sort]
-        name, *others = self._columns(width) if self.count else (width - 25, 0, 0, 0)
+        name, *others = self._columns(width)
         words = fit(f"{'all' if self.everything else 'live'} {order}", name)
-        words += "".join(map(beside, ("allocated at", "kind", "address"), others))
-        return f"  {'id':>5} {words} {'size':>5} {'changed':>9} "
+        rest = "".join(map(beside, ("kind", "address", "allocated at"), others))
+        return f"  {'id':>5} {words} {'size':>5} {'changed':>9}{rest}"
 
     def cells(self, row: RegionRow, width: int) -> Cells:
-        name, place, *others = self._columns(width)
+        name, kind, address, place = self._columns(width)
         site = self.timeline.calls.known_sites.get(row.seq, "")
-        anonymous = row.name == row.kind and not place
-        names = fit((site if anonymous else "") or row.name, name)
-        rest = "".join(map(beside, (row.kind, f"{row.base:#x}"), others))
+        words = row.name
+        if row.name == row.kind:  # it has no label
+            words = "" if kind else row.name if place else site or row.name
+        names = fit(words, name)
+        rest = beside(row.kind, kind) + beside(f"{row.base:#x}", address)
         if row.note:
-            return [
-                (f"  {row.id:>5} {names}{beside(site, place)}{rest} ", "faint"),
-                (f"{brief(row.size):>5} {fit(row.note, 9).strip().rjust(9)}", "faint"),
-            ]
+            note = fit(row.note, 9).strip().rjust(9)
+            words = f"  {row.id:>5} {names} {brief(row.size):>5} {note}"
+            return [(f"{words}{rest}{beside(site, place)}", "faint")]
         share = f"{row.changed}/{row.blocks}" if row.changed else "·"
         if row.changed is not None and len(share) > 9:
             share = f"{row.changed / row.blocks:.2%}"
         return [
             (f"{_mark(row.changed)} ", "changed"),
-            (f"{row.id:>5} {names}", ""),
+            (f"{row.id:>5} {names} {brief(row.size):>5} ", ""),
+            (f"{share:>9}", "" if row.changed else "faint"),
+            (rest, ""),
             (beside(site, place), "caller"),
-            (f"{rest} {brief(row.size):>5} ", ""),
-            (f"{share:>9} ", "" if row.changed else "faint"),
         ]

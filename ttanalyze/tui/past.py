@@ -55,6 +55,7 @@ class PastRows(Rows):
         self._least, self._largest = min(numbers, default=0.0), max(numbers, default=0.0)
         self._digits = min(MOST_VALUE, max((len(value.value) for value in past), default=0))
         self._digits = max(len("value"), self._digits)
+        self._what = max((len(value.what) for value in past), default=0)
 
     def fetch(self) -> Callable[[int, int], list[Any]]:
         past = self.past
@@ -64,7 +65,7 @@ class PastRows(Rows):
         """Returns the columns of where the epoch was cut, and of the bar, 0 for no room."""
         rest = width - 11 - self._digits
         scale = self._largest > self._least
-        where = (rest // 2 if scale else rest - 1) if width >= WIDE else 0
+        where = min(max(self._what, len("cut at")), rest // 2) if width >= WIDE else 0
         return where, max(0, rest - where - 4) if scale else 0
 
     def title(self, width: int) -> str:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -92,7 +93,7 @@ class Listing(ScrollView, can_focus=True):
         return self.get_component_rich_style(f"rows--{part}")
 
     def render_line(self, y: int) -> Strip:
-        width, base = self.size.width, self.rich_style
+        width, base = self.scrollable_content_region.width, self.rich_style  # not the scrollbar
         if y == 0:
             style = self._style("title") + (self._style("focused") if self.has_focus else Style())
             return Strip([Segment(self.title(width), style)]).adjust_cell_length(width, style)
@@ -155,6 +156,8 @@ class Rows(Listing):
         self._details_work = Background(self)
         self._failure = ""
 
+        self.needed = [0, 0]  # columns of the longest texts of `needs`
+
     # ---- for subclasses ----
 
     def fetch(self) -> Callable[[int, int], list[Any]]:
@@ -163,6 +166,10 @@ class Rows(Listing):
 
     def cells(self, row: Any, width: int) -> Cells:
         raise NotImplementedError
+
+    def needs(self, row: Any) -> tuple[str, ...]:
+        """Returns the two texts of a row that share what the other columns leave."""
+        return ()
 
     def details(self, rows: list[Any]) -> Callable[[], None] | None:
         """Returns a function that reads what takes longer than the rows, such as callers. It runs
@@ -211,6 +218,7 @@ class Rows(Listing):
                 self._known.clear()
             if not isinstance(rows, Error):
                 self._known.update(zip(range(first, last), rows, strict=True))
+                self._measure()
                 self._fetch_details(rows)
                 self.post_message(self.Shown(self._known.get(self.cursor)))
             self.refresh()
@@ -221,11 +229,18 @@ class Rows(Listing):
         else:
             self.refresh()
 
+    def _measure(self) -> None:
+        """Updates `needed` for all rows that were read, so that columns do not jump in a scroll."""
+        texts = zip(*map(self.needs, self._known.values()), strict=True)
+        widths = [max(map(cell_len, column)) for column in texts]
+        self.needed = widths or self.needed
+
     def _fetch_details(self, rows: list[Any]) -> None:
         def take(failure: Error | None) -> None:
             if failure is not None and str(failure) != self._failure:
                 self._failure = str(failure)
                 self.post_message(self.Failed(self._failure))
+            self._measure()
             self.refresh()
 
         read = self.details(rows)

@@ -11,7 +11,6 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from ttanalyze.core.writers import HOW
 from ttanalyze.output import text
 from ttanalyze.tui.calls import CallReader, CallRow, Calls
 from ttanalyze.tui.keys import KEYS, MOVING, NAMES
@@ -19,8 +18,15 @@ from ttanalyze.tui.lists import beside, fit, split
 from ttanalyze.tui.rows import Cells, Rows
 from ttanalyze.tui.timeline import FLAG_LETTERS
 
-# By how sure a write is: a mark and a style for each of HOW, the surest first.
-SURE = (("●", "changed"), ("◉", "changed"), ("○", "maybe"), ("·", "faint"))
+# Words and a style for each of core.writers.HOW, the surest first.
+SURE = (
+    ("● writes there", "changed"),
+    ("◉ given a pointer", "changed"),
+    ("○ may write there", "maybe"),
+    ("· given no pointer", "faint"),
+)
+HOW_ROOM, TIME_ROOM = 18, 9  # columns
+CALL_ROOM = 48  # columns of a call and its caller, from which both are shown
 
 
 class Overlay(ModalScreen[int | None]):
@@ -74,22 +80,31 @@ class CallRows(Rows):
 
     def title(self, width: int) -> str:
         region = "" if self.calls.region is None else f"region {self.calls.region}"
-        room, caller = self._room(width)
-        words = f"{fit('call', room)}{beside('called from', caller)}"
-        return f" {'seq':>9}  {'stream':>6}  {words} {region}"
+        room, time, caller = self._room(width)
+        words = f"{fit('call', room)}{beside('GPU time'.rjust(time), time)}"
+        rest = f"{fit(region, HOW_ROOM)}{beside('called from', caller)}"
+        return f" {'seq':>9}  {'stream':>6}  {words}  {rest}"
 
-    def _room(self, width: int) -> tuple[int, int]:
-        return split(width - 49, self.reader.have_stacks)
+    def needs(self, row: CallRow) -> tuple[str, ...]:
+        return row.what, row.caller
+
+    def _room(self, width: int) -> tuple[int, int, int]:
+        """Returns the columns of the call, its time, and its caller."""
+        time = TIME_ROOM if self.reader.have_times else 0
+        rest = width - 22 - HOW_ROOM - (time and time + 1)
+        callers = self.reader.have_stacks and rest >= CALL_ROOM
+        room, caller = split(rest, *self.needed) if callers else (rest, 0)
+        return room, time, caller
 
     def cells(self, row: CallRow, width: int) -> Cells:
-        room, caller = self._room(width)
-        mark, style = ("", "") if row.how is None else SURE[row.how]
-        how = "" if row.how is None else f"{mark} {HOW[row.how]}"
+        room, time, caller = self._room(width)
+        how, style = ("", "") if row.how is None else SURE[row.how]
         return [
             (f" {row.seq:>9}  {row.stream:>6}  ", "faint"),
             (f"{fit(row.what, room)}", "" if style != "faint" else "faint"),
-            (f"{beside(row.caller, caller)} ", "caller"),
-            (how, style),
+            (beside(row.took.rjust(time), time), "faint"),
+            (f"  {fit(how, HOW_ROOM)}", style),
+            (beside(row.caller, caller), "caller"),
         ]
 
 
@@ -115,5 +130,8 @@ class CallList(Overlay):
     def on_rows_shown(self, event: Rows.Shown) -> None:
         """Shows all of the selected call, of which the row may be cut."""
         row: CallRow | None = event.row
-        words = [] if row is None else [row.what, *([f"from {row.stack}"] if row.stack else [])]
+        words = []
+        if row is not None:
+            words.append(f"{row.what}, {row.took} on the GPU" if row.took else row.what)
+            words += [f"from {row.stack}"] if row.stack else []
         self.query_one("#whole", Static).update("\n".join(f" {line}" for line in words))

@@ -30,7 +30,8 @@ from ttanalyze.tui.timeline import Timeline
 from ttanalyze.tui.view import MemoryView, View
 
 PANEL_FROM = 120  # columns of a terminal that has room for values beside the memory
-PANEL = 44  # least columns of these
+WIDE_FROM = 160  # columns from which the regions have more room than the epochs
+PANEL = 40  # least columns of these
 TICK = 0.2  # seconds between two looks at how far a search is
 
 
@@ -174,6 +175,7 @@ class Selection(App[None]):
 
     def arrange(self) -> None:
         """Gives the room that the memory does not need to the values of the item over time."""
+        self.query_one("#lists").set_class(self.size.width >= WIDE_FROM, "wide")
         self.past.display = self.with_past and self.size.width >= PANEL_FROM
         most = self.size.width - PANEL
         self.view.styles.width = self.view.needed_width(most) if self.past.display else "1fr"

@@ -27,6 +27,8 @@ Screen { layers: base; }
 #lists { height: 2fr; min-height: 5; }
 #epochs { width: 1fr; }
 #regions { width: 1fr; border-left: tall $panel; }
+.wide #epochs { width: 2fr; }
+.wide #regions { width: 3fr; }
 #below { height: 3fr; min-height: 4; }
 #memory { height: 100%; }
 #past { height: 100%; width: 1fr; border-left: tall $panel; }

@@ -20,6 +20,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format.labels import PARTS
 from ttanalyze.format.layout import Array
 from ttanalyze.tui.items import HEX, Items, as_several
+from ttanalyze.tui.lists import fit
 from ttanalyze.tui.rows import Listing
 from ttanalyze.tui.timeline import Timeline, Window
 
@@ -101,11 +102,12 @@ class View(Listing):
         return self.items.per_row(width - len(self._offset(0)) - 2)
 
     def needed_width(self, most: int) -> int:
-        """Returns the columns that the longest rows take that fit into `most` columns."""
-        return len(self._offset(0)) + 3 + self.items.row_width(self._per_row(most))
+        """Returns the columns of the longest rows that fit into `most`, or of the heading."""
+        rows = len(self._offset(0)) + 3 + self.items.row_width(self._per_row(most))
+        return max(rows, min(most, len(self.heading) + 2))
 
     def title(self, width: int) -> str:
-        return self.heading
+        return fit(self.heading, width)
 
     def _offset(self, offset: int) -> str:
         digits = max(8, len(f"{max(0, self._total - 1):x}"))
