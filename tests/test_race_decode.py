@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.race_traces import Written
+from tests.race_traces import ALL, LOAD, STORE, Written, shared
 from ttanalyze.code.ptx_statements import Statement, statements
-from ttanalyze.verbs.race.exact import listing, load, machine
+from ttanalyze.verbs.race.exact import elided, listing, load, machine
+from ttanalyze.verbs.race.exact.analysis import conflicts
 from ttanalyze.verbs.race.exact.model import Access, Operation, Scope, Space, Sync
 
 PTX = {
@@ -140,3 +143,59 @@ def test_generic_addresses_outside_of_allocations_are_noticed() -> None:
     assert not load.elsewhere(made.launch(), starts, ends)
     assert load.elsewhere(made.launch(), starts, ends - np.uint64(4))
     assert load.elsewhere(made.launch(), starts[:0], ends[:0])
+
+
+LOOP = """
+BSSY B0, 0x60
+STS [R5], R0
+NOP
+@P0 BRA 0x50
+LDS R2, [R5]
+BSYNC B0
+NOP
+LDS R3, [R5]
+@P1 BRA 0x30
+NOP
+@P1 STS [R5], R0
+EXIT
+"""
+
+
+def test_what_is_left_of_a_warp_sync_is_known_by_an_access_beside_it() -> None:
+    lines = LOOP.strip().splitlines()
+    rows = [
+        {
+            "opcode_id": i,
+            "sass": line,
+            "opcode": (words := line.removeprefix("@P0 ").removeprefix("@P1 ").split())[0],
+            "predicate": "@P" if line.startswith("@") else None,
+            "category": "branch" if words[0] in ("BRA", "BSSY", "EXIT") else "other",
+            "target": int(words[-1], 16) if words[0] in ("BRA", "BSSY") else None,
+        }
+        for i, line in enumerate(lines)
+    ]
+    assert elided.anchors(rows, listing.of_machine(rows)) == {2: (1, True), 6: (7, False)}
+    rows[3]["opcode"] = "BRX"
+    assert elided.anchors(rows, listing.of_machine(rows)) == {}
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_warp_that_met_at_it_has_a_record(follows: bool) -> None:
+    made = Written(threads=64)
+    for warp in range(2):
+        made.add(1, STORE, warp, base=shared(128 * warp))
+        made.add(3, LOAD, warp, base=shared(128 * warp), stride=0, mask=1)
+    made.scattered(3, LOAD, [shared(4)], mask=1)
+    assert [one.instructions for one in made.conflicts()] == [(1, 3)]
+    before = made.launch()
+    names = ("instruction", "mask", "block", "warp", "base", "stride", "row")
+    columns = {name: getattr(before, name) for name in names}
+    after = elided.insert(columns, {2: (1, True) if follows else (3, False)})
+    assert after["instruction"].tolist() == (
+        [1, 2, 3, 1, 2, 3, 3] if follows else [1, 2, 3, 1, 2, 3, 2, 3]
+    )
+    assert (after["mask"][after["instruction"] == 2] == (ALL if follows else 1)).all()
+    operations = {**before.operations, 2: machine.operation("NOP")}
+    changed: dict[str, Any] = {**after, "operations": operations}
+    met = replace(before, **changed)
+    assert bool(conflicts(met)) is not follows  # a single lane meets no other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ttanalyze.code.ptx_statements import Statement
@@ -14,16 +14,20 @@ from ttanalyze.format import modules, open_run
 from ttanalyze.format.kernel_checksums import image_of
 from ttanalyze.format.process import Process
 from ttanalyze.traces.instructions import on_simulator, statements_of
-from ttanalyze.verbs.race.exact import machine, statements
+from ttanalyze.verbs.race.exact import elided, machine, statements
 from ttanalyze.verbs.race.exact.model import Operation
 
 
 @dataclass(frozen=True)
 class Code:
-    """The instructions of a kernel by number: places in machine code, or lines of PTX."""
+    """The instructions of a kernel by number: places in machine code, or lines of PTX.
+
+    anchors: accesses that tell when a warp met at a NOP.
+    """
 
     operations: Mapping[int, Operation]
     machine: bool
+    anchors: elided.Anchors = field(default_factory=dict)
 
 
 def code(process: Process, function: int, kernel: str) -> Code:
@@ -35,7 +39,8 @@ def code(process: Process, function: int, kernel: str) -> Code:
         raise Error(f"{process.path}: the code of {kernel} was not saved")
     run = open_run(process.path.parent)
     for table in find_tables(run, f"^{re.escape(kernel)}$"):
-        return Code(of_machine(table.instructions), machine=True)
+        made = of_machine(table.instructions)
+        return Code(made, machine=True, anchors=elided.anchors(table.instructions, made))
     raise Error(f"{process.path}: no instruction table of {kernel}")
 
 

@@ -17,7 +17,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.traces.coverage import missing, refused
-from ttanalyze.verbs.race.exact import listing, statements
+from ttanalyze.verbs.race.exact import elided, listing, statements
 from ttanalyze.verbs.race.exact.model import (
     BLOCK_SHIFT,
     NO_ADDRESS,
@@ -36,6 +36,7 @@ CHUNK = 1 << 18
 KINDS, CATEGORIES = "opcode,registers,values", "memory,sync,tma"
 TRACED = {"TT_INSTRUMENT": KINDS, "TT_INSTRUMENT_CATEGORY": CATEGORIES}
 ADVICE = f"ttanalyze instrument --kind {KINDS} --category {CATEGORIES}"
+PARTS = ("TT_INSTRUMENT_ADDRESSES", "TT_INSTRUMENT_INSTRUCTIONS")  # their accesses may be missing
 PLACED = ("values", "addresses")
 MBARRIERS = (Sync.MBARRIER_ARRIVE, Sync.MBARRIER_WAIT)
 NEEDED = ({"addresses", "values"}, {"opcode", "registers"})
@@ -91,8 +92,10 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
     kernel = process.kernel(int(head["function"])) or ""
     _check(process, head)
     code = listing.code(process, int(head["function"]), kernel)
+    if any(process.info.get("options", {}).get(name) for name in PARTS):
+        code = replace(code, anchors={})
     grid, block = (tuple(int(n) for n in head[name]) for name in ("grid", "block"))
-    parts = _Parts(process, index, code.operations, seen, grid)
+    parts = _Parts(process, index, code, seen, grid)
     unseen = unseen_copies(code.operations, parts.operations) if code.machine else []
     launch = Launch(
         parts.operations,
@@ -101,7 +104,7 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
         operands=parts.operands(),
         values=parts.values(),
         missing=[*missing(process, index), *parts.missing, *unseen],
-        untold=_untold(code.operations, parts.operations) if code.machine else frozenset(),
+        untold=_untold(code, parts.operations) if code.machine else frozenset(),
     )
     return Traced(launch, int(head["seq"]), kernel, grid, block, code.machine)
 
@@ -131,13 +134,17 @@ def elsewhere(launch: Launch, starts: Array, ends: Array) -> bool:
     return False
 
 
-def _untold(code: Mapping[int, Operation], traced: Mapping[int, Operation]) -> frozenset[Sync]:
+def _untold(code: listing.Code, traced: Mapping[int, Operation]) -> frozenset[Sync]:
     """Returns the kinds of synchronisation in the code of a kernel that its trace tells nothing of.
 
     It may be that none of these ran, or that the way of tracing does not see them.
     """
-    kinds = {operation.sync for operation in code.values()}
-    return frozenset(kinds - {operation.sync for operation in traced.values()} - {Sync.NONE})
+    known = {number: one for number, one in traced.items() if number not in code.anchors}
+    rest = {number: one for number, one in code.operations.items() if number not in code.anchors}
+    kinds = {one.sync for one in rest.values()} - {one.sync for one in known.values()}
+    if not any(map(elided.left_over, known.values())) and any(map(elided.left_over, rest.values())):
+        kinds.add(Sync.WARP)
+    return frozenset(kinds - {Sync.NONE})
 
 
 def _check(process: Process, head: Any) -> None:
@@ -161,14 +168,14 @@ class _Parts:
         self,
         process: Process,
         index: int,
-        known: Mapping[int, Operation],
+        code: listing.Code,
         seen: Mapping[int, int],
         grid: Sequence[int],
     ) -> None:
         self._process, self._index, self._grid = process, index, grid
         self.missing: list[str] = []
         self.operations: dict[int, Operation] = {}
-        self._kinds = self._chosen(known, seen)
+        self._kinds = self._chosen(code.operations, seen)
         self._columns: dict[str, list[Array]] = defaultdict(list)
         self._lanes: list[Array] = []
         self._rows = 0
@@ -180,6 +187,9 @@ class _Parts:
             name: np.concatenate([np.empty(0, kind), *self._columns[name]]).astype(kind)
             for name, kind in COLUMNS.items()
         }
+        met = {nop: at for nop, at in code.anchors.items() if nop not in self.operations}
+        self.columns = elided.insert(self.columns, met)
+        self.operations |= {nop: code.operations[nop] for nop in met}
         self.columns["lanes"] = np.concatenate([np.empty((0, WARP), "u8"), *self._lanes])
 
     def values(self) -> dict[int, Array]:
