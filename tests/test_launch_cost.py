@@ -25,6 +25,10 @@ LIMITS = {
         {"launch": 530, "launch_ex": 520, "memset": 590},
     ),
     "parameters": ({"epoch": "none", "params": "1"}, {"launch": 550, "launch_ex": 540}),
+    "native call stacks": (
+        {"epoch": "none", "cpu_callstack": "backtrace"},
+        {"launch": 2400, "launch_ex": 2400, "memset": 2700},
+    ),
     "no events": (
         {"epoch": "none", "events": "0"},
         {"launch": 190, "launch_ex": 190, "memset": 320},

@@ -86,6 +86,59 @@ int main(void)
 """
 
 
+FRAMES = """
+#include "program.h"
+#include <signal.h>
+
+static CUfunction poke;
+static CUdeviceptr memory;
+
+__attribute__((noinline)) static void with_signal(int unused)
+{
+	unsigned value = 7;
+	(void)unused;
+	OK(cuLaunchKernel(poke, 1, 1, 1, 1, 1, 1, 0, 0, PARAMS(&memory, &value), 0)); /* line 12 */
+	__asm__ volatile("" ::: "memory");
+}
+
+__attribute__((noinline)) static void of_any_size(size_t size, int interrupted)
+{
+	volatile char *room = __builtin_alloca(size);
+	room[0] = 1;
+	if (interrupted)
+		raise(SIGUSR1); /* line 21 */
+	else
+		with_signal(0); /* line 23 */
+	room[size - 1] = 2;
+}
+
+__attribute__((noinline)) static void aligned(size_t size, int interrupted)
+{
+	volatile char room[64] __attribute__((aligned(64))) = {0};
+	of_any_size(size, interrupted); /* line 30 */
+	room[1] = room[0];
+}
+
+__attribute__((noinline, optimize("no-omit-frame-pointer"))) static void pointed(size_t n, int by)
+{
+	aligned(n, by); /* line 36 */
+	__asm__ volatile("" ::: "memory");
+}
+
+int main(void)
+{
+	start();
+	poke = get_kernel(load_kernels(), "poke");
+	OK(cuMemAlloc(&memory, 4096));
+	signal(SIGUSR1, with_signal);
+	for (int i = 0; i < 30; i++)
+		pointed(16 + 64 * i % 7, i % 3 == 2); /* line 47 */
+	OK(cuCtxSynchronize());
+	return 0;
+}
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Where to record to."""
@@ -123,6 +176,20 @@ def stacks(run: Path, kind: str) -> list[tuple[str, ...]]:
 
 
 needs_addr2line = pytest.mark.skipif(not shutil.which("addr2line"), reason="needs addr2line")
+
+
+@needs_addr2line
+@pytest.mark.parametrize("level", ["-O1", "-O2", "-fomit-frame-pointer", "-fno-omit-frame-pointer"])
+def test_frames_of_any_shape_are_found(level: str, tmp_path: Path, run: Path) -> None:
+    """Of variable size, aligned, with and without a frame pointer, and above an interrupted one."""
+    program = built_from(tmp_path / "steps.c", FRAMES, "-fno-optimize-sibling-calls", level)
+    bare = support.run([program], SIM)
+    recorded = support.recording(SIM, run, cpu_callstack="backtrace")
+    assert support.run([program], recorded) == bare
+    outer = ("aligned:30", "pointed:36", "main:47")
+    plain = ("with_signal:12", "of_any_size:23", *outer)
+    interrupted = ("with_signal:12", "of_any_size:21", *outer)
+    assert stacks(run, "launch") == [plain, plain, interrupted] * 10
 
 
 @needs_addr2line

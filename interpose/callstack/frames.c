@@ -20,6 +20,7 @@
 #include "options/options.h"
 #include "callstack/mappings.h"
 #include "callstack/python.h"
+#include "callstack/unwind.h"
 
 #define OF_ONE_KIND 64 /* most frames of a stack with frames of one kind */
 #define STACK_MOST ((uintptr_t)64 << 20) /* distance from the end of the first thread's stack that other stacks exceed */
@@ -76,6 +77,7 @@ static bool load_unwinder(void)
 	*(void **)&unwinder.walk = dlsym(library, "_Unwind_Backtrace");
 	*(void **)&unwinder.get_pc = dlsym(library, "_Unwind_GetIP");
 	*(void **)&unwinder.get_stack = dlsym(library, "_Unwind_GetCFA");
+	unwind_open(library);
 	return unwinder.walk && unwinder.get_pc && unwinder.get_stack;
 }
 
@@ -131,22 +133,31 @@ static bool put(struct walk *w, uintptr_t end)
 	return has_room(w) && !is_through(w);
 }
 
-static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument)
+/* Returns whether to go on. */
+static bool visit(void *to, uintptr_t pc, uintptr_t stack)
 {
-	struct walk *w = argument;
-	uintptr_t pc = unwinder.get_pc(context), stack = unwinder.get_stack(context);
+	struct walk *w = to;
 
 	if (w->pc && !put(w, stack))
 		pc = 0;
 	w->pc = pc;
 	w->stack = stack;
-	return pc ? _URC_NO_REASON : _URC_END_OF_STACK;
+	return pc;
+}
+
+static _Unwind_Reason_Code visit_context(struct _Unwind_Context *context, void *to)
+{
+	return visit(to, unwinder.get_pc(context), unwinder.get_stack(context)) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 static int merge(struct walk w)
 {
-	if (unwinder.walk)
-		unwinder.walk(visit, &w);
+	struct walk before = w;
+
+	if (unwinder.walk && !unwind_frames(visit, &w)) {
+		w = before;
+		unwinder.walk(visit_context, &w);
+	}
 	if (w.pc)
 		put(&w, w.stack);
 	while (w.next < w.count)
