@@ -126,9 +126,10 @@ int main(int argc, char **argv)
 	CHECK(!guards || list.guard_left == (uint64_t)GUARDED * list.granule);
 	CHECK(!free_list_next(&list, 0) && free_list_idle(&list) == mapped);
 	printf("%llu MiB\n", (unsigned long long)mapped >> 20);
+	CHECK(!free_list_retire(&list, mapped)); /* all are idle, and are to stay */
 	while ((m = free_list_retire(&list, 0)))
 		free_list_drop(&list, m);
-	CHECK(!list.mapping_count);
+	CHECK(!list.mapping_count && !list.idle_bytes);
 	free_list_end(&list);
 	return 0;
 }

@@ -7,12 +7,6 @@
 
 #include "arena/share.h"
 
-/*
- * Idle memory that stays mapped after a wait if there are zones: these hold freed memory back, so that a program
- * takes other slabs in each step, which would be mapped and unmapped each time.
- */
-#define KEPT_BYTES ((uint64_t)256 << 20)
-
 struct arena_state arena_state;
 struct arena arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -76,7 +70,7 @@ static void reclaim(struct context *c, const struct stream *s, uint64_t mark)
 void arena_context_waited_for(struct context *c, uint64_t mark)
 {
 	reclaim(c, NULL, mark);
-	arena_retire(c, options.zones ? KEPT_BYTES : 0);
+	arena_retire(c, false);
 	arena_drop_row(c);
 }
 
@@ -104,7 +98,7 @@ bool arena_give_back(struct context *c)
 	if (zones_let_go(true))
 		wait_and_reclaim(c);
 	bool margins = arena_give_margins(c);
-	return arena_retire(c, 0) || margins;
+	return arena_retire(c, true) || margins;
 }
 
 uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s)
@@ -329,7 +323,7 @@ void arena_context_gone(struct context *c, bool primary)
 	pthread_mutex_unlock(&arena.lock);
 	if (!used)
 		return;
-	arena_retire(c, 0);
+	arena_retire(c, true);
 	if (primary)
 		arena_reserve_anew(c->device);
 }

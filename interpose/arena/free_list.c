@@ -13,6 +13,9 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule, uint64_t zone)
 {
 	*p = (struct free_list){.base = base, .size = size, .granule = granule, .zone = round_up(zone, FREE_LIST_UNIT)};
+	TAILQ_INIT(&p->slabs);
+	for (unsigned i = 0; i < FREE_LIST_SIZES; i++)
+		TAILQ_INIT(&p->idle[i]);
 	TAILQ_INIT(&p->freed);
 	TAILQ_INIT(&p->held);
 }
@@ -61,6 +64,8 @@ static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab
 	memmove(p->mappings + i + 1, p->mappings + i, (p->mapping_count - i) * sizeof(*p->mappings));
 	p->mappings[i] = m;
 	p->mapping_count++;
+	if (slab)
+		TAILQ_INSERT_TAIL(&p->slabs, m, peers);
 	if (at + size + gap > p->next)
 		p->next = at + size + gap;
 	return m;
@@ -70,28 +75,55 @@ void free_list_drop(struct free_list *p, struct mapping *m)
 {
 	size_t i = lower(p, m->base);
 
+	if (m->slab)
+		TAILQ_REMOVE(&p->slabs, m, peers);
 	p->mapping_count--;
 	memmove(p->mappings + i, p->mappings + i + 1, (p->mapping_count - i) * sizeof(*p->mappings));
 	free(m);
 }
 
-static bool is_idle(const struct mapping *m)
+static struct mappings *idle_of(struct free_list *p, uint64_t size)
 {
-	return m->ready && !m->blocks;
+	return &p->idle[size / p->granule % FREE_LIST_SIZES];
+}
+
+static void idle_begins(struct free_list *p, struct mapping *m)
+{
+	p->idle_bytes += m->size;
+	if (!m->slab)
+		TAILQ_INSERT_TAIL(idle_of(p, m->size), m, peers);
+}
+
+static void idle_ends(struct free_list *p, struct mapping *m)
+{
+	p->idle_bytes -= m->size;
+	if (!m->slab)
+		TAILQ_REMOVE(idle_of(p, m->size), m, peers);
+}
+
+static struct mapping *any_idle(const struct free_list *p)
+{
+	struct mapping *m = NULL;
+
+	for (unsigned i = 0; i < FREE_LIST_SIZES && !m; i++)
+		m = TAILQ_FIRST(&p->idle[i]);
+	if (m)
+		return m;
+	TAILQ_FOREACH(m, &p->slabs, peers)
+	if (m->ready && !m->blocks)
+		break;
+	return m;
 }
 
 struct mapping *free_list_retire(struct free_list *p, uint64_t keep)
 {
-	uint64_t idle = 0;
+	struct mapping *m = p->idle_bytes > keep ? any_idle(p) : NULL;
 
-	for (size_t i = 0; i < p->mapping_count; i++) {
-		struct mapping *m = p->mappings[i];
-		if (!is_idle(m) || (idle += m->size) <= keep)
-			continue;
+	if (m) {
+		idle_ends(p, m);
 		m->ready = false;
-		return m;
 	}
-	return NULL;
+	return m;
 }
 
 /* Free memory as the program would see it; includes the zones and guards in blocks' own mappings. */
@@ -197,25 +229,34 @@ static struct block *block_add(struct free_list *p, struct mapping *m, uint64_t 
 		return NULL;
 	*b = (struct block){
 		.base = start + before, .size = size, .room = room, .before = before, .mapping = m, .state = BLOCK_NEW};
+	if (m->ready && !m->blocks)
+		idle_ends(p, m);
 	m->blocks++;
 	set_units(m, start, room, b);
 	p->guard_left -= guard_cost(p, b);
 	return b;
 }
 
-static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
+/* A mapping with free room, and where in it. NULL: there is none. */
+static struct mapping *find_place(struct free_list *p, uint64_t room, uint64_t *base)
 {
+	uint32_t units = (uint32_t)(room / FREE_LIST_UNIT);
+	struct mapping *m;
 	int64_t unit;
 
-	if (!m->ready)
-		return false;
-	*base = m->base;
-	if (room > FREE_LIST_LARGE)
-		return !m->slab && !m->blocks && m->size == room;
-	if (!m->slab || m->free_units < room / FREE_LIST_UNIT || (unit = find_units(m, (uint32_t)(room / FREE_LIST_UNIT))) < 0)
-		return false;
-	*base += (uint64_t)unit * FREE_LIST_UNIT;
-	return true;
+	if (room > FREE_LIST_LARGE) {
+		TAILQ_FOREACH(m, idle_of(p, room), peers)
+		if (m->size == room)
+			break;
+		*base = m ? m->base : 0;
+		return m;
+	}
+	TAILQ_FOREACH(m, &p->slabs, peers)
+	if (m->ready && m->free_units >= units && (unit = find_units(m, units)) >= 0) {
+		*base = m->base + (uint64_t)unit * FREE_LIST_UNIT;
+		break;
+	}
+	return m;
 }
 
 /* Bytes that a block takes: in a slab up to FREE_LIST_LARGE, else in its own mapping. A guard needs one. */
@@ -235,9 +276,9 @@ struct block *free_list_take(struct free_list *p, uint64_t size, bool guarded, s
 	guarded = p->guard && (size > FREE_LIST_LARGE || (guarded && p->guard_left >= p->granule));
 	uint64_t room = room_for(p, size, guarded);
 	bool slab = !guarded && room <= FREE_LIST_LARGE;
-	for (size_t i = 0; !guarded && i < p->mapping_count; i++)
-		if (finds_place(p->mappings[i], room, &base))
-			return block_add(p, p->mappings[i], base, size, room);
+	struct mapping *m = guarded ? NULL : find_place(p, room, &base);
+	if (m)
+		return block_add(p, m, base, size, room);
 	*fresh = mapping_add(p, slab ? p->granule : room, slab);
 	if (!*fresh)
 		return NULL;
@@ -298,6 +339,7 @@ void free_list_give(struct free_list *p, struct block *b)
 	free_list_set_state(p, b, BLOCK_NEW);
 	p->guard_left += guard_cost(p, b);
 	set_units(b->mapping, block_start(b), b->room, NULL);
-	b->mapping->blocks--;
+	if (!--b->mapping->blocks && b->mapping->ready)
+		idle_begins(p, b->mapping);
 	free(b);
 }

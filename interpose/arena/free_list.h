@@ -20,6 +20,8 @@ struct context;
 struct stream;
 struct pool;
 
+#define FREE_LIST_SIZES 64      /* lists of idle large mappings, by their size */
+
 struct mapping {
 	uint64_t base, size;
 	bool ready;          /* mapped, and not about to be unmapped */
@@ -28,8 +30,11 @@ struct mapping {
 	uint32_t held;       /* of these, those that zones hold back */
 	uint32_t free_units; /* free units of a slab */
 	uint32_t full_units; /* lower bound of the full units at its start */
+	TAILQ_ENTRY(mapping) peers; /* in the slabs, or in the list of its size while it is idle */
 	struct block *at[];  /* the block at each unit of a slab, or the only block */
 };
+
+TAILQ_HEAD(mappings, mapping);
 
 enum block_state {
 	BLOCK_NEW,   /* not yet the program's, or no longer */
@@ -78,6 +83,8 @@ struct free_list {
 	uint64_t next; /* with guards: no address from here on was ever used */
 	struct mapping **mappings; /* sorted by address */
 	size_t mapping_count, mapping_capacity;
+	struct mappings slabs, idle[FREE_LIST_SIZES]; /* oldest first */
+	uint64_t idle_bytes; /* of ready mappings without blocks */
 	struct blocks freed, held; /* blocks in these states, oldest first */
 	uint64_t held_bytes;
 	size_t held_count;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #define GUARDS 4 /* small allocations with guards take at most one part in so many of a device's memory */
+#define KEPT 4   /* idle memory that stays mapped, with zones: one part in so many */
 
 /* ---- ranges ---- */
 
@@ -71,6 +72,7 @@ static void reserve(CUdevice device)
 	free_list_begin(&range->free_list, base + lead, size - lead, granule, options.zones);
 	if (options.guard)
 		free_list_guard(&range->free_list, guard_bytes(options.guard), total / GUARDS);
+	range->kept = options.zones ? total / KEPT : 0;
 	range->state = RESERVED;
 	map_margin(range);
 	atomic_store(&arena_state.reserved[device], size);
@@ -139,13 +141,14 @@ static bool host_bound_elsewhere(const struct context *c)
 	return false;
 }
 
-static bool retire_of(struct free_list *p, uint64_t keep)
+static bool retire_of(struct range *range, bool all)
 {
+	struct free_list *p = &range->free_list;
 	struct mapping *m;
 	bool any = false;
 
 	pthread_mutex_lock(&arena.lock);
-	while ((m = free_list_retire(p, keep))) {
+	while ((m = free_list_retire(p, all ? 0 : range->kept))) {
 		pthread_mutex_unlock(&arena.lock);
 		unmap(m);
 		any = true;
@@ -156,13 +159,13 @@ static bool retire_of(struct free_list *p, uint64_t keep)
 	return any;
 }
 
-bool arena_retire(const struct context *c, uint64_t keep)
+bool arena_retire(const struct context *c, bool all)
 {
 	bool any = false;
 
 	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++)
 		if (atomic_load(&arena_state.reserved[i]))
-			any |= retire_of(&arena.ranges[i].free_list, keep);
+			any |= retire_of(&arena.ranges[i], all);
 	return any;
 }
 

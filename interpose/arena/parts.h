@@ -25,6 +25,11 @@ struct range {
 	struct free_list free_list;
 	CUmemAllocationProp properties;
 	uint64_t base, margin; /* start of the range, and bytes mapped there before the blocks */
+	/*
+	 * Idle memory that stays mapped after a wait. Zones hold freed memory back until then, so that a program takes
+	 * other memory in each step, which would be mapped and unmapped each time.
+	 */
+	uint64_t kept;
 	uint64_t users; /* devices whose kernels have access, a bit each */
 	unsigned opened[ARENA_DEVICES][OPENERS]; /* how often each reason opened it to a device */
 };
@@ -51,8 +56,11 @@ CUresult arena_wait_for(const struct context *c);
 /* The device's range, reserved at the first call. Caller holds the lock. NULL: the driver serves this device. */
 struct range *arena_range_for(CUdevice device);
 CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users);
-/* Unmaps idle mappings, but for `keep` bytes of each device. True: there was one. May wait for work: not while other contexts wait for the host. */
-bool arena_retire(const struct context *c, uint64_t keep);
+/*
+ * Unmaps idle mappings: all, or those over what each range keeps. True: there was one. May wait for work: not while
+ * other contexts wait for the host.
+ */
+bool arena_retire(const struct context *c, bool all);
 /* Unmaps the margins, if memory is short. */
 bool arena_give_margins(const struct context *c);
 /* A reset of the device may end the reservation too: without mappings, it is reserved again at its next use. */
