@@ -80,7 +80,7 @@ def test_skipped_epochs_are_no_difference(runs: dict[str, Path], other: str) -> 
 @pytest.mark.long
 def test_info_shows_the_share_and_the_skips(runs: dict[str, Path]) -> None:
     outcome = support.ttanalyze("info", runs["few"])
-    assert "% of at most 1%" in outcome.stdout
+    assert "%, limit 1% (" in outcome.stdout
     assert "were skipped, to keep to --max-overhead: they have no contents" in outcome.stdout
     assert "of 401 epochs skipped" in outcome.stdout or "epochs skipped" in outcome.stdout
     told = json.loads(support.ttanalyze("info", runs["few"], "--json").stdout)["processes"][0]
@@ -114,6 +114,8 @@ def test_nothing_is_skipped_before_the_allowance_is_spent(built: Path, tmp_path:
     run = tt.open(tmp_path / "run")
     assert not run.epochs["skipped"].any()
     assert run.processes[0].info["overhead"]["host_ns"] > 0
+    shown = support.ttanalyze("info", tmp_path / "run").stdout
+    assert "%, limit 1% once that is 1h (" in shown
 
 
 def test_call_stacks_and_timing_count_as_cost_of_calls(

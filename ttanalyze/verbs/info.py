@@ -454,7 +454,10 @@ def _overhead(process: dict[str, Any]) -> str:
     parts.append(("calls", "events_ns"))
     spent = sum(cost.get(key, 0) for _, key in parts)
     alone = max(cost.get("elapsed_ns", 0) - spent, 1)
-    out = f"{100 * spent / alone:.2f}% of at most {cost.get('limit', 0) / 1000:g}%"
+    out = f"{100 * spent / alone:.2f}%, limit {cost.get('limit', 0) / 1000:g}%"
+    allowance = process["options"].get("TT_OVERHEAD_ALLOWANCE", "0")
+    if allowance != "0":
+        out += f" once that is {allowance}"
     shown = ", ".join(f"{name} {text.duration(cost.get(key, 0))}" for name, key in parts)
     skipped = process["epochs_skipped"]
     return f"{out} ({shown}); {skipped:,} of {text.count(process['epochs'], 'epoch')} skipped"
