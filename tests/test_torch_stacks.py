@@ -127,6 +127,22 @@ def test_calls_within_torch_are_recorded(tmp_path: Path) -> None:
     assert outer[0] == "pytorch"
 
 
+@pytest.mark.parametrize("python", support.pythons())
+def test_calls_at_the_end_of_the_interpreter(python: str, tmp_path: Path) -> None:
+    text = f"""{IMPORT}import atexit
+atexit.register(fill, with_lock)
+class Owner:
+    def __del__(self, fill=fill, with_lock=with_lock):
+        fill(with_lock)
+t.owner = Owner()
+kept = [Owner()]
+kept.append(kept)
+fill(with_lock)
+"""
+    sources = [source for source, _ in recorded(text, tmp_path, python)]
+    assert len(sources) >= 3 and sources[:2] == ["pytorch", "pytorch"]
+
+
 def test_epochs_and_threads_beside_torch(tmp_path: Path) -> None:
     """Torch's code gives up the lock now and then, also while another thread cuts epochs."""
     text = f"""{IMPORT}import threading, time

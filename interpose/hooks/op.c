@@ -47,7 +47,8 @@ void op_ask_torch(struct op *op)
 {
 	uint64_t begun = budget_begin();
 
-	if (options.entry != ENTRY_CUPTI) /* the thread is on another C stack then, which Python does not know */
+	/* Through CUPTI the thread is on another C stack, which Python does not know. */
+	if (session_state == SESSION_ON && options.entry != ENTRY_CUPTI)
 		op->stack = stacks_from_torch();
 	atomic_store_explicit(&thread_self.call, op->call, memory_order_relaxed);
 	budget_end(begun, BUDGET_CALL);
