@@ -32,6 +32,8 @@ def test_help_has_an_example_and_no_types(cli: Cli, verb: str) -> None:
     assert re.fullmatch(rf"Usage: ttanalyze {verb} \[OPTIONS\]( \[?[A-Z_]+\]?(\.\.\.)?)*", usage)
     assert f"ttanalyze {verb}" in rest.partition("Example")[2]
     assert not re.search(r"<(path|int|str|float|bool|list)|\b(TEXT|INTEGER|FLOAT|PATH)\b", rest)
+    whole = ("merge", "push")  # runs as a whole
+    assert "--rank" in rest or verb in whole or not re.search(r"\bRUN(_A)?\b", usage)
 
 
 def test_every_verb_is_in_one_group(cli: Cli) -> None:

@@ -58,6 +58,7 @@ def sass(
         "text", "--format", metavar="FORMAT", help="text (default), json, csv or ndjson."
     ),
     out: common.OutOption = None,
+    rank: common.RanksOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
@@ -67,6 +68,7 @@ def sass(
     the tables in the run. REGEX matches any part of a mangled or demangled name.
     """
     from ttanalyze import options
+    from ttanalyze.format import open_run
     from ttanalyze.verbs.sass import find_tables, show
 
     form = "json" if json else form
@@ -78,7 +80,8 @@ def sass(
         common.interruptible(),
         common.progress_bar("disassembling", quiet or out is None) as progress,
     ):
-        tables = find_tables(what, kernel, _architecture(arch), progress, refused)
+        of = what if rank is None else open_run(what, common.parse_ranks(rank))
+        tables = find_tables(of, kernel, _architecture(arch), progress, refused)
         parts = show.written(tables, form, patterns if points or patterns else None)
         if out is not None:
             with common.output_file(out) as file:
