@@ -282,6 +282,29 @@ def test_heartbeats_are_kept_at_loops_barriers_and_exits(
     assert name != "reduce" or (places["barrier"] and places["loop"])
 
 
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_lanes_that_exit_change_no_uniform_register_of_those_that_go_on(
+    cubin: sp.Cubin, tmp_path: Path
+) -> None:
+    """A warp has one set of uniform registers, and paths of it may run in turn."""
+    kernel = next(k for k in cubin.kernels if k.name == "reduce")
+    traced = cubin.trace(kernel, OWN, BEATS | OPCODE)
+    code = disassemble(traced.code, tmp_path)
+    exits, rest = set[str](), set[str]()
+    ends = [n for n, text in enumerate(code) if "REDG.E.OR" in text]
+    for end in ends:
+        begin = max(n for n in range(end) if code[n].startswith("BSSY"))
+        found = re.findall(r"\bUR\d+", " ".join(code[begin:end]))
+        exits |= {one for n in map(int, [f[2:] for f in found]) for one in (f"UR{n}", f"UR{n + 1}")}
+    for n, text in enumerate(code[len(code_of(cubin, kernel)) :], len(code_of(cubin, kernel))):
+        if not any(end - 8 <= n <= end for end in ends):
+            written = re.match(r"(?:@!?U?P\d )?(?:U\w+|S2UR|R2UR)\S*(?: UP\d,)? (UR\d+)", text)
+            if written and "c[0x0][0x208]" not in text:
+                rest |= {written[1], f"UR{int(written[1][2:]) + ('.64' in text)}"}
+    assert ends and exits and rest
+    assert not exits & rest
+
+
 def collective(cubin: sp.Cubin, kernel: sp.Kernel, at: int, behind: int) -> bytes:
     """Its image with WARPSYNC.COLLECTIVE.ALL at an instruction, and its target."""
     code = struct.pack("<QQ", 0x7948 | (behind - at - 1) * 4 << 16, 0x03C00000 | 0xFC0 << 40)

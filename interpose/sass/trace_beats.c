@@ -128,7 +128,7 @@ const char *trace_beat_plan(const struct trace_kernel *k, struct layout *l, uint
 	unsigned at = UNIFORM_MAX / 4 * 4, predicate = PREDICATES;
 
 	while ((used->registers | taken) & wanted << at)
-		if ((at -= 4) > UNIFORM_MAX)
+		if ((at -= 4) < trace_template(BEAT_EXIT)->first_uniform)
 			return "no free uniform registers";
 	while (predicate && used->predicates & 1u << (predicate - 1))
 		predicate--;
@@ -173,7 +173,10 @@ static struct input in_register(unsigned r)
 	return (struct input){false, r};
 }
 
-/* Where the kernel begins or ends, its own registers are free. */
+/*
+ * Where the kernel begins or ends, its own registers are free. Lanes that exit may leave others behind, which share the
+ * uniform registers of the warp: so they use only the descriptor that is kept, with the value that it has.
+ */
 static void put_with_own_registers(struct writer *w, unsigned which, struct inputs *in)
 {
 	const struct layout *l = w->layout;
@@ -182,8 +185,10 @@ static void put_with_own_registers(struct writer *w, unsigned which, struct inpu
 	own.base = 0;
 	own.mask = trace_template(which)->registers;
 	w->layout = &own;
-	if (which == BEAT_EXIT)
+	if (which == BEAT_EXIT) {
+		own.uniforms = l->descriptor - trace_template(which)->first_uniform;
 		trace_put_mask(w, (struct instruction){UNGUARDED, 0});
+	}
 	in->of[SOURCE_MASK] = in_register(own.mask);
 	trace_put_piece(w, which, in);
 	w->layout = l;
