@@ -28,7 +28,8 @@ def run(tmp_path: Path) -> Path:
     return traced(tmp_path / "run", HOPPER.read_bytes(), kind=2)
 
 
-def traced(path: Path, image: bytes, kind: int) -> Path:
+def traced(path: Path, image: bytes, kind: int, ran: bytes = b"") -> Path:
+    """ran: what the driver made of the image, where the run has that."""
     writer = Writer(path)
     members = {"id": 0, "image": digest(image), "size": len(image), "kind": kind}
     writer.append("modules.bin", seal(record(layout.MODULE, **members)))
@@ -36,7 +37,9 @@ def traced(path: Path, image: bytes, kind: int) -> Path:
     (writer.path / "modules" / f"{digest(image):016x}").write_bytes(image)
     writer.function(0, "exchange")
     trace = TraceWriter(writer)
-    trace.launch(kinds=("opcode", "registers", "values"))
+    if ran:
+        (writer.path / "modules" / f"{digest(ran):016x}").write_bytes(ran)
+    trace.launch(kinds=("opcode", "registers", "values"), image=digest(ran) if ran else 0)
     writer.close(devices=[{"ordinal": 0, "name": "GPU", "memory": 1, "capability": 90}])
     for one in table(path).values():
         trace.opcode(one.number)
@@ -108,3 +111,15 @@ def test_code_that_the_driver_compiled_is_uncertain(cli: Cli, compiled: Path) ->
     note = "exchange: the driver compiled its PTX, perhaps to other instructions than ptxas 13.0"
     done = cli("query", compiled, "--table", "trace")
     assert (done.status, note in done.stderr) == (0, True)
+
+
+def test_code_that_the_driver_compiled_is_that_of_the_run(tmp_path: Path, cli: Cli) -> None:
+    """ptxas is not asked, so nothing is uncertain."""
+    image = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry exchange() { ret; }\n"
+    run = traced(tmp_path / "run", image, kind=1, ran=HOPPER.read_bytes())
+    found = instructions_of(tt.open(run), tt.open(run).process(0), 0)
+    assert found.note is None
+    listed = next(find_tables(HOPPER, "^exchange$")).instructions
+    assert [one.text for one in found.by_number.values()] == [row["sass"] for row in listed]
+    shown = cli("query", run, "--table", "trace", "--head", "1")
+    assert shown.stdout and not shown.stderr

@@ -33,12 +33,14 @@ class TraceWriter:
         block: Sequence[int] = (32, 1, 1),
         refused: str = "none",
         text: str | None = None,
+        image: int = 0,
     ) -> int:
         """A launch that is to be traced, with its event. Gives its number."""
         seq = self.run.event("launch", "cuLaunchKernel", id=function, grid=grid, block=block)
         bits = sum(1 << KIND[kind] for kind in kinds)
         which = layout.REFUSED_TRACES.index(refused)
         members = {"seq": seq, "function": function, "kinds": bits, "refused": which}
+        members["image"] = image
         members |= {"text": NO_ID if text is None else self.run.string(text)}
         out = record(layout.TRACED, **members, grid=grid, block=block)
         self.run.append("traced.bin", seal(out))

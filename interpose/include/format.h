@@ -624,7 +624,7 @@ struct tt_traced {
 	uint32_t text;         /* offset in strings.bin, or TT_NO_ID */
 	uint32_t grid[3];
 	uint32_t block[3];
-	uint64_t reserved;
+	uint64_t image;        /* XXH3-64 of the machine code that the driver made of PTX, stored as that of a module; 0: none */
 	uint64_t check;        /* XXH3-64 of the preceding 56 bytes */
 };
 

@@ -167,6 +167,7 @@ static struct flight *begin_patched(struct context *c, struct tt_traced *t, cons
 	if (!copy)
 		return refuse(t, f, refused, text);
 	struct flight_counts counts = patcher_counts(copy);
+	t->image = patcher_image(copy);
 	struct flight *flight = flight_begin(c, t, &counts);
 	if (!flight)
 		return NULL;

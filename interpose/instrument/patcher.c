@@ -43,6 +43,7 @@ struct patched {
 	const char *text;
 	CUmodule module;
 	CUfunction copy;
+	uint64_t image; /* what the driver compiled, in the run; 0: nothing was compiled */
 	uint32_t parameters, instructions;
 	uint32_t *slots, stride, copies; /* copies 0: nothing is counted */
 	struct constant *constants;
@@ -95,6 +96,7 @@ struct code {
 	struct cubin cubin;
 	const struct cubin_kernel *found;
 	uint8_t *expanded;
+	size_t compiled; /* bytes of `expanded` that the driver compiled from PTX; 0: it did not */
 };
 
 static bool has_kernel(void *user, const void *image, size_t size)
@@ -115,8 +117,8 @@ static void take_compiled(void *user, const void *cubin, size_t size)
 {
 	struct code *code = user;
 
-	if ((code->expanded = malloc(size)))
-		has_kernel(code, memcpy(code->expanded, cubin, size), size);
+	if ((code->expanded = malloc(size)) && has_kernel(code, memcpy(code->expanded, cubin, size), size))
+		code->compiled = size;
 }
 
 /* Caller holds the lock. */
@@ -267,6 +269,7 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 	if (!wrong)
 		wrong = load_copy(p, &image, f->name);
 	if (!wrong) {
+		p->image = code->compiled ? store_image(session_store(), code->expanded, code->compiled) : 0;
 		p->parameters = image.parameters;
 		p->instructions = (uint32_t)(code->found->size / SASS_INSTRUCTION);
 		p->slots = image.slots;
@@ -325,6 +328,11 @@ const struct patched *patcher_copy(struct context *c, const struct function *f, 
 }
 
 /* ---- launches ---- */
+
+uint64_t patcher_image(const struct patched *p)
+{
+	return p->image;
+}
 
 struct flight_counts patcher_counts(const struct patched *p)
 {

@@ -28,6 +28,8 @@ void patcher_module(uint32_t module, const struct loading *l);
 /* The copy of a kernel for this context, which is current. NULL: *refused (enum tt_trace_refused) and *text say why. */
 const struct patched *patcher_copy(struct context *c, const struct function *f, CUfunction handle, unsigned threads,
 				   uint32_t *refused, const char **text);
+/* What the driver compiled for it, as in tt_traced. */
+uint64_t patcher_image(const struct patched *p);
 /* What it counts. */
 struct flight_counts patcher_counts(const struct patched *p);
 /*

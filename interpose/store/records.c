@@ -227,15 +227,21 @@ static bool save_image(store *s, uint64_t hash, const void *image, size_t size)
 	return file_publish(&f, &s->image_folder, name) || store_fail(s, "writing an image in", s->image_folder.path, errno);
 }
 
-bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
+uint64_t store_image(store *s, const void *image, size_t size)
 {
+	uint64_t hash = xxh3_64(image, size);
 	struct visit v;
 
 	if (!store_enter(s, &s->images, &v))
-		return false;
-	m->size = size;
-	m->image = image ? xxh3_64(image, size) : 0;
-	bool good = !image || save_image(s, m->image, image, size);
+		return 0;
+	bool good = save_image(s, hash, image, size);
 	store_leave(&s->images, v);
-	return good && add(s, RECORDS_MODULES, m, 1);
+	return good ? hash : 0;
+}
+
+bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
+{
+	m->size = size;
+	m->image = image ? store_image(s, image, size) : 0;
+	return (!image || m->image) && add(s, RECORDS_MODULES, m, 1);
 }

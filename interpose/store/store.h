@@ -57,6 +57,8 @@ bool store_tensor_map(store *s, struct tt_tensor_map *m);  /* fills in check */
 bool store_trace(store *s, const void *records, uint32_t bytes, uint64_t count);
 /* Records with their data; their data offsets are relative to `data`. Fills in positions and checks. */
 bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size);
+/* Saves machine code or the like under its hash, and returns that; 0: it failed. */
+uint64_t store_image(store *s, const void *image, size_t size);
 /* saves image (may be NULL) under its hash; fills in m->image, m->size and check */
 bool store_module(store *s, struct tt_module *m, const void *image, size_t size);
 

@@ -250,6 +250,27 @@ def recorded(run: Run, kernel: str | None = None) -> list[Recorded]:
     return list(found.values())
 
 
+def of_traced(process: Process, function: int, name: str) -> Table | None:
+    """Returns the table of what the driver made of a traced kernel's PTX, None if that was not
+    saved.
+
+    Args:
+        process: The process.
+        function: The number of the kernel.
+        name: Its mangled name.
+
+    Raises:
+        Error: The code cannot be disassembled.
+    """
+    traced = process.traced
+    compiled = traced["image"][(traced["function"] == function) & (traced["image"] != 0)]
+    image = image_of(process, int(compiled[0])) if len(compiled) else None
+    if image is None:
+        return None
+    found = of_codes(codes(image), image, lambda names: [n for n in names if n == name])
+    return next(found, None)
+
+
 def of_run(
     run: Run,
     kernel: str | None = None,

@@ -143,9 +143,11 @@ def instructions_of(run: Run, process: Process, function: int) -> Instructions:
     name = process.kernel(function) or f"function {function}"
     if on_simulator(process):
         return Instructions(name, True, _of_ptx(process, function, name))
-    checksum = Checksums().get(process, function)
-    named = tables.of_run(run, f"^{re.escape(name)}$") if checksum is not None else iter(())
-    found = next((table for table in named if table.kernel_checksum == checksum), None)
+    found = tables.of_traced(process, function, name)
+    checksum = None if found else Checksums().get(process, function)
+    if checksum is not None:
+        named = tables.of_run(run, f"^{re.escape(name)}$")
+        found = next((table for table in named if table.kernel_checksum == checksum), None)
     if found is None:
         raise Error(f"{run.path}: the code of {name} is not in the run")
     rows = (machine_instruction(row) for row in found.instructions)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttanalyze.code.ptx_statements import Statement
+from ttanalyze.disassembly import tables
 from ttanalyze.disassembly.find import find_tables
 from ttanalyze.errors import Error
 from ttanalyze.format import modules, open_run
@@ -34,14 +35,21 @@ def code(process: Process, function: int, kernel: str) -> Code:
     """Returns the instructions of a kernel of a process. Raises Error without its code."""
     if on_simulator(process):
         return Code(of_ptx(statements_of(process, function, kernel)), machine=False)
+    ran = tables.of_traced(process, function, kernel)
+    if ran is not None:
+        return _machine(ran)
     module = modules.of_kernel(process, function)
     if module is None or image_of(process, int(module["image"])) is None:
         raise Error(f"{process.path}: the code of {kernel} was not saved")
     run = open_run(process.path.parent)
     for table in find_tables(run, f"^{re.escape(kernel)}$"):
-        made = of_machine(table.instructions)
-        return Code(made, machine=True, anchors=elided.anchors(table.instructions, made))
+        return _machine(table)
     raise Error(f"{process.path}: no instruction table of {kernel}")
+
+
+def _machine(table: tables.Table) -> Code:
+    made = of_machine(table.instructions)
+    return Code(made, machine=True, anchors=elided.anchors(table.instructions, made))
 
 
 def of_machine(rows: Sequence[Mapping[str, Any]]) -> dict[int, Operation]:
