@@ -147,12 +147,7 @@ class _Context:
         report = self.report
         report.epochs += len(self.epochs)
         report.bytes += int(self.regions.size.sum(dtype="u8"))
-        for side, matched, others in zip(self.sides[1:], self.matched, self.others, strict=True):
-            left = len(matched.usable[1]) - len(others)
-            if left:
-                rank = report.ranks[self.sides.index(side)]
-                count = text.count(left, "epoch")
-                report.notes.append(f"rank {rank}: {count} without a counterpart on all ranks")
+        self._note_epochs()
         if not len(self.epochs) or not self.layout.count:
             return
         self.pairs = [self._common(i) for i in range(len(self.matched))]
@@ -163,6 +158,21 @@ class _Context:
         if any(found.total > MOST for found in self.stretches):
             report.notes.append(f"more than {MOST:,} differences of two ranks: not all were judged")
         self._find()
+
+    def _note_epochs(self) -> None:
+        """Adds which ranks have fewer epochs than others, and how many have no counterpart."""
+        report = self.report
+        have = [len(self.matched[0].usable[0]), *(len(m.usable[1]) for m in self.matched)]
+        for count in sorted(set(have) - {max(have)}):
+            short = [rank for rank, own in zip(report.ranks, have, strict=True) if own == count]
+            ranks = f"rank {short[0]} has" if not short[1:] else f"ranks {text.ranges(short)} have"
+            report.notes.append(
+                f"{ranks} {text.count(count, 'epoch')}, others up to {max(have):,}: the rest is "
+                "left out; `ttanalyze info` says how each recording ended"
+            )
+        left = min(have) - len(self.epochs)
+        if left:
+            report.notes.append(f"{text.count(left, 'epoch')} without a counterpart on all ranks")
 
     def _regions(self, i: int) -> MatchedRegions:
         """Returns the pairs of the first rank and rank i + 1 of regions that all ranks have."""
