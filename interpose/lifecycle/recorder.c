@@ -200,7 +200,8 @@ static bool start(void)
 		session_warn("%s", options_unknown[i]);
 	graph_kernel_found = delays_look_for_clusters;
 	process_json_begin();
-	context_current(thread_current()); /* its device belongs into a process.json that a kill leaves behind */
+	if (!driver_lacks())
+		context_current(thread_current()); /* its device belongs into a process.json that a kill leaves behind */
 	gate_init();
 	place_threads();
 	delays_open();
