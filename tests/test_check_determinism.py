@@ -202,8 +202,7 @@ def test_more_runs_raise_confidence(check: Check, tmp_path: Path) -> None:
 def test_runs_repeat_until_the_time_limit(check: Check, tmp_path: Path) -> None:
     outcome = check("clean", "--for", "1")
     assert outcome["status"] == "clean"
-    assert outcome["seconds"] >= 1
-    assert runs(tmp_path) > 2 or outcome["seconds"] > 2  # of a busy machine two may take that long
+    assert runs(tmp_path) >= 2 and outcome["seconds"] >= 1
 
 
 @pytest.mark.native

@@ -17,6 +17,7 @@
 #define CUDA_VERSION 13000
 #define CUDAAPI
 #define CUDA_CB
+#define TT_ALIGNED_128 __attribute__((aligned(128)))
 
 #ifdef __cplusplus
 extern "C" {
@@ -644,7 +645,7 @@ CUresult cuSurfObjectDestroy(CUsurfObject);
 /* ---- Tensor maps: what kernels copy boxes of tensors by ---- */
 
 typedef struct CUtensorMap_st {
-	_Alignas(64) cuuint64_t opaque[16];
+	cuuint64_t opaque[16] TT_ALIGNED_128;
 } CUtensorMap;
 typedef enum {
 	CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0, CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1, CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
@@ -1955,6 +1956,7 @@ CUresult cuDeviceUnregisterAsyncNotification(CUdevice, CUasyncCallbackHandle);
 
 #undef TT_PTSZ
 #undef TT_PTDS
+#undef TT_ALIGNED_128
 
 #ifdef __cplusplus
 }

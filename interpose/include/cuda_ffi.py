@@ -25,7 +25,7 @@ def declarations(header: str) -> str:
     text = re.sub(
         r"\bTT_PT[SD][SZ]\(\s*(\w+)\s*,(.*?)\);", r"CUresult \1(\2);", text, flags=re.DOTALL
     )
-    return re.sub(r"\b(CUDAAPI|CUDA_CB)\b", "", text)
+    return re.sub(r"\b(CUDAAPI|CUDA_CB|TT_ALIGNED_128)\b", "", text)
 
 
 ffi = FFI()

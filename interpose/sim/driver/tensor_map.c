@@ -11,6 +11,7 @@
 #include "sim/tensor_map.h"
 
 #define TYPES 16 /* that NVIDIA's driver knows */
+#define MAP_ALIGNMENT 64 /* what the driver asks for; the type of the header has more */
 #define MOST_STRIDE ((uint64_t)1 << 40)
 #define MOST_BOX 256
 #define MOST_STEP 8
@@ -41,7 +42,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuui
 	struct sim_tensor_map m = {.magic = SIM_TENSOR_MAP, .address = (uintptr_t)address, .rank = (uint8_t)rank};
 
 	ENTER(sim_enter_driver());
-	INVALID_IF(!out || (uintptr_t)out % _Alignof(CUtensorMap) || (unsigned)type >= TYPES || !rank ||
+	INVALID_IF(!out || (uintptr_t)out % MAP_ALIGNMENT || (unsigned)type >= TYPES || !rank ||
 		   rank > SIM_TENSOR_RANK || !address || m.address % 16 || !size || (rank > 1 && !stride) || !box || !step ||
 		   (unsigned)promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 	if (type >= sizeof(element_bytes) || interleave || (unsigned)swizzle > CU_TENSOR_MAP_SWIZZLE_128B || fill) {
