@@ -213,6 +213,11 @@ def parse(text: str, name: str) -> Any:
     raise ProgramError(f"{name}: no JSON in its output: {last_line(text)}")
 
 
+def say(line: str) -> None:
+    """To the person who waits, while the part goes on."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def last_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no word why"

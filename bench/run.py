@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import figures, machine
-from bench.bed import ROOT, Bed, ProgramError, Result, SkipError
+from bench.bed import ROOT, Bed, ProgramError, Result, SkipError, say
 from ttanalyze.errors import Error
 from ttanalyze.verbs.doctor import checks
 
@@ -50,7 +50,7 @@ PARTS = {
     "patching": 20,
     "replay": 60,
     "race": 120,
-    "programs": 900,
+    "programs": 540,
     "examples": 40,
 }
 FORMAT = {"format": "ttanalyze-bench", "version": 1}
@@ -160,10 +160,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(figures.table(done[name]["data"]["rows"]))
     say(f"results in {options.out}")
     return 1 if any(part["status"] == "failed" for part in done.values()) else 0
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from bench import figures, plot, report
-from bench.bed import Bed
+from bench.bed import Bed, ProgramError
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
 from bench.parts import kernels, llama, programs, training
 from tests import support
@@ -218,6 +219,36 @@ def test_whole_programs_are_compared_with_bare_ones() -> None:
     made = plots["programs.svg"]
     words = [c.text for c in ElementTree.fromstring(made).iter() if c.tag.endswith("text")]
     assert {"sort", "events", "25\N{MULTIPLICATION SIGN}"} <= set(words) and "jax" not in words
+
+
+def test_every_program_has_its_share_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Also where one of them hangs: the others have all columns, and rows as soon as they can."""
+    ends: dict[str, float] = {}
+
+    def answer(bed: Bed, command: Any, environment: Any, timeout: float = 0) -> Any:
+        name = command[2]
+        ends.setdefault(name, bed.left)
+        if name == "sort":
+            raise ProgramError("python: no end within 1 s")
+        return {name: {"step_us": [100.0]}}
+
+    monkeypatch.setattr(programs, "torch_python", lambda bed: "python")
+    monkeypatch.setattr(programs, "process_of", lambda run: None)
+    monkeypatch.setattr(Bed, "answer", answer)
+    monkeypatch.setattr(
+        Bed, "sanitized", lambda bed, tool, command, most: answer(bed, command, {}, most)
+    )
+    result = programs.measure(Bed(False, False, tmp_path, tmp_path, time.monotonic() + 600))
+    wanted = [name for name in programs.TORCH if name != "sort"]
+    head, *found = result.data["rows"]
+    table = {row[0]: row for row in found}
+    assert all(name in table and "" not in table[name] for name in wanted), table
+    assert "compute-sanitizer" in head and "python: no end within 1 s" in result.failed
+    assert ends["gemm"] < 110, "a share, not all of it"
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in said][: len(wanted)] == [f"program {n}" for n in wanted]
 
 
 def test_plot_of_zeros_is_drawn() -> None:

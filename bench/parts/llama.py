@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from bench.bed import PROGRAMS, Bed, Command, Result, median, process_of, torch_python
+from bench.bed import PROGRAMS, Bed, Command, Result, median, process_of, say, torch_python
 from bench.figures import RATIO, Figure, Quantity
 from bench.parts.training import PEERS, Sample, bare, drain_note, recorded
 from ttanalyze.output import text
@@ -58,15 +58,16 @@ def _digests(bed: Bed, program: Command, result: Result) -> None:
 def _ways(bed: Bed, program: Command, result: Result) -> None:
     """By turns. A way that fails, or has no time left, takes none along."""
     command = [*program, "--steps", str(bed.pick(40, 30, 5)), "--warm", "10"]
+    ours = {name: partial(recorded, bed, command, way) for name, way in WAYS.items()}
     makers: dict[str, Callable[[], Sample]] = {
         "bare": partial(bare, bed, command),
-        **{name: partial(recorded, bed, command, way) for name, way in WAYS.items()},
-        "profilers": partial(_profiled, bed, command),
+        "profilers": partial(_profiled, bed, command),  # before those that take longest
+        **ours,
     }
     samples: Samples = {name: {} for name in makers}
     for turn in range(bed.pick(3, 1, 1)):
         for name, make in makers.items():
-            result.attempt(partial(_sample, samples[name], turn, make))
+            result.attempt(partial(_sample, samples[name], name, turn, make))
     result.data |= samples
     of_peers = samples["profilers"].values()
     peers = {key: median([s[key] / s["bare_us"] for s in of_peers]) for key in PEERS if of_peers}
@@ -85,8 +86,10 @@ def _ways(bed: Bed, program: Command, result: Result) -> None:
             result.figures.append(Figure("llama-profiler", ratio / peers["gpu_us"]))
 
 
-def _sample(into: dict[int, Sample], turn: int, make: Callable[[], Sample]) -> None:
+def _sample(into: dict[int, Sample], name: str, turn: int, make: Callable[[], Sample]) -> None:
     into[turn] = make()
+    steps = {key: us for key, us in into[turn].items() if key.endswith("_us")}
+    say(f"llama, {name}: " + ", ".join(f"{key} {us:,.0f}" for key, us in steps.items()))
 
 
 def _profiled(bed: Bed, command: Command) -> Sample:

@@ -1,12 +1,15 @@
 """Whole programs of different kinds: bare, recorded in four modes, and under other tools.
 
-Each step ends with a wait, so modes with epochs have one for each step. With small sizes, all
-programs of PyTorch run in one process for each way, and compute-sanitizer gets what time is left.
+Each step ends with a wait, so modes with epochs have one for each step. Each program has its share
+of the time, in which every way comes once before any comes again. Its row is printed as soon as it
+is there. With small sizes, all programs of PyTorch run in one process for each way.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import time
 from functools import partial
 from typing import Any
 
@@ -19,6 +22,7 @@ from bench.bed import (
     SkipError,
     median,
     process_of,
+    say,
     torch_python,
 )
 
@@ -31,7 +35,6 @@ WAYS = {
 }
 PROFILER, SANITIZER = "torch.profiler", "compute-sanitizer"
 SANITIZED_STEPS = ["--steps", "3", "--warm", "1"]
-LEAST_SECONDS = 12  # for a program under compute-sanitizer
 Steps = dict[str, float]  # microseconds of a step by program
 Samples = dict[tuple[str, str], list[float]]  # the same by program and way
 
@@ -42,20 +45,35 @@ def measure(bed: Bed) -> Result:
     names = [*TORCH, *(["jax"] if importlib.util.find_spec("jax") else [])]
     groups = [",".join(TORCH), *names[len(TORCH) :]] if bed.quick else names
     result = Result(data={"machine": machine.describe(bed), "step_us": {}})
-    samples: Samples = {}
-    for turn in range(bed.pick(3, 1, 1)):
-        for group in groups:
-            _turn(bed, result, [*script, group], samples, turn)
-    for group in groups:
-        if not bed.quick or bed.left > LEAST_SECONDS:
-            result.attempt(partial(_sanitized, bed, [*script, group], samples))
-    if not samples:
-        raise SkipError("; ".join(result.failed) or "no program ran")
+    if "jax" not in names:
+        result.failed.append("no JAX here")
     steps = result.data["step_us"]
-    for (name, way), of in samples.items():
-        steps.setdefault(name, {})[way] = median(of)
+    for i, group in enumerate(groups):
+        share = bed.left / (len(groups) - i)
+        own = dataclasses.replace(bed, deadline=time.monotonic() + share)
+        samples = _measured(own, result, [*script, group])
+        for (name, way), of in samples.items():
+            steps.setdefault(name, {})[way] = median(of)
+        head, *found = rows({name: steps[name] for name in group.split(",") if name in steps})
+        for row in found:
+            say(", ".join(" ".join(pair) for pair in zip(head, row, strict=True)))
+    if not steps:
+        raise SkipError("; ".join(result.failed) or "no program ran")
     result.data["rows"] = rows(steps)
     return result
+
+
+def _measured(bed: Bed, result: Result, command: Command) -> Samples:
+    """Of the programs of one process: all ways, and again while there is time for that."""
+    samples: Samples = {}
+    began = time.monotonic()
+    _turn(bed, result, command, samples, 0)
+    took = time.monotonic() - began
+    result.attempt(partial(_sanitized, bed, command, samples))
+    for turn in range(1, bed.pick(3, 1, 1)):
+        if bed.left > took * 1.2:
+            _turn(bed, result, command, samples, turn)
+    return samples
 
 
 def _turn(bed: Bed, result: Result, command: Command, samples: Samples, turn: int) -> None:
