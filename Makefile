@@ -95,8 +95,9 @@ $(VENV)/.mutate: $(STAMP)
 mutate: build $(VENV)/.mutate ## a sample of mutants of the answers' core, and which of them no test notices
 	$(BIN)/python -m tests.mutate --sample $(or $(SAMPLE),20) --seed $(or $(SEED),1) $(MODULES)
 
-gpu-test: examples ## the same programs and the framework cases on a GPU
-	$(BIN)/python -m pytest -n 8 -m gpu
+GPU_JOBS ?= 8
+gpu-test: examples ## the same programs and the framework cases on a GPU; PART=1/2: half of them
+	$(BIN)/python -m pytest -n $(GPU_JOBS) -m gpu --part $(or $(PART),1/1)
 
 bench: examples ## what recording costs
 	$(BIN)/python bench/run.py

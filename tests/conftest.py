@@ -2,7 +2,8 @@
 
 TT_LIB names a folder of libraries other than the package's, such as a sanitizer build. With
 --sample N a test runs with each Nth of its parameters if it has many and is not marked whole, or is
-marked native or sampled.
+marked native or sampled. With --part I/N only each Nth test from the Ith runs. Tests that need the
+GPU to themselves come last: the others need not stop for each of them.
 """
 
 from __future__ import annotations
@@ -62,6 +63,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=1,
         help=f"each Nth of the parameters of tests with over {MANY}, or marked so",
     )
+    parser.addoption("--part", type=part, default=(1, 1), metavar="I/N", help="each Nth test")
+
+
+def part(text: str) -> tuple[int, int]:
+    """I and N of "I/N"."""
+    which, of = map(int, text.split("/"))
+    if not 1 <= which <= of:
+        raise ValueError(f"there is no part {text}")
+    return which, of
 
 
 @pytest.hookimpl(trylast=True)
@@ -77,8 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         many = len(some) > MANY and "whole" not in marks
         each = step if many or marks & {"native", "sampled"} else 1
         kept.update(some[zlib.crc32(name.encode()) % min(each, len(some)) :: each])
+    which, parts = config.getoption("--part")
+    ordered = sorted(items, key=lambda item: item.get_closest_marker("exclusive") is not None)
+    chosen = [item for item in ordered if item in kept][which - 1 :: parts]
+    kept &= set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    items[:] = chosen
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,15 @@
-"""The lock by which tests share a GPU; this test needs no GPU."""
+"""How tests share a GPU: by a lock, in parts, and in an order. This needs no GPU."""
 
 from __future__ import annotations
 
 import fcntl
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+from tests import support
 from tests.gpu.device_lock import hold_device
 
 
@@ -66,3 +69,18 @@ def test_exclusive_test_runs_before_later_tests(tmp_path: Path) -> None:
         ("exclusive", ["exclusive"]),
         ("late", ["late"]),
     ]
+
+
+def collected(*options: str) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/gpu/test_gpu_race.py"]
+    done = subprocess.run(
+        [*command, *options], capture_output=True, text=True, cwd=support.ROOT, check=True
+    )
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def test_parts_have_all_tests_and_exclusive_ones_come_last() -> None:
+    whole = collected()
+    assert whole[-1].endswith("[handoff]"), "it needs the GPU to itself"
+    first, second = collected("--part", "1/2"), collected("--part", "2/2")
+    assert first == whole[::2] and second == whole[1::2]
