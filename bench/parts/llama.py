@@ -58,11 +58,10 @@ def _digests(bed: Bed, program: Command, result: Result) -> None:
 def _ways(bed: Bed, program: Command, result: Result) -> None:
     """By turns. A way that fails, or has no time left, takes none along."""
     command = [*program, "--steps", str(bed.pick(40, 30, 5)), "--warm", "10"]
-    ours = {name: partial(recorded, bed, command, way) for name, way in WAYS.items()}
     makers: dict[str, Callable[[], Sample]] = {
         "bare": partial(bare, bed, command),
         "profilers": partial(_profiled, bed, command),  # before those that take longest
-        **ours,
+        **{name: partial(recorded, bed, command, way) for name, way in WAYS.items()},
     }
     samples: Samples = {name: {} for name in makers}
     for turn in range(bed.pick(3, 1, 1)):
