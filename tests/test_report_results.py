@@ -133,6 +133,14 @@ def test_page_shows_the_verdict_and_the_findings(
     assert page.count("<script") == 1 and "alert(1)</script>" not in page
 
 
+def test_tables_have_only_columns_that_say_something(cli: Cli, tmp_path: Path) -> None:
+    page = page_of(cli, tmp_path, tuned())
+    rows = [re.findall(r"<t[dh][^>]*>([^<]*)", row) for row in re.findall(r"<tr>.*?</tr>", page)]
+    assert rows[0] == ["block", "median ms", "min ms", "spread ms", "same result", "remark"]
+    assert rows[-1][-2:] == ["-", "too many threads"]  # it has no result that could differ
+    assert ">reason</th>" not in page_of(cli, tmp_path, proven(STEADY))
+
+
 def test_folders_of_check_and_race_have_a_page(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "checked"
     folder.mkdir()

@@ -299,7 +299,7 @@ class Race:
             points, calls = config.count_on()
             found.before = points + calls
             found.notes.append(
-                f"late were {text.count(calls, 'call')} and "
+                f"delayed: {text.count(calls, 'call')} and "
                 f"{text.count(points, 'instruction')} in kernels"
             )
         if self._on_finding is not None:

@@ -91,8 +91,11 @@ def read_results(path: Path) -> Results:
 
 
 def _table(title: str, head: list[str], rows: list[list[Any]]) -> Table:
+    """Returns a table without the columns that say nothing in any row."""
     shown = [[_cell(cell) for cell in row] for row in rows[:ROWS]]
-    return Table(title, head, shown, max(0, len(rows) - ROWS))
+    used = [i for i in range(len(head)) if any(row[i] not in ("", "-") for row in shown)]
+    cut = [[row[i] for i in used] for row in shown]
+    return Table(title, [head[i] for i in used], cut, max(0, len(rows) - ROWS))
 
 
 def _cell(value: Any) -> str:
@@ -380,7 +383,7 @@ def _tune(made: Json) -> Results:
         [
             *(row[name] for name in varied or ["block"]),
             *(None if row[name] is None else f"{row[name]:.4g}" for name in times),
-            row["verified"],
+            None if row["error"] else row["verified"],
             row["error"] or ("recorded" if row == recorded else "best" if row == best else ""),
         ]
         for row in order
