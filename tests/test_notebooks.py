@@ -55,6 +55,7 @@ def test_memory_changes_and_timeline(weights: tt.Run) -> None:
     assert memory.layout.title.text == "Device memory: peak 16 B"
     (cells,) = weights.plot.changes().data
     assert (list(cells.y), list(cells.x), cells.z.tolist()) == (["0 pool"], [0, 1, 2], [[1, 1, 1]])
+    assert (cells.zmin, cells.zmax) == (0, 1)
     bars = weights.plot.timeline().data
     assert {bar.name: (bar.y[0], bar.base[0], bar.x[0]) for bar in bars} == {
         "add": ("stream 1", 0.0, 2.0),

@@ -141,7 +141,8 @@ class Plots:
             x=cells.columns.to_list(),
             y=names,
             z=cells.to_numpy("f8"),
-            zmin=0,
+            zmin=0,  # has an effect only beside zmax
+            zmax=table["changed"].max() if len(table) else 1,
             colorscale="Blues",
             colorbar_title="blocks",
             hovertemplate="region %{y}<br>epoch %{x}: %{z} blocks<extra></extra>",
