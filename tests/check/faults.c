@@ -821,6 +821,66 @@ static void block_loaded_too_early(void)
 	show(cache, 4 * SIZE);
 }
 
+static void CUDA_CB proxy(void *count)
+{
+	__atomic_fetch_add((int *)count, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Gradients are reduced as NCCL does it: bucket by bucket, through staging memory, in a stream that forks from the one
+ * of the communicator and joins it, beside a proxy on the host. Each bucket has an event.
+ */
+static void bucket_not_awaited(void)
+{
+	CUdeviceptr gradients = values(4 * N), weights = zeros(4 * SIZE), staging = zeros(SIZE);
+	CUevent reduced;
+	CUstream compute;
+	int sent = 0;
+
+	CHECK(cuStreamCreate(&compute, CU_STREAM_NON_BLOCKING));
+	CHECK(cuEventCreate(&reduced, CU_EVENT_DISABLE_TIMING));
+	WAIT();
+	for (int i = 0; i < 12; i++) {
+		CUdeviceptr bucket = gradients + i % 4 * SIZE, weight = weights + i % 4 * SIZE;
+		GO("scale", compute, n, &bucket, &half, &n);
+		after(first, compute);
+		after(second, first);
+		CHECK(cuLaunchHostFunc(second, proxy, &sent));
+		busy(second);
+		CHECK(cuMemcpyDtoDAsync(staging, bucket, SIZE, second));
+		GO("add", second, n, &bucket, &staging, &n);
+		after(first, second);
+		CHECK(cuEventRecord(reduced, first));
+		if (fixed || i < 11)
+			CHECK(cuStreamWaitEvent(compute, reduced, 0));
+		GO("add", compute, n, &weight, &bucket, &n); /* culprit of bucket_not_awaited */
+	}
+	WAIT();
+	show(weights, 4 * SIZE);
+}
+
+/* An allocator that caches gives a block away when the event of each stream that used it is complete (record_stream). */
+static void cached_block_given_away(void)
+{
+	CUdeviceptr block = values(n), out = zeros(SIZE);
+	CUevent used;
+
+	CHECK(cuEventCreate(&used, CU_EVENT_DISABLE_TIMING));
+	WAIT();
+	for (int i = 0; i < 3; i++) {
+		GO("scale", first, n, &block, &two, &n);
+		after(second, first);
+		busy(second);
+		GO("add", second, n, &out, &block, &n);
+		CHECK(cuEventRecord(used, second));
+		while (fixed && cuEventQuery(used) == CUDA_ERROR_NOT_READY)
+			usleep(100);
+		CHECK(cuMemsetD8Async(block, 1, SIZE, first)); /* culprit of cached_block_given_away */
+	}
+	WAIT();
+	show(out, SIZE);
+}
+
 /* ---- values ---- */
 
 static void zero_by_zero(void)
@@ -1052,6 +1112,7 @@ static const struct {
 	FAULT(set_in_other_stream, order), FAULT(event_too_early, order), FAULT(wait_for_other_event, order),
 	FAULT(not_default_stream, order), FAULT(free_too_early, order), FAULT(graph_race, order),
 	FAULT(host_buffer_reused, order), FAULT(staging_reused, order), FAULT(block_loaded_too_early, order),
+	FAULT(bucket_not_awaited, order), FAULT(cached_block_given_away, order),
 	FAULT(zero_by_zero, values), FAULT(nan_from_chain, values), FAULT(nan_beside_chain, values),
 	FAULT(infinite, values), FAULT(root_of_negative, values),
 	FAULT(loaded_nan, values), FAULT(graph_nan, values), FAULT(graph_unwritten, values),
