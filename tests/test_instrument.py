@@ -273,6 +273,16 @@ def test_modules_of_files_and_fatbins_are_traced(tmp_path: Path) -> None:
     assert "mov.u32 %r1, %tid.x" in shown.stdout and not shown.stderr
 
 
+def test_launches_of_several_contexts_are_traced(built: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = instrument(run, support.command("context_two", built), "--kind", "opcode")
+    assert done.status == 0, done.stderr
+    given = ("--table", "trace", "--group-by", "launch,context", "--format", "csv", "--no-header")
+    rows = support.ttanalyze("query", run, *given).stdout.splitlines()
+    assert [row.split(",")[:2] for row in rows] == [[str(i), str(i % 2)] for i in range(4)]
+    assert len({row.split(",")[2] for row in rows}) == 1  # as many records
+
+
 def test_tensor_copies_say_what_their_map_says(built: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = instrument(run, support.command("tensor_maps", built), "--kind", "tma")

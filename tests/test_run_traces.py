@@ -114,6 +114,17 @@ def test_columns_are_the_same_whether_payloads_are_read_or_not(run: Path) -> Non
         assert alone[column].astype(object).equals(among[column].astype(object)), column
 
 
+def test_launches_have_their_clusters(tmp_path: Path) -> None:
+    trace = begun(tmp_path / "run")
+    trace.launch(grid=(4, 1, 1), cluster=(2, 1, 1))
+    trace.run.event("sync", "cuCtxSynchronize")
+    trace.launch()
+    trace.run.close()
+    fields = ("--fields", "grid_x,cluster_x,cluster_y,cluster_z")
+    found = query(tmp_path / "run", "--table", "traced", *fields)
+    assert found.values.tolist() == [[4, 2, 1, 1], [1, 0, 0, 0]]
+
+
 def test_different_traces(run: Path, tmp_path: Path) -> None:
     trace = begun(tmp_path)
     for launch in range(2):

@@ -34,9 +34,11 @@ class TraceWriter:
         refused: str = "none",
         text: str | None = None,
         image: int = 0,
+        cluster: Sequence[int] = (0, 0, 0),
     ) -> int:
         """A launch that is to be traced, with its event. Gives its number."""
-        seq = self.run.event("launch", "cuLaunchKernel", id=function, grid=grid, block=block)
+        sizes = {"grid": grid, "block": block, "cluster": cluster}
+        seq = self.run.event("launch", "cuLaunchKernel", id=function, **sizes)
         bits = sum(1 << KIND[kind] for kind in kinds)
         which = layout.REFUSED_TRACES.index(refused)
         members = {"seq": seq, "function": function, "kinds": bits, "refused": which}

@@ -318,16 +318,18 @@ class InstructionTrace:
             if end and launch is not None and not low <= launch <= high:
                 at, number = end, number + count
                 continue
-            bounds = self._bounds(contents, at)
+            bounds = (at + CHUNK_HEAD, end, count) if end else self._bounds(contents, at)
             if bounds is None:
                 break
-            records = self._chunk(contents, bounds, number)
+            records = self._chunk(contents, bounds, number, checked=bool(end))
             of = records.heads["launch"] if len(records) else np.zeros(1, "u4")
             self._seen[at] = bounds[1], len(records), int(of.min()), int(of.max())
             at, number = bounds[1], number + len(records)
             yield records
 
-    def _chunk(self, contents: Records, bounds: tuple[int, int, int], number: int) -> TraceRecords:
+    def _chunk(
+        self, contents: Records, bounds: tuple[int, int, int], number: int, checked: bool
+    ) -> TraceRecords:
         begin, end, count = bounds
         units = contents[begin:end].view("<u8")
         places = _places(units)
@@ -338,7 +340,8 @@ class InstructionTrace:
         heads = units[places[:, None] + np.arange(HEAD)].view(layout.TRACE_RECORD)[:, 0]
         numbers = np.arange(number, number + len(places))
         records = TraceRecords(heads, numbers, units, places, offset)
-        self._check(records, count)
+        if not checked:
+            self._check(records, count)
         return records
 
     def _bounds(self, contents: Records, at: int) -> tuple[int, int, int] | None:

@@ -20,6 +20,7 @@ from ttanalyze.format.columns import (
     texts_of,
 )
 from ttanalyze.format.instruction_traces import KIND
+from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
 
@@ -33,17 +34,20 @@ def traced(processes: Sequence[Process]) -> pd.DataFrame:
         kinds: what was to be recorded, as `count,addresses`: see docs/format.md#tracebin
         refused: why it was not traced: `code` `registers` `parameters` `memory` `call`, or `none`
         reason: details of that
-        grid_x … block_z: sizes of the launch
+        grid_x … cluster_z: sizes of the launch; those of a cluster are 0 without one
         records: number of records in the trace, without its end
         lost: number of records for which there was no room
         complete: whether the trace has the end of the launch
     """
     records = [p.traced for p in processes]
+    clusters = [_clusters(p) for p in processes]
     found = [p.instruction_trace.summary for p in processes]
     sizes = {
         f"{size}_{axis}": concat([r[size][:, i] for r in records], "u4")
         for size in ("grid", "block")
         for i, axis in enumerate("xyz")
+    } | {
+        f"cluster_{axis}": concat([c[:, i] for c in clusters], "u4") for i, axis in enumerate("xyz")
     }
     columns: dict[str, Any] = {
         "process": process_column(processes, records),
@@ -57,6 +61,18 @@ def traced(processes: Sequence[Process]) -> pd.DataFrame:
         **{name: joined(found, name) for name in ("records", "lost", "complete")},
     }
     return pd.DataFrame(columns)
+
+
+def _clusters(process: Process) -> Array:
+    """Returns the blocks of a cluster in x, y and z for each launch that was to be traced."""
+    out = np.zeros((len(process.traced), 3), "u4")
+    if len(out):
+        events = process.event_columns("seq", "cluster")
+        at = np.searchsorted(events["seq"], process.traced["seq"])
+        at = np.minimum(at, max(len(events["seq"]) - 1, 0))
+        known = np.isin(process.traced["seq"], events["seq"])
+        out[known] = events["cluster"][at[known]]
+    return out
 
 
 def kinds_text(kinds: int) -> str:
