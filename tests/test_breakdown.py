@@ -14,7 +14,7 @@ from tests import support
 from tests.rundir import Writer
 from ttanalyze.errors import Error
 
-NCCL = "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+NCCL = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 
 
 class Timed(Writer):

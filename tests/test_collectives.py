@@ -88,6 +88,34 @@ def test_kernels_without_ranges_are_rows(tmp_path: Path) -> None:
     assert rows["communicator"].isna().all() and rows["seq"].isna().all()
 
 
+@pytest.mark.parametrize(
+    ("kernel", "operation", "items"),
+    [
+        (NCCL, "AllReduce", "f32"),
+        ("_Z46ncclDevKernel_ReduceScatter_Sum_f8e4m3_RING_LL24ncclDev", "ReduceScatter", "f8e4m3"),
+        (
+            "_Z43ncclSymkDevKernel_AllReduce_AGxLL_R_sum_f3222ncclSymkDevWorkArgs4K",
+            "AllReduce",
+            "f32",
+        ),
+        ("_Z30ncclSymkDevKernel_AllGather_ST22ncclSymkDevWorkArgs4K", "AllGather", None),
+        ("_Z38ncclKernel_AllReduce_RING_LL_Sum_floatP11ncclDevCommm", "AllReduce", None),
+        ("_Z31ncclDevKernel_Broadcast_RING_LL24ncclDev", "Broadcast", None),
+        ("_Z21ncclDevKernel_Generic24ncclDev", "other", None),
+    ],
+)
+def test_kernels_say_what_they_do(
+    kernel: str, operation: str, items: str | None, tmp_path: Path
+) -> None:
+    writer = Rank(tmp_path / "run", 0)
+    writer.function(9, kernel)
+    writer.event("launch", "cuLaunchKernel", id=9)
+    writer.close()
+    (row,) = tt.open(tmp_path / "run").collectives.to_dict("records")
+    assert row["operation"] == operation
+    assert row["type"] == items or (items is None and row["type"] != row["type"])
+
+
 def test_one_kernel_does_the_work_of_a_group(tmp_path: Path) -> None:
     writer = Rank(tmp_path / "run", 0)
     words = np.array([COMMUNICATOR, 64, 0], "<u8").tobytes()

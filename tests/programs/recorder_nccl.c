@@ -13,11 +13,11 @@
 
 NVTX_MODULE(nccl, 16, 16)
 
-static const char REDUCE[] = "_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
+static const char REDUCE[] = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
 
 /* The sum over all ranks is known without them: it depends on the element and the step. */
 static const char MODULE[] = PTX_HEADER
-	PTX_BEGIN("_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
+	PTX_BEGIN("_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
 		  ".param .u64 out, .param .u32 n, .param .u32 step, .param .u32 wrong", "n")
 	PTX_ELEMENT("out")
 	"ld.param.u32 %r3, [step];\nmad.lo.u32 %r4, %r1, 31, %r3;\n"

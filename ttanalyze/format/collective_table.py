@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.format.collectives import (
-    KERNEL,
     OPERATIONS,
     REDUCTIONS,
+    TYPE,
     WITH_PEER,
     WITH_REDUCTION,
     WITH_ROOT,
+    plain_name,
 )
 from ttanalyze.format.columns import (
     concat,
@@ -103,5 +104,5 @@ def _communicator(process: Process, number: int) -> str | None:
 
 def _type(process: Process, function: int) -> str | None:
     """Returns the type in the name of a kernel such as ncclDevKernel_AllReduce_Sum_f32_RING_LL."""
-    found = KERNEL.match(process.kernel(function) or "")
-    return found[4] if found else None
+    found = TYPE.search(plain_name(process.kernel(function)))
+    return found[1] if found else None

@@ -32,9 +32,9 @@ WITH_REDUCTION = ("AllReduce", "ReduceScatter")
 WITH_PEER = ("Send", "Recv")
 WITH_ROOT = ("Broadcast", "Reduce", "Bcast", "Gather", "Scatter")
 REDUCTIONS = ("sum", "prod", "max", "min", "avg")
-KERNEL = re.compile(
-    r"^(?:_Z\d+)?nccl\w*?(?:Kernel|Func)_(?:(\d+)_)?([A-Za-z]+)(?:_(\w+?)_(\w+?))?_"
-)
+KERNEL = re.compile(r"^nccl\w*?(?:Kernel|Func)_(?:\d+_)?([A-Za-z]+)")
+TYPE = re.compile(r"_([iu](?:8|32|64)|b?f16|f32|f64|f8e4m3|f8e5m2)(?=_|$)")
+MANGLED = re.compile(r"^_Z(\d+)(?=nccl)")
 NCCL = re.compile(r"^(_Z\d+)?nccl")
 
 # A collective. begin: row of its range among the annotations, -1 if it has none; seq, end_seq: of
@@ -51,6 +51,12 @@ COLLECTIVE = np.dtype(
 def is_nccl(kernel: str | None) -> bool:
     """Returns whether a kernel, by its mangled name, is one of NCCL."""
     return kernel is not None and NCCL.match(kernel) is not None
+
+
+def plain_name(kernel: str | None) -> str:
+    """Returns the name of a kernel of NCCL without what mangling adds."""
+    found = MANGLED.match(kernel or "")
+    return (kernel or "")[found.end() :][: int(found[1])] if found else kernel or ""
 
 
 def read(process: Process) -> Array:
@@ -106,8 +112,8 @@ def _launches(process: Process) -> Array:
     for function in process.functions:
         name = process.strings.get(int(function["name"]))
         if is_nccl(name):
-            found = KERNEL.match(name or "")
-            operation = found[2] if found else "other"
+            found = KERNEL.match(plain_name(name))
+            operation = found[1] if found else "other"
             known[int(function["id"])] = OPERATIONS.index(
                 operation if operation in OPERATIONS else "other"
             )
