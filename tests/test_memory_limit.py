@@ -78,7 +78,7 @@ def test_arrays_that_do_not_fit_lie_in_a_file(tmp_path: Path) -> None:
 def test_wrong_limits_are_refused(cli: support.Cli, tmp_path: Path) -> None:
     for size, reason in (
         ("64M", "64 MiB of memory are too few; give at least 256 MiB"),
-        ("much", "expected a size, such as 256M or 2G"),
+        ("much", "expected a size, such as 256M or 2G (without a unit: bytes)"),
     ):
         done = cli("info", tmp_path, "--max-memory", size)
         assert (done.status, done.stderr) == (2, f"ttanalyze: --max-memory {size}: {reason}\n")

@@ -437,7 +437,7 @@ def test_invalid_conditions_give_a_one_line_error(
         (["--sort", "-size"], "--sort size: no such column"),
         (["--group-by", "kind", "--sort", "seq"], "the answer has: kind, count"),
         (["--top", "-1"], "--top -1: expected a number of rows"),
-        (["--top", "x"], "'--top' / '--head' / '-n': Input should be a valid integer"),
+        (["--top", "x"], "--top x: expected a whole number"),
         (["--format", "xml"], "--format xml: must be one of table, csv, json, ndjson, parquet"),
         (["--format", "parquet"], "--format parquet: needs -o FILE"),
         (["-o", "no/such/file"], "file: directory"),

@@ -344,7 +344,7 @@ def test_unread_memory_is_unknown(runs: dict[str, Path]) -> None:
         ),
         (("--kernel", "("), "'(' is not a regular expression"),
         (("--kernel", "nothing"), "no launch of a kernel whose name has 'nothing'"),
-        (("--launch", "1", "--times", "-1"), "Invalid value for '--times'"),
+        (("--launch", "1", "--times", "-1"), "--times -1: expected at least 0"),
         (("--launch", "1", "--tolerance", "1"), "--tolerance needs --dtype"),
         (("--dtype", "nothing=f32"), "no region nothing: "),
         (("--dtype", "f32", "--tolerance", "99=1"), "no region 99: "),

@@ -138,7 +138,7 @@ def parse_size(value: str) -> int:
     match = re.fullmatch(r"([0-9]+)(?:([kmgtKMGT])i?[bB]?)?", value)
     size = int(match[1]) << SIZES[(match[2] or "").lower()] if match else 1 << 64
     if size >= 1 << 63:
-        raise Error("expected a size, such as 256M or 2G")
+        raise Error("expected a size, such as 256M or 2G (without a unit: bytes)")
     return size
 
 

@@ -341,7 +341,8 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		snprintf(why, size, "expected a number, or a range such as 10:20");
 		return parse_range(text, o->field);
 	case PERCENT:
-		snprintf(why, size, "expected a share above 0%%, at most %s%%, such as 5%% or 0.5%%", o->limit);
+		snprintf(why, size, "expected a share above 0%%, at most %s%%, such as 5%% or 0.5%% (without a unit: %%)",
+			 o->limit);
 		return parse_number(o->limit, UINT32_MAX, &limit) && parse_percent(text, limit, o->field);
 	case DISK:
 		*(uint64_t *)o->field = *text == 'a' ? DISK_KEEP_FREE : 0;
@@ -349,7 +350,7 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 			return true;
 		__attribute__((fallthrough));
 	case SIZE:
-		snprintf(why, size, "expected %sa size of at least %s, such as 256M or 2G",
+		snprintf(why, size, "expected %sa size of at least %s, such as 256M or 2G (without a unit: bytes)",
 			 o->kind == DISK ? "auto, off or " : "", o->limit);
 		return parse_size(o->limit, &limit) && parse_size(text, o->field) && *(uint64_t *)o->field >= limit;
 	case FILL:

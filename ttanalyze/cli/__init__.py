@@ -12,7 +12,7 @@ import signal
 import sys
 from importlib import import_module
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,6 +52,25 @@ def _options(
     pass
 
 
+EXPECTED = {
+    "int_parsing": "a whole number",
+    "float_parsing": "a number",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+}
+
+
+def _usage_error(e: Any) -> str:
+    """The text of an error of Typer's; a number that is none is told in our words."""
+    problems: list[Any] = getattr(e.__cause__, "errors", list)()
+    expected = EXPECTED.get(problems[0]["type"]) if problems else None
+    if expected is None:
+        return str(e.format_message())
+    given, limits = problems[0]["input"], problems[0].get("ctx", {})
+    name = e.param.opts[0] if e.param.opts[0].startswith("-") else e.param.human_readable_name
+    return f"{name} {given}: expected {expected.format(**limits)}"
+
+
 def run_command(arguments: list[str]) -> int:
     """Runs a command line and returns its exit status. Prints each error as one line."""
     if not arguments and "_TTANALYZE_COMPLETE" not in os.environ:  # where a shell has the words
@@ -80,7 +99,7 @@ def run_command(arguments: list[str]) -> int:
         # Typer's own errors share no public base class across its versions.
         if not hasattr(e, "format_message"):
             raise
-        message = e.format_message()
+        message = _usage_error(e)
     line = " ".join(text.printable(part) for part in message.splitlines())
     with contextlib.suppress(OSError):
         print(f"ttanalyze: {line}", file=sys.stderr)
