@@ -228,7 +228,11 @@ def test_outputs_in_tuples_and_dictionaries(told: Told, memory: Memory) -> None:
 
     pair = namedtuple("pair", ["hidden", "cell"])
     made = {key: Tensor(memory, 4, dtype="torch.int3") for key in "abcd"}
-    unreal, fake, meta = Fake(memory, 4), Tensor(memory, 4), Tensor(memory, 4)
+
+    class Unusual(Tensor):
+        def __torch_dispatch__(self) -> None: ...
+
+    unreal, fake, meta = Fake(memory, 4), Unusual(memory, 4), Tensor(memory, 4)
     fake.storage.device.type = "meta"
     meta.storage.place, memory.free = 0, {}
     on_host = Tensor(memory, 4)
@@ -267,8 +271,11 @@ def test_wrapper_modules_are_left_out_of_names(told: Told, memory: Memory) -> No
 
 
 def test_distributed_tensor_names_its_local_part(told: Told, memory: Memory) -> None:
-    whole, local = parameter(memory, 64), Tensor(memory, 4)
-    whole._local_tensor = local  # type: ignore[attr-defined]
+    class Distributed(Tensor):
+        _local_tensor = local = Tensor(memory, 4)
+        requires_grad = True
+
+    whole, local = Distributed(memory, 64), Distributed.local
     names.watch(Module(weight=whole))
     assert [*told.parts] == [(local.data_ptr(), 16)]
 

@@ -1,10 +1,12 @@
 """Callbacks for Lightning and Hugging Face: epochs at steps, and that nothing else happens.
 
-Both packages are stood for by classes that call hooks as they do; the real ones are in tests/gpu.
+Both packages are stood for by classes that call hooks as they do. Where the real ones are
+installed, their trainings on the CPU are recorded as well.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import sys
 import types
@@ -16,6 +18,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.torch_standin import Memory, Optimizer, model
+from tests.trainer_programs import LIGHTNING, TRANSFORMERS
 from ttanalyze.errors import Error
 from ttanalyze.integrations import trainers
 
@@ -152,3 +155,31 @@ def test_recorded_epochs_have_the_names_of_steps(tmp_path: Path) -> None:
     epochs = tt.open(tmp_path / "run").epochs
     of_steps = epochs[epochs["trigger"] == "api"]
     assert of_steps["label"].tolist() == ["step 2", "step 4"]
+
+
+CONTEXT = """
+from ttanalyze.gpu import DeviceBuffer
+buffer = DeviceBuffer(64)
+current = buffer.device.use()
+current.__enter__()
+"""
+
+
+@pytest.mark.native
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("package", "program"), [("pytorch_lightning", LIGHTNING), ("transformers", TRANSFORMERS)]
+)
+def test_real_trainers_cut_epochs_on_the_cpu(package: str, program: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    environment = support.simulator_environment()
+    recorded = support.recording(environment, tmp_path / "run", epoch="api")
+    recorded["PYTHONPATH"] = str(support.ROOT)
+    command = [sys.executable, "-c", CONTEXT + program]
+    outcome = support.run(command, recorded, cwd=tmp_path)
+    assert outcome.status == 0, outcome.stderr
+    assert "ttanalyze" not in outcome.stderr
+    epochs = tt.open(tmp_path / "run").epochs
+    of_steps = epochs[epochs["trigger"] == "api"]
+    assert of_steps["label"].tolist() == ["step 1", "step 2", "step 3"]

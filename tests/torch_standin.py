@@ -89,7 +89,7 @@ class Tensor:
             dense.insert(0, dense[0] * length)
         self.steps = stride or tuple(dense)
         self.dense = self.steps == tuple(dense)
-        self.storage = storage or Storage(memory, self.numel() * self.element_size())
+        self.storage = storage or Storage(memory, self.nbytes)
         self.grad: Tensor | None = None
         self.hooks: list[Any] = []
         self.accumulated: list[Any] = []
@@ -102,6 +102,10 @@ class Tensor:
 
     def element_size(self) -> int:
         return 2 if self.dtype == "torch.bfloat16" else 4
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.element_size()
 
     def is_contiguous(self) -> bool:
         return self.dense

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ttanalyze.integrations import torch
-from ttanalyze.integrations.memory_names import Memory, framework, memory
+from ttanalyze.integrations.memory_names import OWN, Memory, framework, memory
 
 __all__ = ["name"]
 
@@ -60,7 +60,7 @@ def name(name: str, value: Any) -> int:
     told = memory()
     if told is None:
         return 0
-    return sum(told.name(array, path.encode(), True) for path, array in _arrays(value, name, set()))
+    return sum(told.name(array, path.encode(), OWN) for path, array in _arrays(value, name, set()))
 
 
 def _arrays(value: Any, path: str, seen: set[int], depth: int = DEPTH) -> Iterator[tuple[str, Any]]:

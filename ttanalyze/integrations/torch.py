@@ -20,7 +20,8 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ttanalyze.integrations.memory_names import NOT_NOW, Memory, memory
+from ttanalyze.integrations.autograd import SavedTensors
+from ttanalyze.integrations.memory_names import NOT_NOW, OWN, PASSING, Memory, memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,7 @@ def watch(
 
     - Parameters and buffers: `layers.3.mlp.weight`.
     - Outputs of modules: `layers.3.mlp:output`.
+    - What modules save for the backward pass: `layers.3.mlp:saved.Gelu.self`.
     - Gradients: the name with `.grad` at the end.
     - State of the optimizer: `layers.3.mlp.weight.exp_avg`.
 
@@ -57,7 +59,7 @@ def watch(
             its next call on. Names of the first that has parameters begin with `name` alone, those
             of others also with the class, such as `Discriminator.conv.weight`.
         optimizer: A `torch.optim.Optimizer`. Without a model: each, from its next step on.
-        activations: Whether to name outputs of modules.
+        activations: Whether to name outputs of modules, and what they save for the backward pass.
         gradients: Whether to name gradients.
         name: A prefix for all names; a dot follows it.
     """
@@ -68,7 +70,7 @@ def watch(
     if model is None:
         _Hook(found, _Everything(told, found, name, (activations, gradients)).add, bool)()
     else:
-        hooks = _Hooks(told, found, name)
+        hooks = _Hooks(told, found, name, SavedTensors(told))
         _Hook(found, hooks.add, bool)(model, optimizer, activations, gradients)
     return found
 
@@ -162,9 +164,10 @@ class _Hook:
 class _Hooks:
     """The hooks of one `watch`. They hold no references to models."""
 
-    def __init__(self, memory: Memory, watch: Watch, name: str) -> None:
+    def __init__(self, memory: Memory, watch: Watch, name: str, saved: SavedTensors) -> None:
         self._memory = memory
         self._watch = watch
+        self._saved = saved
         self._prefix = f"{name}." if name else ""
         self._tensors: list[tuple[Any, bytes]] = []  # weakly
         self._names: dict[int, tuple[Any, bytes]] = {}  # of parameters, by id
@@ -185,21 +188,23 @@ class _Hooks:
             if gradients and tensor.requires_grad:
                 hook = self._hook(self._gradient, name + b".grad")
                 self._keep(tensor.register_post_accumulate_grad_hook, hook)
-        moved = self._hook(self._moved)
+        moved, stepped = self._hook(self._moved), self._hook(self.name_state)
         self._keep(model.register_forward_pre_hook, moved)
         for path, module in model.named_modules() if activations else ():
-            module_path = self._path(path, wrapped)
-            name = (
-                f"{module_path}:output"
-                if path and module_path != self._prefix
-                else f"{module_path}output"
-            ).encode()
-            hook = self._hook(self._output, name, gradients)
+            inside = self._path(path, wrapped)
+            if path and inside != self._prefix:
+                inside += ":"
+            saved = f"{inside}saved."
+            if self._saved.readable:
+                self._keep(module.register_forward_pre_hook, self._hook(self._saved.begin, saved))
+            hook = self._hook(self._output, f"{inside}output".encode(), saved, gradients)
             self._keep(module.register_forward_hook, hook)
         if optimizer is not None:
-            self._optimizer = weakref.ref(optimizer)
             if hasattr(optimizer, "register_step_post_hook"):
-                self._keep(optimizer.register_step_post_hook, moved)
+                self._keep(optimizer.register_step_post_hook, stepped)
+            else:
+                self._optimizer = weakref.ref(optimizer)
+            stepped(optimizer)
         moved()
 
     def _keep(self, register: Callable[[_Hook], Any], hook: _Hook) -> None:
@@ -216,16 +221,18 @@ class _Hooks:
         return self._prefix + ".".join(parts)
 
     def _moved(self, *_: Any) -> None:
-        """Names memory that may have moved: parameters, buffers, the state of the optimizer."""
+        """Names memory that may have moved: parameters, buffers, and the state of an optimizer
+        that does not tell of its steps.
+        """
         for ref, name in self._tensors:
             tensor = ref()
             if tensor is not None:
-                self._memory.name(_local(tensor), name, True)
+                self._memory.name(tensor, name, OWN)
         optimizer = self._optimizer()
         if optimizer:
             self.name_state(optimizer)
 
-    def name_state(self, optimizer: Any) -> None:
+    def name_state(self, optimizer: Any, *_: Any) -> None:
         """Names the state that an optimizer has of the model's parameters."""
         for tensor, state in optimizer.state.items():
             ref, tensor_name = self._names.get(id(tensor), (bool, b""))
@@ -233,7 +240,7 @@ class _Hooks:
                 continue
             for key, value in state.items():
                 if hasattr(value, "untyped_storage"):
-                    self._memory.name(_local(value), self._state(tensor_name, key), True)
+                    self._memory.name(value, self._state(tensor_name, key), OWN)
 
     def _state(self, tensor_name: bytes, key: str) -> bytes:
         name = self._states.get((tensor_name, key))
@@ -243,17 +250,21 @@ class _Hooks:
 
     def _gradient(self, name: bytes, tensor: Any) -> None:
         if tensor.grad is not None:
-            self._memory.name(_local(tensor.grad), name, True)
+            self._memory.name(tensor.grad, name, OWN)
 
-    def _output(self, name: bytes, gradients: bool, *given: Any) -> None:
-        """Names the output of a module, as its hook. given: module, arguments, output."""
-        for path, tensor in _tensors_in(given[-1], name, DEPTH):
-            new = self._memory.name(_local(tensor), path, False)
+    def _output(self, name: bytes, saved: str, gradients: bool, *given: Any) -> None:
+        """Names the output of a module, and what it saved, as its hook. given: module, arguments,
+        output.
+        """
+        outputs = list(_tensors_in(given[-1], name, DEPTH))
+        for path, tensor in outputs:
+            new = self._memory.name(tensor, path, PASSING)
             if new and gradients and tensor.requires_grad and not tensor.is_leaf:
                 tensor.register_hook(self._hook(self._output_gradient, path + b".grad"))
+        self._saved.end(saved, (tensor for _, tensor in outputs))
 
     def _output_gradient(self, name: bytes, gradient: Any) -> None:
-        self._memory.name(_local(gradient), name, False)
+        self._memory.name(gradient, name, PASSING)
 
 
 class _Everything:
@@ -264,6 +275,7 @@ class _Everything:
         self._watch = watch
         self._name = name
         self._wanted = wanted  # activations, gradients
+        self._saved = SavedTensors(memory)
         self._parts: Any = weakref.WeakSet()  # modules that are watched, and their parts
         self._roots: list[tuple[Any, Watch, _Hooks]] = []  # weakly
         self._names: set[str] = set()
@@ -291,7 +303,7 @@ class _Everything:
             inner[1].remove()
         self._parts.update(parts)
         found = Watch()
-        hooks = _Hooks(self._memory, found, self._prefix(module))
+        hooks = _Hooks(self._memory, found, self._prefix(module), self._saved)
         self._roots.append((weakref.ref(module), found, hooks))
         hooks.add(module, None, *self._wanted)
 
@@ -321,13 +333,8 @@ def _compiling() -> Callable[[], bool]:
     """Returns a function that says whether PyTorch traces what runs; hooks do nothing then."""
     torch = sys.modules.get("torch")
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
-    tracing = getattr(getattr(torch, "jit", None), "is_tracing", bool)
+    tracing = getattr(getattr(torch, "_C", None), "_is_tracing", bool)
     return lambda: compiling() or tracing()
-
-
-def _local(tensor: Any) -> Any:
-    """Returns the local part of a distributed tensor."""
-    return getattr(tensor, "_local_tensor", tensor)
 
 
 def _tensors_in(value: Any, name: bytes, depth: int) -> Iterator[tuple[bytes, Any]]:
