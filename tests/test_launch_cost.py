@@ -29,6 +29,11 @@ LIMITS = {
         {"epoch": "none", "cpu_callstack": "backtrace"},
         {"launch": 2400, "launch_ex": 2400, "memset": 2700},
     ),
+    "check": (
+        {"contents": "none", "deterministic": "1", "fill": "zero", "params": "1"}
+        | {"host_writes": "1", "cpu_callstack": "auto", "epoch": "sync,launch:8192"},
+        {"launch": 2650, "launch_ex": 2650, "memset": 2400},
+    ),
     "no events": (
         {"epoch": "none", "events": "0"},
         {"launch": 190, "launch_ex": 190, "memset": 320},
