@@ -24,8 +24,9 @@ CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
 )
 SCALE, TILE = 0.25, 5  # TILE: pixels of the picture, whose mean is compared
-HEIGHTS = {"400": 7000, "900": 4400, "1700": 3600, "print": 5000}  # by width of the page
-PRINTED = 1000  # pixels across a page of paper
+HEIGHTS = {"400": 7000, "900": 4400, "1700": 3600, "print": 5000, "dark": 4400}  # by width
+WIDTHS = {"print": 1000, "dark": 900}  # of those that are named otherwise
+DARK = 'matchMedia("(prefers-color-scheme: dark)")', "{ matches: true, addEventListener() {} }"
 
 
 def draw(page: Path, width: int, height: int, target: Path) -> None:
@@ -44,7 +45,7 @@ def draw(page: Path, width: int, height: int, target: Path) -> None:
 
 
 def draw_report(folder: Path, size: str, target: Path) -> None:
-    """Draws the report of two written runs that differ: at a width, or as it is printed."""
+    """Draws the report of two runs that differ: at a width, as it is printed, or dark."""
     for name, byte in (("run1", b"?"), ("run2", b"!")):
         w = small_run(folder / name)
         w.write(1, 0, byte)
@@ -53,8 +54,9 @@ def draw_report(folder: Path, size: str, target: Path) -> None:
     text = report(open_run(folder / "run1"), open_run(folder / "run2"))
     text = text.replace(f"{folder}/", "")
     page = folder / "page.html"
-    page.write_text(text.replace("@media print", "@media all") if size == "print" else text)
-    draw(page, PRINTED if size == "print" else int(size), HEIGHTS[size], target)
+    changes = {"print": ("@media print", "@media all"), "dark": DARK}
+    page.write_text(text.replace(*changes[size]) if size in changes else text)
+    draw(page, WIDTHS[size] if size in WIDTHS else int(size), HEIGHTS[size], target)
 
 
 def read_png(path: Path) -> Any:

@@ -320,7 +320,7 @@ def test_browser_runs_no_script_from_a_run(run_path: Path, tmp_path: Path) -> No
 @needs_chromium
 @pytest.mark.parametrize("size", pictures.HEIGHTS)
 def test_page_looks_as_before(size: str, tmp_path: Path) -> None:
-    """At three widths and printed. `python -m tests.pictures` draws the expected pictures again."""
+    """At three widths, printed, dark. `python -m tests.pictures` draws what is expected."""
     now = tmp_path / "now.png"
     pictures.draw_report(tmp_path, size, now)
     expected = pictures.FOLDER / f"report-{size}.png"
