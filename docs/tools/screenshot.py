@@ -82,7 +82,7 @@ def draw_page(target: Path) -> None:
     ttanalyze = [sys.executable, "-m", "ttanalyze"]
     options = ("--sim", "-q", "--params", "--timeline", "events", "--epoch", "launch")
     browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    browser += ["--window-size=900,1300", "--virtual-time-budget=20000", f"--screenshot={target}"]
+    browser += ["--window-size=900,1560", "--virtual-time-budget=20000", f"--screenshot={target}"]
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "examples" / "build" / "training", folder)
         for command in (
