@@ -328,6 +328,7 @@ def test_copies_have_where_they_write_and_bulk_copies_their_mbarrier() -> None:
 
 
 MAGIC = 0x70616D726F736E74  # of sim/tensor_map.h
+SIZES = (4, 32, 64, 64, 64, 7, 3, 0, 0, 0, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1)  # of five dimensions
 
 
 def test_tensor_copies_have_their_map_and_coordinates() -> None:
@@ -359,6 +360,18 @@ def test_tensor_copies_have_their_map_and_coordinates() -> None:
     assert (into.tma[1:8], out.tma[1:8]) == ((128, 6, 3, 0, 0, 0, 1), (0, 0, 2**32 - 1, 0, 0, 0, 0))
     assert into.tma[0] == out.tma[0] and into.tma[8:10] == (MAGIC, r.out)
     assert [one.addresses for one in r.records if one.kind == "addresses"] == [(0,), (0,)]
+
+
+@pytest.mark.parametrize("at", [84, 90, 93])
+def test_a_tensor_map_that_a_kernel_spoilt_is_refused(at: int) -> None:
+    """Its box, a step, or its swizzle."""
+    packed = bytearray(struct.pack("<7Q5I5H8B", MAGIC, 4096, *SIZES, 5, 4, 0).ljust(128, b"\0"))
+    packed[at] ^= 1
+    words = ", ".join(map(str, struct.unpack("<16Q", packed)))
+    copy = "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%l1, {100, 0, 0, 0, 0}], [s];"
+    before = f".shared .align 128 .b8 s[128]; .global .align 64 .u64 m[16] = {{{words}}};"
+    r = Run(f"	mov.u64 %l1, m; {copy} // out\n", TMA, before=before, block=[1])
+    assert r.error is not None and "no tensor map" in str(r.error)
 
 
 CALLEE = """.func (.param .u32 result) twice(.param .u32 x)

@@ -10,6 +10,7 @@
 
 #define SIM_TENSOR_MAP 0x70616d726f736e74u
 #define SIM_TENSOR_RANK 5
+#define SIM_TENSOR_BOX 256 /* elements of a dimension at most */
 #define SIM_TENSOR_LINE 16 /* bytes that a swizzle moves together */
 
 struct sim_tensor_map {

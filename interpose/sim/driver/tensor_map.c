@@ -13,7 +13,6 @@
 #define TYPES 16 /* that NVIDIA's driver knows */
 #define MAP_ALIGNMENT 64 /* what the driver asks for; the type of the header has more */
 #define MOST_STRIDE ((uint64_t)1 << 40)
-#define MOST_BOX 256
 #define MOST_STEP 8
 
 static const uint8_t element_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
@@ -23,7 +22,7 @@ static bool take_sizes(struct sim_tensor_map *m, const cuuint64_t *size, const c
 		       const cuuint32_t *step)
 {
 	for (unsigned i = 0; i < m->rank; i++) {
-		if (!size[i] || size[i] > (uint64_t)UINT32_MAX + 1 || !box[i] || box[i] > MOST_BOX || !step[i] ||
+		if (!size[i] || size[i] > (uint64_t)UINT32_MAX + 1 || !box[i] || box[i] > SIM_TENSOR_BOX || !step[i] ||
 		    step[i] > MOST_STEP || (i && (stride[i - 1] % 16 || stride[i - 1] >= MOST_STRIDE)))
 			return false;
 		m->last[i] = (uint32_t)(size[i] - 1);

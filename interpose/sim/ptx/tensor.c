@@ -163,6 +163,18 @@ static bool refuse(const struct box *b, ptx_status status, const char *why)
 	return false;
 }
 
+/* A kernel may have written to it. */
+static bool is_valid(const struct sim_tensor_map *m, unsigned rank)
+{
+	if (m->magic != SIM_TENSOR_MAP || m->rank != rank || !m->element || m->element > sizeof(uint64_t) ||
+	    (m->swizzle && m->box[0] * m->element != m->swizzle + SIM_TENSOR_LINE))
+		return false;
+	for (unsigned i = 0; i < rank; i++)
+		if (!m->box[i] || m->box[i] > SIM_TENSOR_BOX || !m->step[i])
+			return false;
+	return true;
+}
+
 /* Whether the mask has other blocks than the only one of a cluster. */
 static bool to_others(const struct box *b)
 {
@@ -182,7 +194,7 @@ static bool copy_box(struct box *b)
 	if (!map)
 		return false;
 	memcpy(&b->map, map, sizeof(b->map));
-	if (b->map.magic != SIM_TENSOR_MAP || b->map.rank != op->count)
+	if (!is_valid(&b->map, op->count))
 		return refuse(b, PTX_BAD_ADDRESS, "no tensor map of as many dimensions");
 	if (op->memory.element[2] != PTX_NO_ROW && to_others(b))
 		return refuse(b, PTX_UNSUPPORTED, "a tensor copy to other blocks of the cluster");
