@@ -2,26 +2,9 @@
  * A graph with two conditional nodes, one of which runs its body, with tt_epoch after each kernel. Each kernel adds to a or
  * to b. The graph is launched three times, updated from another, and launched again.
  */
-#include <dlfcn.h>
-
-#include "program.h"
-
-#define N 5000
+#include "graph_marks.h"
 
 static CUcontext context;
-static CUfunction add;
-static CUdeviceptr a, b;
-
-static void count(CUstream stream, CUdeviceptr p, unsigned by, const char *label)
-{
-	int (*cut)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "tt_epoch");
-	unsigned n = N;
-
-	OK(cuLaunchKernel(add, (N + 127) / 128, 1, 1, 128, 1, 1, 0, stream, PARAMS(&p, &n, &by), NULL));
-	if (cut && cut(stream, label))
-		fprintf(stderr, "no epoch\n");
-}
-
 /* The last node that was captured into a graph. */
 static CUgraphNode capture(CUstream stream, CUgraph graph, CUgraphNode after, CUdeviceptr p, unsigned by, const char *label)
 {
@@ -73,19 +56,13 @@ int main(void)
 	CUgraphExecUpdateResultInfo info;
 	CUgraph graph, other;
 	CUgraphExec exec;
-	CUstream stream;
 
 	start();
 	OK(cuCtxGetCurrent(&context));
-	add = get_kernel(load_kernels(), "add");
-	a = allocate(N * 4), b = allocate(N * 4);
-	OK(cuMemsetD8(a, 0, N * 4));
-	OK(cuMemsetD8(b, 0, N * 4));
-	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CUstream stream = begin(0, 0);
 	graph = whole(stream, 1);
 	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	for (unsigned i = 0; i < 3; i++)
-		OK(cuGraphLaunch(exec, stream));
+	launch_thrice(exec, stream);
 	OK(cuStreamSynchronize(stream));
 	other = whole(stream, 10);
 	CUresult updated = cuGraphExecUpdate(exec, other, &info);
@@ -95,11 +72,7 @@ int main(void)
 		OK(cuGraphInstantiateWithFlags(&exec, other, 0));
 	}
 	OK(cuGraphDestroy(other));
-	OK(cuGraphLaunch(exec, stream));
-	OK(cuStreamSynchronize(stream));
-	print_device("a", a, N * 4);
-	print_device("b", b, N * 4);
-	OK(cuGraphExecDestroy(exec));
+	finish(exec, stream);
 	OK(cuGraphDestroy(graph));
 	return 0;
 }

@@ -2,30 +2,7 @@
  * A stream is captured into a graph that holds another captured graph twice, once more inside a third: with tt_epoch after
  * each kernel. Each kernel adds to a or to b. The graph is launched three times, updated from another, and launched again.
  */
-#include <dlfcn.h>
-
-#include "program.h"
-
-#define N 5000
-
-static CUfunction add;
-static CUdeviceptr a, b;
-
-static void epoch(CUstream stream, const char *label)
-{
-	int (*cut)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "tt_epoch");
-
-	if (cut && cut(stream, label))
-		fprintf(stderr, "no epoch\n");
-}
-
-static void count(CUstream stream, CUdeviceptr p, unsigned by, const char *label)
-{
-	unsigned n = N;
-
-	OK(cuLaunchKernel(add, (N + 127) / 128, 1, 1, 128, 1, 1, 0, stream, PARAMS(&p, &n, &by), NULL));
-	epoch(stream, label);
-}
+#include "graph_marks.h"
 
 static CUgraph inner(CUstream stream, unsigned by)
 {
@@ -71,26 +48,16 @@ int main(void)
 	CUgraphExecUpdateResultInfo info;
 	CUgraph graph, other;
 	CUgraphExec exec;
-	CUstream stream;
 
 	start();
-	add = get_kernel(load_kernels(), "add");
-	a = allocate(N * 4), b = allocate(N * 4);
-	OK(cuMemsetD8(a, 0, N * 4));
-	OK(cuMemsetD8(b, 0, N * 4));
-	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CUstream stream = begin(0, 0);
 	graph = outer(stream, 1);
 	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	OK(cuGraphDestroy(graph));
-	for (unsigned i = 0; i < 3; i++)
-		OK(cuGraphLaunch(exec, stream));
+	launch_thrice(exec, stream);
 	other = outer(stream, 10);
 	OK(cuGraphExecUpdate(exec, other, &info));
 	OK(cuGraphDestroy(other));
-	OK(cuGraphLaunch(exec, stream));
-	OK(cuStreamSynchronize(stream));
-	print_device("a", a, N * 4);
-	print_device("b", b, N * 4);
-	OK(cuGraphExecDestroy(exec));
+	finish(exec, stream);
 	return 0;
 }
