@@ -84,6 +84,19 @@ def test_memory_is_read_by_label(run: tt.Run) -> None:
         run.read(1, "bias")
 
 
+def test_wrong_arguments_are_named(run: tt.Run) -> None:
+    for given, message in (
+        ({"dtype": "zz"}, "dtype='zz': data type 'zz' not understood"),
+        ({"epoch": "last"}, "epoch='last': expected the number of an epoch"),
+        ({"region": None}, "region=None: expected an id, a label, or the name of a tensor"),
+    ):
+        with pytest.raises(tt.Error, match=message):
+            run.read(**{"epoch": 1, "region": "weights"} | given)  # type: ignore[arg-type]
+    for verb in ("memory", "info", "verify", "stats"):
+        with pytest.raises(tt.Error, match=r"^run='run1': expected a run, as ttanalyze.open"):
+            getattr(tt, verb)("run1")
+
+
 def test_memory_of_a_tensor_is_read_from_its_regions(tmp_path: Path) -> None:
     w = Writer(tmp_path / "run")
     for region, value in enumerate((1, 2)):

@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterator
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -414,6 +415,10 @@ class Run:
             >>> run.read(epoch=1, region="weights", start=12, stop=16)
             array([  0,   0, 192,  63], dtype=uint8)
         """
+        if not isinstance(region, (str, Real)):
+            raise Error(f"region={region!r}: expected an id, a label, or the name of a tensor")
+        if not isinstance(epoch, Real):
+            raise Error(f"epoch={epoch!r}: expected the number of an epoch")
         of, end = self.process(process, rank), None if stop is None else int(stop)
         found = selection.named(of, region, epoch) if isinstance(region, str) else int(region)
         parts = [found] if isinstance(found, int) else [part.region for part in found]
@@ -427,7 +432,10 @@ class Run:
             out = contents.read_parts(of, int(epoch), found, int(start), end)
         if dtype is None:
             return out
-        wanted = np.dtype(dtype)
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError as e:
+            raise Error(f"dtype={dtype!r}: {e}") from e
         if wanted.hasobject or not wanted.itemsize:
             raise Error(f"dtype {wanted} can't be a view of memory")
         if len(out) % wanted.itemsize:
