@@ -149,6 +149,7 @@ def test_failed_search_can_be_replaced(cli: Cli, tmp_path: Path) -> None:
     """Another one takes its folder; what the program said is kept."""
     asked = ("race", "--sim", "-q", "-o", tmp_path / "search", "--")
     assert "not found" in cli(*asked, "./no-such-program").stderr
+    assert not (tmp_path / "search").exists()
     refused = cli(*asked, "sh", "-c", "echo no such option").stderr
     log = Path(refused.rstrip().rpartition(" in ")[2])
     assert "nothing recorded" in refused and log.read_text() == "no such option\n"

@@ -27,6 +27,7 @@ from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
 from ttanalyze.verbs.race import pairs, suspects
 from ttanalyze.verbs.race.instructions import late
 from ttanalyze.verbs.race.report import Finding, RaceReport
+from ttanalyze.verbs.record.program import find
 from ttanalyze.verbs.record.series import Recording, Series
 from ttanalyze.verbs.reduce import name_delays, reduce
 from ttanalyze.verbs.reduce.search import Answers, NothingError
@@ -148,6 +149,8 @@ class Race:
                     raise Error(f"{self.out} has a search with other options: --force replaces it")
             elif self.out.exists() and any(self.out.iterdir()):
                 raise Error(f"{self.out} exists; choose another name, or replace it with --force")
+            if not self.out.exists():
+                find(self.settings.command[0])  # a wrong name leaves no folder
             self.out.mkdir(0o700, exist_ok=True)
         self._note()
 
