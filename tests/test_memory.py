@@ -357,7 +357,7 @@ def test_absurd_sizes_give_a_one_line_error(cli: Cli, run_path: Path) -> None:
         (["--at", "seq:-1"], "--at seq:-1: expected peak, end"),
         (["--at", "epoch:5"], "--at epoch:5: process 0 has epochs 0 to 4"),
         (["--process", "3"], "no process 3 (there are: 0)"),
-        (["--top", "0"], "'--top'"),
+        (["--top", "0"], "--top 0: expected at least 1"),
     ],
 )
 def test_errors_are_one_line(

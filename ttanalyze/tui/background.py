@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from textual.widget import Widget
+from textual.worker import Worker
 
 from ttanalyze.errors import Error
 
@@ -28,7 +29,8 @@ class Background:
         self._waiting = work, done
         if not self._busy:
             self._busy = True
-            self._owner.run_worker(self._run(), exit_on_error=True)
+            # The method, not its coroutine: a worker that ends before it begins leaves none behind.
+            _: Worker[None] = self._owner.run_worker(self._run, exit_on_error=True)
 
     async def _run(self) -> None:
         try:
