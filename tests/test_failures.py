@@ -226,11 +226,13 @@ def test_unknown_variables_get_a_warning(
         "TT_SNAPSHOTS_EVERY": "TT_SNAPSHOT_EVERY",
         "TT_OUTPUT": "TT_OUT",
     }
-    given = others | known | dict.fromkeys(wrong, "1") | {"TT_" + "X" * 5000: "1", "TT_\n": "1"}
+    given = others | known | dict.fromkeys([*wrong, "TT_BOGUS"], "1")
+    given |= {"TT_" + "X" * 5000: "1", "TT_\n": "1"}
     assert support.run(program, SIM | given) == bare
     outcome = support.run(program, support.recording(SIM | given, run))
     compare("", bare, outcome)
     said = {f"unknown variable {one}; did you mean {wrong[one]}?" for one in wrong}
+    said.add("unknown variable TT_BOGUS")
     assert sorted(own_lines(outcome)) == sorted(NAME + line for line in said)
     race = ["race", "--sim", "--dtype", "none", "--", "true"]  # shows nothing of the recorder's
     told = support.ttanalyze(*race, environment=SIM | given | {"TT_LIB": str(support.LIBRARIES)})

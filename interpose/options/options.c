@@ -116,7 +116,7 @@ static unsigned distance(const char *a, const char *b)
 	return row[width];
 }
 
-/* The variable with the nearest name; itself if it is known. */
+/* The variable with the nearest name, itself if it is known; NULL: none is alike in half of the letters after TT_. */
 static const char *nearest_variable(const char *name)
 {
 	unsigned least = ~0u, nearest = 0;
@@ -126,7 +126,7 @@ static const char *nearest_variable(const char *name)
 		nearest = d < least ? i : nearest;
 		least = d < least ? d : least;
 	}
-	return table[nearest].name;
+	return 2 * least <= strlen(name) - 3 ? table[nearest].name : NULL;
 }
 
 static void find_unknown(char *const *environment)
@@ -147,9 +147,10 @@ static void find_unknown(char *const *environment)
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)length, *at);
 		const char *nearest = nearest_variable(name);
-		if (strcmp(name, nearest))
-			snprintf(options_unknown[found++], sizeof(*options_unknown), "unknown variable %s; did you mean %s?",
-				 name, nearest);
+		if (nearest && !strcmp(name, nearest))
+			continue;
+		snprintf(options_unknown[found++], sizeof(*options_unknown), "unknown variable %s%s%s%s", name,
+			 nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 	}
 	*options_unknown[found] = 0;
 }
