@@ -65,8 +65,9 @@ test-all: examples $(VENV)/.remote-test ## lint and all tests that need no GPU, 
 	$(MAKE) --no-print-directory sanitize
 
 sanitize: build ## the native tests under the address and undefined behaviour sanitizers
-	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
-	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
+	$(SANITIZE) $(BIN)/python setup.py --quiet build --build-lib $(SANITIZED)
+	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib \
+		ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0 \
 		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m 'native and not large and not gpu'
 
 SECONDS ?= 60

@@ -202,7 +202,8 @@ def test_live_view_follows_a_program_to_its_end(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = ["record", "--sim", "-q", "--epoch", "sync", "-o", str(run)]
     command = [sys.executable, "-m", "ttanalyze", *options, "--", sys.executable, "-c", PROGRAM]
-    program = subprocess.Popen(command, cwd=support.ROOT, env=support.bare_environment())
+    environment = support.bare_environment(**support.sanitizer_runtimes())
+    program = subprocess.Popen(command, cwd=support.ROOT, env=environment)
     latest = time.monotonic() + 60
     while not (run / "p0" / "epochs.bin").exists():
         assert time.monotonic() < latest
