@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import shutil
@@ -15,13 +16,15 @@ import numpy as np
 import pytest
 
 from bench import figures, plot, report
-from bench.bed import Bed, ProgramError
+from bench.bed import PROGRAMS, Bed, ProgramError
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
+from bench.forks import of_ways
 from bench.parts import kernels, llama, programs, training
 from tests import support
 from ttanalyze.format import layout
 
 RUN: list[str | Path] = [sys.executable, support.ROOT / "bench" / "run.py"]
+LAUNCH = layout.EVENT_KINDS.index("launch")
 REPORT: list[str | Path] = [sys.executable, support.ROOT / "bench" / "report.py"]
 
 
@@ -225,30 +228,82 @@ def test_every_program_has_its_share_of_the_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Also where one of them hangs: the others have all columns, and rows as soon as they can."""
-    ends: dict[str, float] = {}
+    shares: dict[str, float] = {}
 
-    def answer(bed: Bed, command: Any, environment: Any, timeout: float = 0) -> Any:
-        name = command[2]
-        ends.setdefault(name, bed.left)
-        if name == "sort":
-            raise ProgramError("python: no end within 1 s")
-        return {name: {"step_us": [100.0]}}
+    class Asked:
+        options = None
 
+        def answer(self, arguments: list[str], timeout: float) -> Any:
+            name = arguments[0]
+            shares.setdefault(name, timeout)
+            if name == "sort":
+                raise ProgramError("python: no end within 1 s")
+            return {name: {"step_us": [100.0]}}
+
+    def sanitized(bed: Bed, tool: str, command: Any, timeout: float) -> Any:
+        return Asked().answer(command[2:], timeout)
+
+    ways = dict.fromkeys(("bare", *programs.WAYS), Asked())
     monkeypatch.setattr(programs, "torch_python", lambda bed: "python")
-    monkeypatch.setattr(programs, "process_of", lambda run: None)
-    monkeypatch.setattr(Bed, "answer", answer)
-    monkeypatch.setattr(
-        Bed, "sanitized", lambda bed, tool, command, most: answer(bed, command, {}, most)
-    )
+    monkeypatch.setattr(programs, "of_ways", lambda *_: ways)
+    monkeypatch.setattr(Bed, "sanitized", sanitized)
     result = programs.measure(Bed(False, False, tmp_path, tmp_path, time.monotonic() + 600))
     wanted = [name for name in programs.TORCH if name != "sort"]
     head, *found = result.data["rows"]
     table = {row[0]: row for row in found}
     assert all(name in table and "" not in table[name] for name in wanted), table
     assert "compute-sanitizer" in head and "python: no end within 1 s" in result.failed
-    assert ends["gemm"] < 110, "a share, not all of it"
+    assert shares["gemm"] < 110, "a share, not all of it"
     said = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in said][: len(wanted)] == [f"program {n}" for n in wanted]
+
+
+SERVED = """
+import json, sys, time
+from deep_stack import launcher
+from forked import serve
+
+def main():
+    import ctypes
+    what = sys.argv[1]
+    if what == "fail":
+        sys.exit("no such thing")
+    while what == "hang":
+        time.sleep(1)
+    launch = launcher(ctypes.CDLL("libcuda.so.1"))
+    for _ in range(int(what)):
+        launch()
+    print(json.dumps({"imported before": "fractions" in sys.modules}))
+
+serve(main)
+"""
+
+
+def test_ways_run_in_forks_of_processes_that_are_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bare or recorded. One that fails or hangs takes no other along."""
+    script = tmp_path / "served.py"
+    script.write_text(SERVED)
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
+    bed = Bed(True, True, tmp_path, tmp_path, time.monotonic() + 60)
+    command: list[str | Path] = [sys.executable, script]
+    with contextlib.ExitStack() as stack:
+        ways = of_ways(stack, bed, command, {"events": {"epoch": "none"}}, ("fractions", "missing"))
+        for count in (3, 5):
+            assert ways["bare"].answer([str(count)]) == {"imported before": True}
+            launches = ways["events"].with_run(
+                [str(count)], lambda _, run: int((run.events["kind"] == LAUNCH).sum())
+            )
+            assert launches == count
+            assert not ways["events"].run.exists(), "a run is removed when it has been looked at"
+        with pytest.raises(ProgramError, match="status 1: no such thing"):
+            ways["events"].answer(["fail"])
+        with pytest.raises(ProgramError, match="bare program: no end within 1 s"):
+            ways["bare"].answer(["hang"], 1)
+        assert ways["bare"].answer(["1"])
+    with pytest.raises(ProgramError, match="its process has ended"):
+        ways["bare"].answer(["1"])
 
 
 def test_plot_of_zeros_is_drawn() -> None:

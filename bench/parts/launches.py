@@ -24,7 +24,7 @@ KEYS = ("median_ns", "p99_ns", "p999_ns", "loop_ns")
 
 def measure(bed: Bed) -> Result:
     program = bed.program("latency")
-    command: Command = [program, "--launches", str(bed.pick(200_000, 50_000, 5_000))]
+    command: Command = [program, "--launches", str(bed.pick(30_000, 30_000, 5_000))]
     ways: dict[str, Callable[[], Sample]] = {
         "bare": partial(bed.answer, command, bed.bare()),
         "recorded": partial(_recorded, bed, command),
@@ -42,7 +42,7 @@ def measure(bed: Bed) -> Result:
             ways[f"CUPTI {mode}"] = way
     except ProgramError as e:
         missing = str(e)
-    samples = by_turns(bed, bed.pick(7, 3, 3), ways)
+    samples = by_turns(bed, bed.pick(21, 3, 3), ways)
     bare = samples["bare"]
     # Through the recorder and past it, or with the callback and without, in one process.
     added: dict[str, dict[str, float]] = {

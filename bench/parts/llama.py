@@ -8,11 +8,13 @@ the drain needs for one, where that is longer: what a long training would have.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
-from bench.bed import PROGRAMS, Bed, Command, Result, median, process_of, say, torch_python
+from bench.bed import PROGRAMS, Bed, Command, Result, median, say, torch_python
 from bench.figures import RATIO, Figure, Quantity
-from bench.parts.training import PEERS, Sample, bare, drain_note, recorded
+from bench.forks import Forks, of_ways
+from bench.parts.training import PEERS, Sample, drain_note, sample
 from ttanalyze.output import text
 
 WAYS = {
@@ -29,42 +31,42 @@ BESIDE = {
     "coded": (),
 }
 
+DIGESTS = {"epoch": "api", "contents": "none"}
 Samples = dict[str, dict[int, Sample]]  # by way and turn
 
 
 def measure(bed: Bed) -> Result:
     result = Result()
-    program: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--llama"]
-    result.attempt(partial(_digests, bed, program, result))
-    result.attempt(partial(_ways, bed, program, result))
+    program: Command = [torch_python(bed), PROGRAMS / "train_step.py"]
+    with ExitStack() as stack:
+        forks = of_ways(stack, bed, program, {**WAYS, "digests": DIGESTS})
+        result.attempt(partial(_digests, bed, forks.pop("digests"), result))
+        result.attempt(partial(_ways, bed, forks, result))
     return result
 
 
-def _digests(bed: Bed, program: Command, result: Result) -> None:
+def _digests(bed: Bed, forks: Forks, result: Result) -> None:
     """An epoch of digests alone, beside none in the same process: two processes differ by more than
     an epoch costs.
     """
-    turns = [*program, "--steps", str(bed.pick(400, 160, 16)), "--turns", "8"]
-    with bed.run_folder() as run:
-        options = {"epoch": "api", "contents": "none"}
-        said = bed.answer(turns, bed.recorded(run, options))["turns_us"]
-        epochs = process_of(run).epochs
+    arguments = ["--llama", "--steps", str(bed.pick(400, 160, 16)), "--turns", "8"]
+    said, count = forks.with_run(arguments, lambda said, run: (said["turns_us"], len(run.epochs)))
     ratio, ours = between_turns(said)
-    note = f"{text.count(len(epochs), 'epoch')}, both steps in one recorded process"
+    note = f"{text.count(count, 'epoch')}, both steps in one recorded process"
     result.figures.append(Figure("llama-digests", ratio, ours, [], note))
     result.data["turns_us"] = said
 
 
-def _ways(bed: Bed, program: Command, result: Result) -> None:
+def _ways(bed: Bed, forks: dict[str, Forks], result: Result) -> None:
     """By turns. A way that fails, or has no time left, takes none along."""
-    command = [*program, "--steps", str(bed.pick(40, 30, 5)), "--warm", "10"]
+    arguments = ["--llama", "--steps", str(bed.pick(60, 30, 5)), "--warm", "10"]
     makers: dict[str, Callable[[], Sample]] = {
-        "bare": partial(bare, bed, command),
-        "profilers": partial(_profiled, bed, command),  # before those that take longest
-        **{name: partial(recorded, bed, command, way) for name, way in WAYS.items()},
+        "bare": partial(sample, forks["bare"], arguments),
+        "profilers": partial(_profiled, forks["bare"], arguments),  # before those that take longest
+        **{name: partial(sample, forks[name], arguments) for name in WAYS},
     }
     samples: Samples = {name: {} for name in makers}
-    for turn in range(bed.pick(3, 1, 1)):
+    for turn in range(bed.pick(5, 1, 1)):
         for name, make in makers.items():
             result.attempt(partial(_sample, samples[name], name, turn, make))
     result.data |= samples
@@ -91,8 +93,8 @@ def _sample(into: dict[int, Sample], name: str, turn: int, make: Callable[[], Sa
     say(f"llama, {name}: " + ", ".join(f"{key} {us:,.0f}" for key, us in steps.items()))
 
 
-def _profiled(bed: Bed, command: Command) -> Sample:
-    said = bed.answer([*command, "--profile"], bed.bare())
+def _profiled(forks: Forks, arguments: list[str]) -> Sample:
+    said = forks.answer([*arguments, "--profile"])
     return {name: median(steps) for name, steps in said.items()}
 
 

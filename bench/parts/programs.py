@@ -2,29 +2,20 @@
 
 Each step ends with a wait, so modes with epochs have one for each step. Each program has its share
 of the time, in which every way comes once before any comes again. Its row is printed as soon as it
-is there. With small sizes, all programs of PyTorch run in one process for each way.
+is there, and again with compute-sanitizer, which comes last. With small sizes, all programs of
+PyTorch run in one process for each way.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import time
+from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 from bench import machine
-from bench.bed import (
-    PROGRAMS,
-    Bed,
-    Command,
-    Result,
-    SkipError,
-    median,
-    process_of,
-    say,
-    torch_python,
-)
+from bench.bed import PROGRAMS, Bed, Command, Result, SkipError, median, say, torch_python
+from bench.forks import Forks, of_ways
 
 TORCH = ("gemm", "stencil", "sort", "traversal", "llama", "diffusion")
 WAYS = {
@@ -35,7 +26,7 @@ WAYS = {
 }
 PROFILER, SANITIZER = "torch.profiler", "compute-sanitizer"
 SANITIZED_STEPS = ["--steps", "3", "--warm", "1"]
-Steps = dict[str, float]  # microseconds of a step by program
+Steps = dict[str, float]  # microseconds of a step by program, or by way
 Samples = dict[tuple[str, str], list[float]]  # the same by program and way
 
 
@@ -48,45 +39,53 @@ def measure(bed: Bed) -> Result:
     if "jax" not in names:
         result.failed.append("no JAX here")
     steps = result.data["step_us"]
+    with ExitStack() as stack:
+        of_torch = of_ways(stack, bed, script, WAYS)
+        of_jax = of_ways(stack, bed, script, WAYS, ("jax",)) if "jax" in names else {}
+        reserve = bed.left / 3  # of compute-sanitizer
+        for i, group in enumerate(groups):
+            until = time.monotonic() + (bed.left - reserve) / (len(groups) - i)
+            forks = of_jax if group == "jax" else of_torch
+            samples = _measured(bed, result, forks, group, until)
+            for (name, way), of in samples.items():
+                steps.setdefault(name, {})[way] = median(of)
+            _say_rows({name: steps[name] for name in group.split(",") if name in steps})
     for i, group in enumerate(groups):
-        share = bed.left / (len(groups) - i)
-        own = dataclasses.replace(bed, deadline=time.monotonic() + share)
-        samples = _measured(own, result, [*script, group])
-        for (name, way), of in samples.items():
-            steps.setdefault(name, {})[way] = median(of)
-        head, *found = rows({name: steps[name] for name in group.split(",") if name in steps})
-        for row in found:
-            say(", ".join(" ".join(pair) for pair in zip(head, row, strict=True)))
+        seconds = bed.left / (len(groups) - i)
+        result.attempt(partial(_sanitized, bed, [*script, group], steps, seconds))
+        _say_rows({name: steps[name] for name in group.split(",") if name in steps})
     if not steps:
         raise SkipError("; ".join(result.failed) or "no program ran")
     result.data["rows"] = rows(steps)
     return result
 
 
-def _measured(bed: Bed, result: Result, command: Command) -> Samples:
-    """Of the programs of one process: all ways, and again while there is time for that."""
+def _say_rows(steps: dict[str, Steps]) -> None:
+    head, *found = rows(steps)
+    for row in found:
+        say(", ".join(" ".join(pair) for pair in zip(head, row, strict=True)))
+
+
+def _measured(
+    bed: Bed, result: Result, forks: dict[str, Forks], group: str, until: float
+) -> Samples:
+    """All ways, and again while there is time for that. Who comes first moves on every time; a way
+    that fails takes none along.
+    """
     samples: Samples = {}
-    began = time.monotonic()
-    _turn(bed, result, command, samples, 0)
-    took = time.monotonic() - began
-    result.attempt(partial(_sanitized, bed, command, samples))
-    for turn in range(1, bed.pick(3, 1, 1)):
-        if bed.left > took * 1.2:
-            _turn(bed, result, command, samples, turn)
+    line = [group, "--steps", str(bed.pick(200, 40, 5)), "--warm", str(bed.pick(20, 8, 2))]
+    ways = {name: partial(_steps, of, line, until) for name, of in forks.items()}
+    if group != "jax":
+        ways[PROFILER] = partial(_steps, forks["bare"], [*line, "--profile"], until)
+    order, took = list(ways), 0.0
+    for turn in range(bed.pick(3, 1, 1)):
+        began = time.monotonic()
+        if turn and until - began < took * 1.2:
+            break
+        for way in order[turn % len(order) :] + order[: turn % len(order)]:
+            result.attempt(lambda way=way: _add(samples, way, ways[way]()))  # type: ignore[misc]
+        took = time.monotonic() - began
     return samples
-
-
-def _turn(bed: Bed, result: Result, command: Command, samples: Samples, turn: int) -> None:
-    """Each way once. Who comes first moves on every time; a way that fails takes none along."""
-    steps = ["--steps", str(bed.pick(200, 40, 5)), "--warm", str(bed.pick(20, 8, 2))]
-    line = [*command, *steps]
-    ways = {"bare": partial(_steps, bed, line, bed.bare())}
-    ways |= {name: partial(_recorded, bed, line, options) for name, options in WAYS.items()}
-    if command[-1] != "jax":
-        ways[PROFILER] = partial(_steps, bed, [*line, "--profile"], bed.bare())
-    order = list(ways)
-    for way in order[turn % len(order) :] + order[: turn % len(order)]:
-        result.attempt(lambda way=way: _add(samples, way, ways[way]()))  # type: ignore[misc]
 
 
 def _add(samples: Samples, way: str, steps: Steps) -> None:
@@ -94,21 +93,19 @@ def _add(samples: Samples, way: str, steps: Steps) -> None:
         samples.setdefault((name, way), []).append(taken)
 
 
-def _steps(bed: Bed, command: Command, environment: dict[str, str]) -> Steps:
-    said = bed.answer(command, environment, 180)
+def _steps(forks: Forks, arguments: list[str], until: float) -> Steps:
+    seconds = until - time.monotonic()
+    if forks.options is None:
+        said = forks.answer(arguments, seconds)
+    else:
+        said = forks.with_run(arguments, lambda said, _: said, seconds)
     return {name: median(of["step_us"]) for name, of in said.items()}
 
 
-def _recorded(bed: Bed, command: Command, options: dict[str, str]) -> Steps:
-    with bed.run_folder() as run:
-        said = _steps(bed, command, bed.recorded(run, options))
-        process_of(run)
-    return said
-
-
-def _sanitized(bed: Bed, command: Command, samples: Samples) -> None:
-    said: dict[str, Any] = bed.sanitized("memcheck", [*command, *SANITIZED_STEPS], 180)
-    _add(samples, SANITIZER, {name: median(of["step_us"]) for name, of in said.items()})
+def _sanitized(bed: Bed, command: Command, steps: dict[str, Steps], seconds: float) -> None:
+    said = bed.sanitized("memcheck", [*command, *SANITIZED_STEPS], seconds)
+    for name, of in said.items():
+        steps.setdefault(name, {})[SANITIZER] = median(of["step_us"])
 
 
 def rows(steps: dict[str, dict[str, float]]) -> list[list[str]]:

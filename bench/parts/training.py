@@ -8,25 +8,18 @@ the drain needs; the pause is not part of a step's time, and is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bench.bed import (
-    PROGRAMS,
-    Bed,
-    Command,
-    ProgramError,
-    Result,
-    by_turns,
-    median,
-    process_of,
-    torch_python,
-)
+from bench.bed import PROGRAMS, Bed, Command, ProgramError, Result, by_turns, median, torch_python
 from bench.figures import RATIO, Figure, Quantity
+from bench.forks import Forks, of_ways
 from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
 
 SANITIZER_SECONDS = 45
 WAYS = {
@@ -42,18 +35,26 @@ Sample = dict[str, Any]
 
 def measure(bed: Bed) -> Result:
     steps = bed.pick(600, 150, 10)
-    command: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--steps", str(steps)]
-    first = recorded(bed, command, WAYS["all"])
+    program: Command = [torch_python(bed), PROGRAMS / "train_step.py"]
+    with ExitStack() as stack:
+        forks = of_ways(stack, bed, program, WAYS)
+        return _measured(bed, forks, [*program, "--steps", str(steps)])
+
+
+def _measured(bed: Bed, forks: dict[str, Forks], command: Command) -> Result:
+    arguments = [str(word) for word in command[2:]]
+    first = sample(forks["all"], arguments)
     pause = 0.0 if first["kept_up"] else first["drain_ms_per_step"] * 1.25
-    command = [*command, "--pause", f"{pause:.2f}"]
-    result = Result(data={"steps": steps, "pause_ms": pause, "first": first})
+    arguments += ["--pause", f"{pause:.2f}"]
+    result = Result(data={"arguments": arguments, "pause_ms": pause, "first": first})
 
     peers: list[Quantity] = []
     missing: list[str] = []
-    result.attempt(partial(_profilers, bed, command, peers))
-    _sanitizer(bed, command, peers, missing)
+    result.attempt(partial(_profilers, forks["bare"], arguments, peers))
+    _sanitizer(bed, [*command[:2], *arguments], peers, missing)
 
-    samples = _all_ways(bed, command, bed.pick(5, 1, 1))
+    makers = {name: partial(sample, of, arguments) for name, of in forks.items()}
+    samples = by_turns(bed, bed.pick(5, 1, 1), makers)
     step = {name: _step(them) for name, them in samples.items()}
     for name in WAYS:
         note = [drain_note(samples[name], pause)] if name != "events" else []
@@ -62,14 +63,6 @@ def measure(bed: Bed) -> Result:
         result.figures.append(Figure(f"step-{name}", ratio, ours, peers, words))
     result.data |= {"step_us": step, "samples": samples, "missing": missing}
     return result
-
-
-def _all_ways(bed: Bed, command: Command, repeat: int) -> dict[str, list[Sample]]:
-    """Samples of the program bare and recorded, by turns."""
-    makers: dict[str, Callable[[], Sample]] = {"bare": partial(bare, bed, command)}
-    for name, options in WAYS.items():
-        makers[name] = partial(recorded, bed, command, options)
-    return by_turns(bed, repeat, makers)
 
 
 def _step(samples: list[Sample]) -> float:
@@ -84,28 +77,28 @@ def _against_bare(samples: dict[str, list[Sample]], name: str) -> tuple[float, l
     return ratio, [Quantity(word, _step(samples[of]), "µs") for word, of in both]
 
 
-def _profilers(bed: Bed, command: Command, peers: list[Quantity]) -> None:
-    said = bed.answer([*command, "--profile"], bed.bare())
+def _profilers(forks: Forks, arguments: list[str], peers: list[Quantity]) -> None:
+    said = forks.answer([*arguments, "--profile"])
     bare = median(said["bare_us"])
     peers += [Quantity(word, median(said[key]) / bare, RATIO) for key, word in PEERS.items()]
 
 
-def bare(bed: Bed, command: Command) -> Sample:
-    return {"step_us": median(bed.answer(command, bed.bare())["step_us"])}
+def sample(forks: Forks, arguments: list[str]) -> Sample:
+    """A step of the program, and how the drain did where there were epochs."""
+    if forks.options is None:
+        return {"step_us": median(forks.answer(arguments)["step_us"])}
+    return forks.with_run(arguments, partial(_recorded, forks.options))
 
 
-def recorded(bed: Bed, command: Command, options: dict[str, str]) -> Sample:
-    with bed.run_folder() as run:
-        said = bed.answer(command, bed.recorded(run, options))
-        process = process_of(run)
-        sample: Sample = {"step_us": median(said["step_us"])}
-        if options["epoch"] != "none":
-            stores = options.get("contents") != "none"  # else few bytes go through the ring
-            ring = int(process.info.get("ring", {}).get("bytes", 0)) if stores else 0
-            sample |= keeping_up(process.epochs, ring, len(said["step_us"]))
-            written = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
-            sample["disk_per_epoch"] = written // len(process.epochs)
-    return sample
+def _recorded(options: Mapping[str, str], said: Any, process: Process) -> Sample:
+    out: Sample = {"step_us": median(said["step_us"])}
+    if options["epoch"] != "none":
+        stores = options.get("contents") != "none"  # else few bytes go through the ring
+        ring = int(process.info.get("ring", {}).get("bytes", 0)) if stores else 0
+        out |= keeping_up(process.epochs, ring, len(said["step_us"]))
+        written = sum(path.stat().st_size for path in process.path.rglob("*") if path.is_file())
+        out["disk_per_epoch"] = written // len(process.epochs)
+    return out
 
 
 def keeping_up(epochs: Array, ring: int, steps: int) -> Sample:

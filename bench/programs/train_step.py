@@ -1,6 +1,7 @@
 """Training steps in PyTorch, each timed to the end of its last kernel.
 
     python train_step.py [--llama] [--steps N] [--pause MS] [--profile | --turns N] [--device cpu]
+    python train_step.py --serve [MODULE…]
 
 The model is a small perceptron. With --llama it is a Llama of 8 layers and 34 million parameters
 in bfloat16, whose layers run the operators of Hugging Face's one by one: a step is many small
@@ -12,7 +13,7 @@ GPU's activity only, and with the CPU's and with stacks: {"bare_us": […], "gpu
 recorded program can: {"turns_us": [[…], …]}.
 """
 
-# mypy: disable-error-code="misc"
+# mypy: disable-error-code="misc,import-not-found"
 from __future__ import annotations
 
 import argparse
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from forked import serve
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -197,4 +199,4 @@ def by_turns(step: Callable[[], None], steps: int, turn: int) -> list[list[float
 
 
 if __name__ == "__main__":
-    main()
+    serve(main)

@@ -1,6 +1,7 @@
 """Steps of programs of different kinds, each timed to the end of its last kernel.
 
     python whole.py NAME,NAME… [--steps N] [--warm N] [--profile] [--device cpu]
+    python whole.py --serve [MODULE…]
 
 NAME: gemm, stencil, sort, traversal, llama, diffusion (PyTorch) or jax. --profile: the steps run
 under torch.profiler, with the activities of CPU and GPU.
@@ -18,6 +19,8 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
+
+from forked import serve
 
 Step = Callable[[], None]
 
@@ -200,4 +203,4 @@ def jax_step() -> Step:
 
 
 if __name__ == "__main__":
-    main()
+    serve(main)
