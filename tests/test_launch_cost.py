@@ -34,6 +34,10 @@ LIMITS = {
         | {"host_writes": "1", "cpu_callstack": "auto", "epoch": "sync,launch:8192"},
         {"launch": 2650, "launch_ex": 2650, "memset": 2400},
     ),
+    "skipped epochs": (
+        {"epoch": "sync", "max_overhead": "0.1%", "overhead_allowance": "0"},
+        {"launch": 310, "step": 1640},
+    ),
     "no events": (
         {"epoch": "none", "events": "0"},
         {"launch": 190, "launch_ex": 190, "memset": 320},

@@ -17,7 +17,7 @@
 
 #define EVENT_NS 100  /* of a call with its event, and CUPTI_NS more with --timeline cupti: see docs/performance.md */
 #define CUPTI_NS 1100
-#define SKIPPED 64    /* records of skipped epochs that wait for the drain */
+#define SKIPPED 256   /* records of skipped epochs that wait for the drain */
 #define FLUSH_NS 50000000ull
 #define ASK_MOST 50   /* times 20 µs: the event after a capture completes soon after its status was written */
 
@@ -77,12 +77,12 @@ static double share(uint64_t cost, uint64_t now)
 	return passed > cost ? 1e5 * (double)cost / (double)(passed - cost) : 1e9;
 }
 
-bool budget_allows(const struct capture *p, uint32_t trigger)
+bool budget_allows(const struct capture *p, uint32_t trigger, uint64_t now)
 {
 	if (!options.max_overhead || !p->epochs || trigger == TT_TRIGGER_FINAL)
 		return true;
 	uint64_t cost = spent() + atomic_load(&budget.host_epoch) + atomic_load(&budget.gpu_epoch);
-	return cost <= options.overhead_allowance_ms * UINT64_C(1000000) || share(cost, clock_ns()) <= options.max_overhead;
+	return cost <= options.overhead_allowance_ms * UINT64_C(1000000) || share(cost, now) <= options.max_overhead;
 }
 
 /* All but the last `kept`. */

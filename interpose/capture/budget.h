@@ -18,7 +18,7 @@ uint64_t budget_begin(void);
 enum budget_part { BUDGET_EPOCH, BUDGET_OTHER, BUDGET_CALL };
 void budget_end(uint64_t begun, enum budget_part part);
 /* Whether another epoch keeps to the limit. Always true for the first and the last epoch of a context. */
-bool budget_allows(const struct capture *p, uint32_t trigger);
+bool budget_allows(const struct capture *p, uint32_t trigger, uint64_t now);
 /* Skips the epoch of a context: it gets a number, and a record later. */
 void budget_skip(struct context *c, const struct tt_epoch *like);
 /*

@@ -205,6 +205,28 @@ static void cut_all(struct thread *t, struct context *c, struct context **others
 		}
 }
 
+/*
+ * Skips the epoch of a context that was captured before, if the budget says so and nothing else is due. Makes no driver
+ * call: a program that often waits skips most epochs, and should not notice.
+ */
+static bool skip(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, uint64_t now)
+{
+	bool skips = false;
+
+	if (!now || trigger == TT_TRIGGER_API || trigger == TT_TRIGGER_NVTX || trigger == TT_TRIGGER_FINAL || t->holds)
+		return false;
+	pthread_mutex_lock(&capture_lock);
+	if (session_state == SESSION_ON && c->capture && !capture_is_blocked(c->capture) && is_due(c, trigger) &&
+	    !budget_allows(c->capture, trigger, now)) {
+		struct tt_epoch like = {
+			.trigger = trigger, .seq = seq, .time_ns = now, .label = label, .controls = controls.text};
+		budget_skip(c, &like);
+		skips = true;
+	}
+	pthread_mutex_unlock(&capture_lock);
+	return skips;
+}
+
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead)
 {
 	struct context *others[OTHERS];
@@ -215,13 +237,17 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* a stream capture forbids work of the recorder */
 	uint64_t begun = budget_begin();
+	if (skip(t, c, trigger, label, seq, begun)) {
+		budget_end(begun, BUDGET_OTHER);
+		return;
+	}
 	if (!t->holds && (asked || context_work(c) != c->work_captured))
 		python_names_ask();
 	struct interrupted was = begin_own(t);
 	bool cuts = false;
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
-		bool skips = !budget_allows(c->capture, trigger), exact = !skips && gate_close(GATE_MS);
+		bool skips = !budget_allows(c->capture, trigger, clock_ns()), exact = !skips && gate_close(GATE_MS);
 		struct tt_epoch like = {.trigger = trigger,
 					.seq = seq,
 					.time_ns = clock_ns(),

@@ -18,7 +18,7 @@
 #define TIMES 3
 #define WARM 600 /* so that what a thread does once, or once in many calls, is behind it */
 
-static const char *const names[] = { "nothing", "launch", "launch_ex", "memset", "stream" };
+static const char *const names[] = { "nothing", "launch", "launch_ex", "memset", "stream", "step" };
 #define CALLS (sizeof(names) / sizeof(names[0]))
 
 static CUfunction function;
@@ -45,6 +45,10 @@ static void make(size_t call)
 	case 4:
 		OK(cuStreamCreate(&another, CU_STREAM_NON_BLOCKING));
 		OK(cuStreamDestroy(another));
+		break;
+	case 5: /* that ends with a wait */
+		OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, PARAMS(&p, &value), NULL));
+		OK(cuStreamSynchronize(stream));
 		break;
 	}
 }
