@@ -1,25 +1,26 @@
 """info, query, trace and diff on runs of more and more launches, in 512 MiB of memory.
 
 The runs are made by bench/generated.py: an epoch for every thousand launches. Each verb runs as a
-process of its own with --max-memory, whose private memory is looked at fifty times a second. Runs
-grow by factors of ten while time and disk suffice for the next.
+process of its own with --max-memory, whose private memory is looked at fifty times a second, and
+as many at once as there are processors. Runs grow by factors of ten while time and disk suffice for
+the next.
 """
 
 from __future__ import annotations
 
-import resource
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench import generated, machine
-from bench.bed import MIB, ROOT, Bed, ProgramError, Result, last_line
+from bench.bed import MIB, ROOT, Bed, ProgramError, Result, last_line, say
 from bench.figures import Figure, Quantity
 
 LAUNCHES = 1000  # of each epoch
@@ -53,7 +54,7 @@ def measure(bed: Bed) -> Result:
 
 def _take(bed: Bed, result: Result, count: int) -> None:
     epochs = count // LAUNCHES
-    write: Callable[..., None] = partial(
+    write = partial(
         generated.write,
         regions=REGIONS,
         epochs=epochs,
@@ -61,20 +62,23 @@ def _take(bed: Bed, result: Result, count: int) -> None:
         size=CONTENTS,
         launches=LAUNCHES,
     )
-    with bed.run_folder() as a, bed.run_folder() as b:
+    workers = min(len(VERBS), os.cpu_count() or 1)
+    with bed.run_folder() as a, bed.run_folder() as b, ThreadPoolExecutor(workers) as pool:
         write(a)
         write(b, altered=epochs * 3 // 5, missing=[count // 2])
         size = (a / "p0" / "events.bin").stat().st_size
         samples: dict[str, dict[str, float]] = {}
         result.data["launches"][str(count)] = {"events_bytes": size, "verbs": samples}
-        for name, words in VERBS.items():
-            result.attempt(partial(_add, bed, samples, name, words, (a, b)))
+        for name, words in reversed(VERBS.items()):  # those that take longest first
+            add = partial(_add, bed, samples, name, words, (a, b))
+            pool.submit(result.attempt, add)
 
 
 def _add(
     bed: Bed, samples: dict[str, Any], name: str, words: list[str], runs: tuple[Path, Path]
 ) -> None:
-    samples[name] = _run(words, runs, bed.bare(TMPDIR=str(bed.out)), bed.left)
+    samples[name] = found = _run(words, runs, bed.bare(TMPDIR=str(bed.out)), bed.left)
+    say(f"{name}: " + ", ".join(f"{what} {value:,.1f}" for what, value in found.items()))
 
 
 def _run(
@@ -83,7 +87,7 @@ def _run(
     """Seconds by the clock and of the processor, and the most private memory and spilled bytes."""
     places = dict(zip("AB", map(str, runs), strict=True))
     command = [sys.executable, "-m", "ttanalyze", *(places.get(word, word) for word in words)]
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
     private = spilled = 0
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -93,7 +97,7 @@ def _run(
             stdout=subprocess.DEVNULL,
             stderr=said,
         )
-        while process.poll() is None:
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
             private = max(private, _private(process.pid))
             spilled = max(spilled, _spilled(process.pid))
             time.sleep(0.02)
@@ -101,11 +105,11 @@ def _run(
                 process.kill()
                 process.wait()
                 raise ProgramError(f"{words[0]}: no end within {limit:.0f} s")
+        process.returncode = os.waitstatus_to_exitcode(ended[1])
         said.seek(0)
         if process.returncode != (words[0] == "diff"):
             raise ProgramError(f"{words[0]}: {last_line(said.read().decode())}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    busy = ended[2].ru_utime + ended[2].ru_stime
     seconds = time.monotonic() - began
     return {"seconds": seconds, "busy": busy, "private": private, "spilled": spilled}
 
