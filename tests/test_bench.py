@@ -189,6 +189,43 @@ def test_a_step_with_an_epoch_is_compared_with_the_turn_before() -> None:
     assert llama.between_turns(turns[:4])[0] == 1.05
 
 
+def test_ways_of_a_llama_are_compared_with_bare_steps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that fails takes no other along."""
+
+    class Asked:
+        def __init__(self, name: str) -> None:
+            self.name, self.options = name, llama.WAYS.get(name)
+
+        def answer(self, arguments: list[str]) -> Any:
+            step = {"step_us": [100.0], "bare_us": [200.0], "gpu_us": [300.0], "stacks_us": [900.0]}
+            return step
+
+        def with_run(self, arguments: list[str], look: Any) -> Any:
+            if self.name == "stacks":
+                raise ProgramError("stacks: status 1")
+            if self.name == "digests":
+                return [[10.0], [11.0]] * 4, 8
+            step = {"events": 101.0, "cupti": 120.0, "changed": 900.0, "coded": 300.0}[self.name]
+            drain = {"kept_up": True, "bytes_per_step": 1, "late_ms": 1.0, "disk_per_epoch": 1}
+            return {"step_us": step, **drain}
+
+    names = ("bare", *llama.WAYS, "digests")
+    monkeypatch.setattr(llama, "torch_python", lambda bed: "python")
+    monkeypatch.setattr(llama, "of_ways", lambda *_: {name: Asked(name) for name in names})
+    result = llama.measure(Bed(False, False, tmp_path, tmp_path, time.monotonic() + 600))
+    assert result.failed == ["stacks: status 1"] * 7
+    found = {figure.target: round(figure.value, 2) for figure in result.figures}
+    assert found == {
+        "llama-events": 1.01,
+        "llama-cupti": 1.2,
+        "llama-profiler": 0.8,
+        "llama-coded": 3.0,
+        "llama-digests": 1.1,
+    }
+
+
 def test_plots_contain_all_points() -> None:
     points = [(10.0**n, 3.0 * 10.0**n) for n in range(3, 8)]
     svg = plot.line_plot("A <title>", "launches", "time", {"one": points}, True, True)

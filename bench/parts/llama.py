@@ -7,6 +7,7 @@ the drain needs for one, where that is longer: what a long training would have.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -31,6 +32,7 @@ BESIDE = {
     "coded": (),
 }
 
+RESERVE = 30  # seconds: of ways that store contents, and of digests
 DIGESTS = {"epoch": "api", "contents": "none"}
 Samples = dict[str, dict[int, Sample]]  # by way and turn
 
@@ -40,8 +42,9 @@ def measure(bed: Bed) -> Result:
     program: Command = [torch_python(bed), PROGRAMS / "train_step.py"]
     with ExitStack() as stack:
         forks = of_ways(stack, bed, program, {**WAYS, "digests": DIGESTS})
-        result.attempt(partial(_digests, bed, forks.pop("digests"), result))
+        digests = forks.pop("digests")
         result.attempt(partial(_ways, bed, forks, result))
+        result.attempt(partial(_digests, bed, digests, result))
     return result
 
 
@@ -49,7 +52,7 @@ def _digests(bed: Bed, forks: Forks, result: Result) -> None:
     """An epoch of digests alone, beside none in the same process: two processes differ by more than
     an epoch costs.
     """
-    arguments = ["--llama", "--steps", str(bed.pick(400, 160, 16)), "--turns", "8"]
+    arguments = ["--llama", "--steps", str(bed.pick(320, 160, 16)), "--turns", "8"]
     said, count = forks.with_run(arguments, lambda said, run: (said["turns_us"], len(run.epochs)))
     ratio, ours = between_turns(said)
     note = f"{text.count(count, 'epoch')}, both steps in one recorded process"
@@ -58,17 +61,31 @@ def _digests(bed: Bed, forks: Forks, result: Result) -> None:
 
 
 def _ways(bed: Bed, forks: dict[str, Forks], result: Result) -> None:
-    """By turns. A way that fails, or has no time left, takes none along."""
-    arguments = ["--llama", "--steps", str(bed.pick(60, 30, 5)), "--warm", "10"]
+    """By turns. A way that fails takes none along. Those that store contents take longest and come
+    last.
+    """
+    arguments = ["--llama", "--steps", str(bed.pick(40, 30, 5)), "--warm", "10"]
+    few = ["--llama", "--steps", str(bed.pick(20, 10, 5)), "--warm", "4"]
+    storing = [name for name, options in WAYS.items() if options["epoch"] != "none"]
     makers: dict[str, Callable[[], Sample]] = {
-        "bare": partial(sample, forks["bare"], arguments),
-        "profilers": partial(_profiled, forks["bare"], arguments),  # before those that take longest
-        **{name: partial(sample, forks[name], arguments) for name in WAYS},
+        name: partial(sample, of, few if name in storing else arguments)
+        for name, of in forks.items()
     }
+    makers["profilers"] = partial(_profiled, forks["bare"], arguments)
     samples: Samples = {name: {} for name in makers}
-    for turn in range(bed.pick(5, 1, 1)):
-        for name, make in makers.items():
-            result.attempt(partial(_sample, samples[name], name, turn, make))
+    took = 0.0
+    for turn in range(bed.pick(7, 1, 1)):
+        began = time.monotonic()
+        if turn and bed.left < took * 1.2 + RESERVE:
+            break
+        for name in [name for name in makers if name not in (*storing, "profilers")]:
+            result.attempt(partial(_sample, samples[name], name, turn, makers[name]))
+        took = time.monotonic() - began
+        if not turn:
+            name = "profilers"
+            result.attempt(partial(_sample, samples[name], name, turn, makers[name]))
+    for name in storing:
+        result.attempt(partial(_sample, samples[name], name, 0, makers[name]))
     result.data |= samples
     of_peers = samples["profilers"].values()
     peers = {key: median([s[key] / s["bare_us"] for s in of_peers]) for key in PEERS if of_peers}
