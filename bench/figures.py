@@ -190,10 +190,15 @@ def table(rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
 
 
 def figure_rows(
-    figures: Mapping[str, Figure], on_gpu: bool, parts: Container[str]
+    figures: Mapping[str, Figure],
+    on_gpu: bool,
+    parts: Container[str],
+    where: Mapping[str, str] | None = None,
 ) -> list[list[str]]:
-    """The table of the parts' targets, head first: what, measured, beside, to reach, verdict."""
-    rows = [["what", "measured", "beside", "to reach", "verdict"]]
+    """The table of the parts' targets, head first: what, measured, beside, to reach, verdict, and
+    where each part was measured.
+    """
+    rows = [["what", "measured", "beside", "to reach", "verdict", *(["on"] if where else [])]]
     for target in TARGETS:
         if target.part not in parts:
             continue
@@ -205,5 +210,6 @@ def figure_rows(
             measured += f" ({ours})" if ours else ""
             beside = quantities(figure.peers)
         result = verdict(target, figure, on_gpu)
-        rows.append([target.what, measured, beside, target.text(), result])
+        place = [where.get(target.part, "") if figure else ""] if where else []
+        rows.append([target.what, measured, beside, target.text(), result, *place])
     return rows

@@ -3,9 +3,10 @@
     python bench/report.py [FILE] [--docs DIR] [--add FILE]
 
 FILE: the results, by default those that the page was last made from, DIR/performance.json, which
-this keeps beside it. --add: results whose parts `length` and `programs` replace those of FILE.
-These name their own machine, so they may come from another one. The page's own words stand in
-bench/performance.md; a line <!-- NAME --> there is the place of what is measured.
+this keeps beside it. --add: results whose parts replace those of FILE. They may come from another
+machine: each part has its own. The page's own words stand in bench/performance.md; a line
+<!-- NAME --> there is the place of what is measured. The table of README.md beside DIR is made too
+(bench/readme.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import figures, plot
+from bench import figures, plot, readme
 from bench.bed import ROOT
 from bench.run import FORMAT, PARTS
 from ttanalyze.output import text
@@ -44,6 +45,8 @@ def read(path: Path) -> dict[str, Any]:
         raise ResultsError(f"{path}: not JSON: {e}") from None
     if not isinstance(said, dict) or any(said.get(k) != v for k, v in FORMAT.items()):
         raise ResultsError(f"{path}: not results of bench/run.py")
+    for part in said["parts"].values():
+        part.setdefault("machine", part["data"].pop("machine", said["machine"]))
     return said
 
 
@@ -115,7 +118,7 @@ def _length(results: dict[str, Any], folder: str) -> str:
         rows.append(row)
     if len(rows) == 1:
         return ""
-    it = data["machine"]
+    it = results["parts"]["length"]["machine"]
     memory = f"{it['memory'] / 1e9:.0f} GB of memory"
     where = f"{it['cpu']}, {it['cores']} cores, {memory}, {it['file_system']}"
     lines = [f"Measured on {results['parts']['length']['date']}: {where}.", "", _markdown(rows), ""]
@@ -135,7 +138,7 @@ WAYS = {
 
 def _ways(results: dict[str, Any]) -> str:
     """The table of launches by the way into the program."""
-    data, it = _data(results, "launches"), results["machine"]
+    data = _data(results, "launches")
     rows = [["way in", "median launch", "99 % of launches", "mean", "added, median"]]
     for name, way in WAYS.items():
         samples = [sample["program"] for sample in data.get("samples", {}).get(name, [])]
@@ -147,9 +150,14 @@ def _ways(results: dict[str, Any]) -> str:
         rows.append([way, *cells, f"{added['median_ns']:,.0f} ns" if added else ""])
     if len(rows) == 1:
         return ""
+    return f"{_measured_on(results, 'launches')}\n\n{_markdown(rows)}"
+
+
+def _measured_on(results: dict[str, Any], name: str) -> str:
+    part = results["parts"][name]
+    it = part["machine"]
     device = "the simulator" if results["simulator"] else f"{it.get('gpu')}, driver {it['driver']}"
-    where = f"Measured on {results['parts']['launches']['date']}: {device}, {it['cpu']}."
-    return f"{where}\n\n{_markdown(rows)}"
+    return f"Measured on {part['date']}: {device}, {it['cpu']}."
 
 
 def _programs_plot(results: dict[str, Any]) -> dict[str, str]:
@@ -166,11 +174,8 @@ def _programs(results: dict[str, Any], folder: str) -> str:
     data = _data(results, "programs")
     if not data.get("rows"):
         return ""
-    part, it = results["parts"]["programs"], data["machine"]
-    lines = [
-        f"Measured on {part['date']}: {it.get('gpu')}, driver {it.get('driver')}, {it['cpu']}."
-    ]
-    lines += ["", _markdown(data["rows"]), ""]
+    part = results["parts"]["programs"]
+    lines = [_measured_on(results, "programs"), "", _markdown(data["rows"]), ""]
     lines += [f"![{_caption('programs')}]({folder}/{name})" for name in _programs_plot(results)]
     return "\n".join([*lines, *([f"\nNot measured: {part['why']}."] if part["why"] else [])])
 
@@ -194,26 +199,37 @@ def _data(results: dict[str, Any], part: str) -> dict[str, Any]:
 
 
 def _machine(results: dict[str, Any]) -> str:
-    it = results["machine"]
-    dates = sorted({part["date"] for part in results["parts"].values()})
-    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}" if dates else "never"
-    device = "the simulator: no time in it says anything about a GPU"
-    if not results["simulator"]:
-        device = f"{it.get('gpu')} ({it.get('gpu_memory', 'memory unknown')}), driver "
-        device += str(it.get("driver"))
-    lines = [
-        f"- Device: {device}",
-        f"- Host: {it['cpu']}, {it['cores']} cores, {it['system']}, Linux {it['kernel']}",
-        f"- File system of the runs: {it['file_system']}",
-        f"- Measured: {when}" + (", with small sizes" if results["quick"] else ""),
-    ]
+    """A line for each machine: what was measured on it, and when."""
+    lines = ["Measured" + (" with small sizes" if results["quick"] else "") + " on:", ""]
+    machines: dict[str, list[str]] = {}
+    for name, part in results["parts"].items():
+        it = part["machine"]
+        device = "no GPU"
+        if results["simulator"]:
+            device = "the simulator, whose times say nothing about a GPU"
+        elif "gpu" in it:
+            device = f"{it['gpu']}, driver {it['driver']}"
+        host = f"{it['cpu']}, {it['cores']} cores, {it['system']}, Linux {it['kernel']}"
+        machines.setdefault(f"{device}; {host}; {it['file_system']}", []).append(name)
+    for machine, names in machines.items():
+        dates = sorted({results["parts"][name]["date"] for name in names})
+        when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+        lines.append(f"- {machine}; {when}: {', '.join(names)}.")
     return "\n".join(lines)
+
+
+def _where(part: dict[str, Any]) -> str:
+    """The GPU, or the processor's cores, and the date."""
+    it = part["machine"]
+    gpu = it.get("gpu", "").removeprefix("NVIDIA ").split(" ")[0]
+    return f"{gpu or str(it['cores']) + ' cores'}, {part['date']}"
 
 
 def _figures(results: dict[str, Any]) -> str:
     found = [figure for part in results["parts"].values() for figure in part["figures"]]
     them = figures.from_json(found)
-    rows = figures.figure_rows(them, not results["simulator"], PARTS)
+    where = {name: _where(part) for name, part in results["parts"].items()}
+    rows = figures.figure_rows(them, not results["simulator"], PARTS, where)
     notes: dict[str, list[str]] = {}
     for target in figures.TARGETS:
         figure = them.get(target.name)
@@ -253,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = read(options.results or kept)
         if options.add:
             others = read(options.add)["parts"]
-            results["parts"] |= {name: of for name, of in others.items() if "machine" in of["data"]}
+            results["parts"] |= {name: of for name, of in others.items() if of["data"]}
         words, plots = page(results, TEMPLATE.read_text(), "performance")
     except ResultsError as e:
         print(f"report.py: {e}", file=sys.stderr)
@@ -266,6 +282,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (folder / name).write_text(svg)
     (options.docs / "performance.md").write_text(words)
     kept.write_text(json.dumps(results, indent=1) + "\n")
+    front = options.docs.parent / "README.md"
+    if front.exists():
+        front.write_text(readme.filled(front.read_text(), results))
     print(f"{options.docs / 'performance.md'}, {len(plots)} plots")
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import re
 import shutil
@@ -15,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import figures, plot, report
+from bench import figures, plot, readme, report
 from bench.bed import PROGRAMS, Bed, ProgramError
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
 from bench.forks import of_ways
 from bench.parts import kernels, llama, programs, training
+from bench.run import FORMAT
 from tests import support
 from ttanalyze.format import layout
 
@@ -247,7 +249,7 @@ def test_whole_programs_are_compared_with_bare_ones() -> None:
     assert said["compute-sanitizer"] == "25.00\N{MULTIPLICATION SIGN}" and said["touched"] == ""
     here = dict.fromkeys(("cpu", "cores", "system", "kernel", "file_system", "gpu", "driver"), "x")
     part: dict[str, Any] = {"date": "1", "status": "ok", "why": None, "seconds": 1.0, "figures": []}
-    part["data"] = {"machine": here, "step_us": steps, "rows": [head, row]}
+    part |= {"machine": here, "data": {"step_us": steps, "rows": [head, row]}}
     results: dict[str, Any] = {
         "machine": here,
         "simulator": True,
@@ -341,6 +343,45 @@ def test_ways_run_in_forks_of_processes_that_are_ready(
         assert ways["bare"].answer(["1"])
     with pytest.raises(ProgramError, match="its process has ended"):
         ways["bare"].answer(["1"])
+
+
+def test_pages_are_those_of_the_kept_results() -> None:
+    """The README's table and picture as well."""
+    docs = support.ROOT / "docs"
+    results = report.read(docs / "performance.json")
+    words, plots = report.page(results, report.TEMPLATE.read_text(), "performance")
+    assert words == (docs / "performance.md").read_text(), "run: python bench/report.py"
+    assert plots.keys() == {path.name for path in (docs / "performance").glob("*.svg")}
+    front = (support.ROOT / "README.md").read_text()
+    assert readme.BEGIN in front and readme.filled(front, results) == front
+
+
+def test_parts_of_another_machine_are_added(tmp_path: Path) -> None:
+    """Each row says where it was measured."""
+    here = dict.fromkeys(("cpu", "cores", "system", "kernel", "file_system", "driver"), "x")
+    head = {**FORMAT, "simulator": False, "quick": False}
+    part = {"date": "2026-11-24", "status": "ok", "why": None, "seconds": 1.0, "data": {"a": 1}}
+    for gpu, value in (("H100 80GB", 2.0), ("H200", 3.0)):
+        figure = {"target": "race", "value": value, "ours": [], "peers": [], "note": None}
+        parts = {"race": {**part, "figures": [figure]}}
+        if gpu == "H200":
+            parts["patching"] = {**part, "figures": [{**figure, "target": "patch-load"}]}
+        said = {**head, "machine": {**here, "gpu": f"NVIDIA {gpu}"}, "parts": parts}
+        (tmp_path / f"{gpu}.json").write_text(json.dumps(said))
+    docs = tmp_path / "docs"
+    command = [
+        *REPORT,
+        tmp_path / "H200.json",
+        "--docs",
+        docs,
+        "--add",
+        tmp_path / "H100 80GB.json",
+    ]
+    done = support.run(command, support.bare_environment())
+    assert done.status == 0, done.stderr
+    page = (docs / "performance.md").read_text()
+    assert "| 2 s |  | ≤ 60 s | reached | H100, 2026-11-24 |" in page
+    assert "| 3 ms |  | ≤ 2 ms | missed | H200, 2026-11-24 |" in page
 
 
 def test_plot_of_zeros_is_drawn() -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import generated, machine
+from bench import generated
 from bench.bed import MIB, ROOT, Bed, ProgramError, Result, last_line, say
 from bench.figures import Figure, Quantity
 
@@ -38,7 +38,7 @@ VERBS: dict[str, list[str]] = {
 
 def measure(bed: Bed) -> Result:
     """data: by the number of launches: seconds, private bytes, bytes in the temporary file."""
-    result = Result(data={"machine": machine.describe(bed), "launches": {}})
+    result = Result(data={"launches": {}})
     taken = 0.0
     for count in (1_000, 10_000) if bed.quick else (10**n for n in range(5, 9)):
         room = shutil.disk_usage(bed.out).free > 5 * EVENT * count

@@ -13,7 +13,6 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
-from bench import machine
 from bench.bed import PROGRAMS, Bed, Command, Result, SkipError, median, say, torch_python
 from bench.forks import Forks, of_ways
 
@@ -35,7 +34,7 @@ def measure(bed: Bed) -> Result:
     script: Command = [torch_python(bed), PROGRAMS / "whole.py"]
     names = [*TORCH, *(["jax"] if importlib.util.find_spec("jax") else [])]
     groups = [",".join(TORCH), *names[len(TORCH) :]] if bed.quick else names
-    result = Result(data={"machine": machine.describe(bed), "step_us": {}})
+    result = Result(data={"step_us": {}})
     if "jax" not in names:
         result.failed.append("no JAX here")
     steps = result.data["step_us"]
