@@ -166,14 +166,49 @@ def test_tracing_stops_after_as_many_records_as_wanted(vecadd: list[str], tmp_pa
     assert refused[0] == 0 and set(refused[1:]) <= {0, layout.REFUSED_TRACES.index("limit")}
 
 
-def test_kernels_in_graphs_are_refused_with_the_reason(built: Path, tmp_path: Path) -> None:
+def test_kernels_in_graphs_are_traced_in_each_launch(built: Path, tmp_path: Path) -> None:
     graph = [str(support.build_examples(built / "examples") / "graph")]
     done = instrument(tmp_path / "run", graph)
     assert done.stdout == support.run(graph, SIM).stdout
-    assert re.search(r"traced 0 launches, .*; \d+ refused \(call\): ", done.stderr)
-    refused = traced(tmp_path / "run")["refused"].tolist()
-    assert layout.REFUSED_TRACES.index("call") in refused
-    assert "are not traced: they are part of a graph" in done.stderr
+    found = tt.open(tmp_path / "run").traced
+    assert found["kernel"].tolist() == ["step", "step", "energy"] * 5
+    assert found["complete"].all() and found["records"].nunique() == 2
+    nodes = {one.node: one.kernel for one in tt.open(tmp_path / "run").graph_nodes(0).itertuples()}
+    assert [nodes[number] for number in found["node"]] == found["kernel"].tolist()
+    launches = tt.open(tmp_path / "run").events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert found["seq"].tolist() == [seq for seq in launches for _ in range(3)]
+
+
+@pytest.mark.parametrize("options", [["--every", "2"], ["--launch", "2"]])
+def test_a_launch_of_a_graph_counts_as_one(options: list[str], built: Path, tmp_path: Path) -> None:
+    graph = [str(support.build_examples(built / "examples") / "graph")]
+    done = instrument(tmp_path / "run", graph, *options)
+    assert done.stdout == support.run(graph, SIM).stdout
+    found = tt.open(tmp_path / "run").traced
+    assert found["kernel"].tolist() == ["step", "step", "energy"] * (
+        2 if "--every" in options else 1
+    )
+
+
+GRAPHS = {
+    "graph_relaunch": "",
+    "graph_updates": "",
+    "graph_children": "the program updated their graph with another",
+    "graph_conditional": "the driver does not copy their graph",
+    "recorder_graph_epochs_streams": "",
+    "recorder_graph_epochs_changes": "the driver refuses the program's changes to the copy",
+    "recorder_graph_epochs_allocation": "their graph allocates memory",
+    "recorder_graph_marks": "epochs are cut inside their graph",
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_traced_graphs_follow_the_program(name: str, built: Path, tmp_path: Path) -> None:
+    command = support.command(name, built)
+    done = instrument(tmp_path / "run", command, *(() if GRAPHS[name] else ("--every", "2")))
+    assert done.stdout == support.run(command, SIM).stdout
+    assert ("not traced" in done.stderr) == bool(GRAPHS[name]) and GRAPHS[name] in done.stderr
+    assert set(tt.open(tmp_path / "run").traced["refused"]) <= {"none", "call"}
 
 
 PROGRAMS = (

@@ -89,3 +89,13 @@ void graph_clone_free(struct graph_clone *t)
 	free(t->nodes);
 	*t = (struct graph_clone){0};
 }
+
+bool graph_clone_update(CUgraphExec exec, CUgraph with)
+{
+	CUgraphExecUpdateResultInfo info = {0};
+	CUgraphExecUpdateResult why;
+	CUgraphNode node;
+
+	return (real.cuGraphExecUpdate_v2 ? real.cuGraphExecUpdate_v2(exec, with, &info)
+					  : real.cuGraphExecUpdate(exec, with, &node, &why)) == CUDA_SUCCESS;
+}

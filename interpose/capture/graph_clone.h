@@ -27,6 +27,8 @@ struct graph_clone {
  */
 bool graph_clone_make(struct graph_clone *t, CUgraph of);
 void graph_clone_free(struct graph_clone *t);
+/* Brings an executable graph that was made of a copy up to date with another graph. False: the driver refuses. */
+bool graph_clone_update(CUgraphExec exec, CUgraph with);
 /* The copy of a node of the program's graph, which may be destroyed; NULL: there is none. */
 CUgraphNode graph_clone_node(const struct graph_clone *t, CUgraphNode of);
 

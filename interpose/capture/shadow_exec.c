@@ -39,16 +39,6 @@ CUgraphExec instrumentation_shadow(const struct instrumentation *q)
 	return atomic_load(&q->diverged) ? NULL : q->shadow;
 }
 
-static bool update_own(CUgraphExec own, CUgraph graph)
-{
-	CUgraphExecUpdateResultInfo info = {0};
-	CUgraphExecUpdateResult why;
-	CUgraphNode node;
-
-	return (real.cuGraphExecUpdate_v2 ? real.cuGraphExecUpdate_v2(own, graph, &info)
-					  : real.cuGraphExecUpdate(own, graph, &node, &why)) == CUDA_SUCCESS;
-}
-
 void instrumentation_follow(struct thread *t, struct instrumentation *q, CUgraph graph)
 {
 	const struct kernels *k = kernels_of(q->context);
@@ -56,7 +46,7 @@ void instrumentation_follow(struct thread *t, struct instrumentation *q, CUgraph
 	struct graph_tree tree;
 	CUstreamCaptureMode mode = recorder_work_begin(t);
 	bool ok = graph_tree_read(&tree, graph) && k && tree.form == q->form && graph_clone_make(&clone, graph) &&
-		  instrumentation_add(q, clone.graph, &tree, &clone, k) && update_own(q->shadow, clone.graph);
+		  instrumentation_add(q, clone.graph, &tree, &clone, k) && graph_clone_update(q->shadow, clone.graph);
 	graph_clone_free(&clone);
 	recorder_work_end(t, mode);
 	graph_tree_free(&tree);

@@ -4,6 +4,7 @@
 #include "capture/graph_epochs.h"
 #include "inspect/graphs.h"
 #include "hooks/op.h"
+#include "instrument/graph_launches.h"
 
 /*
  * The executable graph of a call, NULL: unknown. Needs no current context. It is tracked after recording has ended
@@ -58,6 +59,7 @@ static void end_instrumentation(struct exec *x)
 {
 	struct instrumentation *inserted = graph_instrumentation(x);
 
+	traced_graph_gone(x);
 	if (!inserted)
 		return;
 	graph_set_instrumentation(x, NULL);
@@ -89,6 +91,8 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		instrumentation_attach(inserted, graphs_find(*exec));
 	else if (inserted)
 		instrumentation_free(inserted);
+	if (is_made && graphs_find(*exec))
+		traced_graph_made(op->t, graphs_find(*exec), graph, flags);
 }
 
 #define MAKES(symbol, flags, params, args) \
@@ -130,20 +134,30 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 
 /* ---- changes ---- */
 
-/* Repeats a successful change of the program's executable graph in the shadow. */
+/* Repeats a change in another executable graph; diverged: it can't follow. */
+#define REPEAT(other, its_node, call, diverged) \
+	do { \
+		CUgraphExec program = exec; \
+		CUgraphNode program_node = node; \
+		exec = other; \
+		node = its_node; \
+		if (!node || (call) != CUDA_SUCCESS) \
+			diverged; \
+		exec = program; \
+		node = program_node; \
+	} while (0)
+
+/* Repeats a successful change of the program's executable graph in those that are launched in its place. */
 #define FOLLOW(x, r, call) \
 	do { \
-		struct instrumentation *inserted = graph_instrumentation(x); \
-		if (r == CUDA_SUCCESS && inserted && instrumentation_shadow(inserted)) { \
-			CUgraphExec its = exec; \
-			CUgraphNode its_node = node; \
-			exec = instrumentation_shadow(inserted); \
-			node = instrumentation_shadow_node(inserted, node); \
-			if (!node || (call) != CUDA_SUCCESS) \
-				instrumentation_diverged(inserted); \
-			exec = its; \
-			node = its_node; \
-		} \
+		struct instrumentation *inserted = r == CUDA_SUCCESS ? graph_instrumentation(x) : NULL; \
+		struct traced_graph *traced = r == CUDA_SUCCESS ? traced_graph_of(x) : NULL; \
+		if (inserted && instrumentation_shadow(inserted)) \
+			REPEAT(instrumentation_shadow(inserted), instrumentation_shadow_node(inserted, node), call, \
+			       instrumentation_diverged(inserted)); \
+		if (traced) \
+			REPEAT(traced_graph_copy(traced), traced_graph_node(traced, node), call, \
+			       traced_graph_diverged(traced)); \
 	} while (0)
 
 /* The oldest struct ends before the members for CUkernel and context. */
@@ -211,6 +225,8 @@ static void follow_whole(struct thread *t, const struct exec *x, CUresult r, CUg
 
 	if (r == CUDA_SUCCESS && inserted && instrumentation_shadow(inserted))
 		instrumentation_follow(t, inserted, from);
+	if (r == CUDA_SUCCESS && traced_graph_of(x))
+		traced_graph_follow(t, traced_graph_of(x), from);
 }
 
 static void disown(const struct instrumentation *inserted, CUgraphNode *node)

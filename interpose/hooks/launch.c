@@ -7,6 +7,7 @@
 #include "store/params.h"
 #include "track/graphs.h"
 #include "hooks/launch.h"
+#include "instrument/graph_launches.h"
 #include "hooks/plain_launch.h"
 
 /* Stores the parameters of a successful launch, whose pointers the driver has read. Returns the stored copy. */
@@ -102,16 +103,17 @@ static void begin_chosen(struct op *op, struct function *f, const struct shape *
 
 static void begin_traced(struct op *op, struct function *f, struct shape *s)
 {
+	if (op->capturing || !instrument_next())
+		return;
 	CUstreamCaptureMode mode = recorder_work_begin(op->t);
-
-	if (!op->capturing && !(atomic_load(&f->known) & context_bit(op->context)))
+	if (!(atomic_load(&f->known) & context_bit(op->context)))
 		function_describe(op->context, f, s->f);
 	struct traced_launch l = {
 		.program = {s->f, s->params, s->extra, s->block[0] * s->block[1] * s->block[2], op->stream->handle},
 		.grid = s->grid,
 		.block = s->block,
 		.seq = op->seq,
-		.captured = op->capturing,
+		.number = TT_NO_ID,
 	};
 	s->flight = instrument_begin(op->context, f, &l);
 	s->runs = l.runs;
@@ -415,6 +417,28 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 	end_count(op, number, TT_NO_ID);
 }
 
+/* Launches a graph, or the copy of it that records. */
+static CUresult launch_graph(struct op *op, struct exec *x, CUgraphExec runs, CUstream stream,
+			     __typeof__(&cuGraphLaunch) launch)
+{
+	struct graph_launch l = {op->context, x, op->seq, op->stream->handle, NULL};
+	CUstreamCaptureMode mode = recorder_work_begin(op->t);
+	CUgraphExec copy = traced_graph_begin(&l);
+	recorder_work_end(op->t, mode);
+	CUresult r = copy ? launch(copy, stream) : CUDA_ERROR_UNKNOWN;
+
+	mode = recorder_work_begin(op->t);
+	if (copy && r != CUDA_SUCCESS)
+		traced_graph_refused(&l, r);
+	recorder_work_end(op->t, mode);
+	if (r != CUDA_SUCCESS)
+		r = launch(runs, stream);
+	mode = recorder_work_begin(op->t);
+	traced_graph_end(&l, r != CUDA_SUCCESS);
+	recorder_work_end(op->t, mode);
+	return r;
+}
+
 static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool capturing)
 {
 	struct instrumentation *inserted = capturing ? NULL : graph_instrumentation(x);
@@ -429,7 +453,10 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 		HOOK(op, symbol, op_begin_launch(&op, stream, per_thread)); \
 		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
 		struct instrumentation *inserted = op.on ? begin_inside(&op, x) : NULL; \
-		CUresult r = real.symbol(what_runs(exec, op.on ? x : graphs_find(exec), op.capturing), stream); \
+		CUgraphExec runs = what_runs(exec, op.on ? x : graphs_find(exec), op.capturing); \
+		CUresult r = op.on && options.instrument && x && !op.capturing \
+				     ? launch_graph(&op, x, runs, stream, real.symbol) \
+				     : real.symbol(runs, stream); \
 		if (inserted) \
 			instrumentation_end(op.t, inserted, op.stream, r == CUDA_SUCCESS); \
 		if (op.on) \

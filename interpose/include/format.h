@@ -617,11 +617,11 @@ enum tt_trace_refused {
 };
 
 struct tt_traced {
-	uint64_t seq;          /* tt_event.seq of the launch */
+	uint64_t seq;          /* tt_event.seq of the launch; a launch of a graph has a record for each kernel */
 	uint32_t function;     /* tt_function.id */
 	uint32_t kinds;        /* bits 1 << tt_trace_kind */
 	uint32_t refused;      /* enum tt_trace_refused */
-	uint32_t text;         /* offset in strings.bin, or TT_NO_ID */
+	uint32_t text;         /* refused: why, offset in strings.bin; else the graph's node, as in tt_graph_record; or TT_NO_ID */
 	uint32_t grid[3];
 	uint32_t block[3];
 	uint64_t image;        /* XXH3-64 of the machine code that the driver made of PTX, stored as that of a module; 0: none */

@@ -277,6 +277,7 @@ struct flight *flight_begin(struct context *c, struct tt_traced *t, const struct
 	pthread_mutex_lock(&flights.lock);
 	struct flight *f = flights.full ? NULL : flight_new(c, t, counts);
 	t->refused = flights.full ? TT_REFUSED_LIMIT : f ? TT_REFUSED_NONE : TT_REFUSED_MEMORY;
+	t->text = f ? t->text : TT_NO_ID;
 	if (f) {
 		f->index = flights.count;
 		f->seq = t->seq;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "instrument/graph_launches.h"
 #include "instrument/heartbeats.h"
 #include "instrument/plan.h"
 #include "instrument/sanitizer.h"
@@ -34,6 +35,7 @@ static struct {
 	struct module_plan *plans;
 	uint64_t matched;            /* launches of chosen functions */
 	tt_sim_trace_next *simulate; /* NULL: there is a GPU */
+	tt_sim_trace_node *simulate_node;
 	tt_sim_text *text;
 	bool patches;                /* with machine code of our own */
 } instrument = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -82,10 +84,11 @@ static const struct module_plan *plan_of(uint32_t module, CUfunction f)
 	return p;
 }
 
-/* Caller holds the lock. Counts a launch of a chosen function; whether it is traced. */
-static bool is_next(void)
+bool instrument_next(void)
 {
+	pthread_mutex_lock(&instrument.lock);
 	uint64_t number = ++instrument.matched;
+	pthread_mutex_unlock(&instrument.lock);
 
 	if (options.instrument_launch)
 		return number == options.instrument_launch;
@@ -101,6 +104,7 @@ static void open_once(void)
 		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	if (library) {
 		instrument.simulate = (tt_sim_trace_next *)(uintptr_t)dlsym(library, "ttSimTraceNext");
+		instrument.simulate_node = (tt_sim_trace_node *)(uintptr_t)dlsym(library, "ttSimTraceNode");
 		instrument.text = (tt_sim_text *)(uintptr_t)dlsym(library, "ttSimText");
 		dlclose(library);
 	}
@@ -127,14 +131,20 @@ static struct flight *refuse(struct tt_traced *t, const struct function *f, uint
 	return NULL;
 }
 
-static struct flight *begin_simulated(struct context *c, struct tt_traced *t, const struct module_plan *p)
+static struct flight *begin_simulated(struct context *c, struct tt_traced *t, const struct module_plan *p,
+				      const struct traced_launch *l)
 {
 	struct flight_counts counts = {.instructions = plan_asked() & 1u << TT_TRACE_COUNT ? p->count : 0};
 	struct flight *flight = flight_begin(c, t, &counts);
 	CUdeviceptr device;
 
-	if (flight)
-		instrument.simulate(&(struct tt_sim_trace){*flight_param(flight, &device), p->lines, p->count});
+	if (!flight)
+		return NULL;
+	struct tt_sim_trace trace = {*flight_param(flight, &device), p->lines, p->count};
+	if (l->exec)
+		instrument.simulate_node(l->exec, l->node, &trace);
+	else
+		instrument.simulate(&trace);
 	return flight;
 }
 
@@ -188,26 +198,22 @@ struct flight *instrument_begin(struct context *c, const struct function *f, str
 	struct tt_traced t = {.seq = l->seq,
 			      .function = f->id,
 			      .kinds = plan_asked(),
-			      .text = TT_NO_ID,
+			      .text = l->number,
 			      .grid = {l->grid[0], l->grid[1], l->grid[2]},
 			      .block = {l->block[0], l->block[1], l->block[2]}};
 
-	pthread_mutex_lock(&instrument.lock);
-	bool next = is_next();
-	const struct module_plan *p = next && instrument.simulate ? plan_of(f->module, l->program.f) : NULL;
-	pthread_mutex_unlock(&instrument.lock);
-	if (!next)
-		return NULL;
 	tensor_maps_write();
-	if (l->captured)
-		return refuse(&t, f, TT_REFUSED_CALL, "they are part of a graph");
+	if (l->refused)
+		return refuse(&t, f, TT_REFUSED_CALL, l->refused);
 	if (instrument.patches)
 		return begin_patched(c, &t, f, l);
 	if (!instrument.simulate)
-		return begin_sanitized(c, &t, f);
-	if (!p)
-		return refuse(&t, f, TT_REFUSED_CODE, "their PTX is unknown");
-	return begin_simulated(c, &t, p);
+		return l->exec ? refuse(&t, f, TT_REFUSED_CALL, "in a graph that takes --way patcher")
+			       : begin_sanitized(c, &t, f);
+	pthread_mutex_lock(&instrument.lock);
+	const struct module_plan *p = plan_of(f->module, l->program.f);
+	pthread_mutex_unlock(&instrument.lock);
+	return p ? begin_simulated(c, &t, p, l) : refuse(&t, f, TT_REFUSED_CODE, "their PTX is unknown");
 }
 
 void instrument_submitted(struct flight *flight, const struct function *f, CUstream stream, bool failed)
@@ -219,6 +225,7 @@ void instrument_submitted(struct flight *flight, const struct function *f, CUstr
 
 void instrument_context_ends(struct context *c)
 {
+	traced_graphs_context_ends(c);
 	flights_context_ends(c);
 	patcher_context_ends(c);
 }
@@ -226,6 +233,7 @@ void instrument_context_ends(struct context *c)
 void instrument_forget(void)
 {
 	pthread_mutex_init(&instrument.lock, NULL);
+	traced_graphs_forget();
 	flights_forget();
 	tensor_maps_forget();
 	patcher_forget();

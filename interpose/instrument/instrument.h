@@ -20,10 +20,15 @@ struct traced_launch {
 	struct launch_arguments program, runs; /* runs: in their place; runs.f NULL: the program's */
 	const unsigned *grid, *block;
 	uint64_t seq;
-	bool captured; /* it becomes a node of a graph */
+	CUgraphExec exec; /* it is this node of an executable graph, or NULL: */
+	CUgraphNode node;
+	uint32_t number; /* of the node, as in tt_graph_record; TT_NO_ID: it is none */
+	const char *refused; /* why it can't be traced, or NULL */
 };
 
-/* Right before the driver's call for a launch of a function whose name was chosen. NULL: it is not traced. */
+/* A function whose name was chosen will be launched, or a graph with such functions: whether that launch is traced. */
+bool instrument_next(void);
+/* Right before the driver's call for a launch that is traced. NULL: it can't be. */
 struct flight *instrument_begin(struct context *c, const struct function *f, struct traced_launch *l);
 /* After the call. */
 void instrument_submitted(struct flight *flight, const struct function *f, CUstream stream, bool failed);

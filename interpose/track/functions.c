@@ -115,7 +115,7 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->module = module;
 	f->name_string = session_store() ? store_string(session_store(), name) : TT_NO_ID;
 	f->chosen = expressions_match(&options.epoch.kernel, name);
-	f->traced = options.instrument && kernel_is_wanted(&options.instrument_kernel, name);
+	f->traced = options.instrument && strcmp(name, TT_MARK) != 0 && kernel_is_wanted(&options.instrument_kernel, name);
 	f->replayable = options.replayable && kernel_is_wanted(&options.kernel, name);
 	f->inside = expressions_match(&options.epoch.inside, name);
 	f->stamped = expressions_match(&options.stamps, name);
@@ -201,6 +201,18 @@ const char *function_name(uint32_t id)
 		;
 	pthread_mutex_unlock(&modules_lock);
 	return f ? f->name : NULL;
+}
+
+struct function *function_numbered(uint32_t id, CUfunction *handle)
+{
+	struct function *f;
+
+	pthread_mutex_lock(&modules_lock);
+	for (f = functions.list; f && (f->id != id || !f->lookups); f = f->next)
+		;
+	*handle = f ? atomic_load(&f->lookups->handle) : NULL;
+	pthread_mutex_unlock(&modules_lock);
+	return f;
 }
 
 static void describe(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)

@@ -78,6 +78,8 @@ static inline struct function *function_find(CUfunction handle)
 struct function *function_seen(CUfunction handle, const char *name, CUmodule module);
 /* The name of a launched function, by its id; NULL: unknown, or the lock is not available soon. */
 const char *function_name(uint32_t id);
+/* A function by its id, and one of its handles; NULL: unknown, or its module was unloaded. */
+struct function *function_numbered(uint32_t id, CUfunction *handle);
 
 /* How function_launched asks about loaded code. */
 struct code_answers {

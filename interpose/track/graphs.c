@@ -409,6 +409,37 @@ size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, 
 	return changed;
 }
 
+/* ---- its kernels ---- */
+
+struct graph_kernel *graph_kernels(struct exec *x, size_t *count)
+{
+	*count = 0;
+	graphs_lock();
+	const struct node_list *l = &x->nodes;
+	struct graph_kernel *out = malloc(l->count * sizeof(*out) + l->size + 1);
+	uint8_t *bytes = (uint8_t *)(out + l->count);
+	if (out && l->size)
+		memcpy(bytes, l->bytes, l->size);
+	for (size_t i = 0; out && i < l->count; i++) {
+		const struct node *n = &l->nodes[i];
+		if (n->record.kind == TT_NODE_KERNEL && !(n->record.flags & TT_GRAPHF_DISABLED))
+			out[(*count)++] = (struct graph_kernel){n->handle, n->record, bytes + n->record.data};
+	}
+	graphs_unlock();
+	return out;
+}
+
+bool graph_allocates(struct exec *x)
+{
+	bool found = false;
+
+	graphs_lock();
+	for (size_t i = 0; i < x->nodes.count; i++)
+		found |= x->nodes.nodes[i].record.kind == TT_NODE_ALLOC || x->nodes.nodes[i].record.kind == TT_NODE_FREE;
+	graphs_unlock();
+	return found;
+}
+
 /* ---- epochs inside it ---- */
 
 struct instrumentation *graph_instrumentation(const struct exec *x)

@@ -44,6 +44,17 @@ typedef bool node_runs_fn(CUgraphExec exec, CUgraphNode node);
 /* The graph of a child node (NULL: the whole graph) now has these nodes; takes them. */
 size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq);
 
+/* A kernel node, as it is now. */
+struct graph_kernel {
+	CUgraphNode handle; /* in the graph that the executable graph was made of */
+	struct tt_graph_record record;
+	const void *params; /* record.data_size bytes */
+};
+/* Those that are enabled, to be freed at once; NULL: none, or no memory. */
+struct graph_kernel *graph_kernels(struct exec *x, size_t *count);
+/* Whether its nodes allocate or free memory. */
+bool graph_allocates(struct exec *x);
+
 /* Writes pending records of graphs. Takes no lock if there are none. */
 void graphs_write(void);
 /* The same at the end, when a thread may never release the lock. */

@@ -286,6 +286,28 @@ class Process(Events, Spans):
         """tt_traced records: the launches whose instructions were to be traced."""
         return self.instruction_trace.launches
 
+    @property
+    def traced_nodes(self) -> Array:
+        """The node of a graph that each record of `traced` is of, layout.NO_ID for none."""
+        return np.where(self.traced["refused"] == 0, self.traced["text"], np.uint32(layout.NO_ID))
+
+    @functools.cached_property
+    def traced_clusters(self) -> Array:
+        """The blocks of a cluster in x, y and z for each record of `traced`, 0 without one."""
+        out = np.zeros((len(self.traced), 3), "u4")
+        if not len(out):
+            return out
+        events = self.event_columns("seq", "cluster", "id")
+        places = np.searchsorted(events["seq"], self.traced["seq"])
+        for index, (at, node) in enumerate(zip(places, self.traced_nodes, strict=True)):
+            seq = int(self.traced["seq"][index])
+            if at == len(events["seq"]) or events["seq"][at] != seq:
+                continue
+            out[index] = events["cluster"][at]
+            if node != layout.NO_ID:
+                out[index] = self.graphs.nodes(int(events["id"][at]), seq)[node]["cluster"]
+        return out
+
     def trace_records(
         self,
         launch: int | None = None,

@@ -14,13 +14,13 @@ from ttanalyze.format.columns import (
     joined,
     named,
     names_of,
+    nullable,
     plain,
     process_column,
     string_of,
     texts_of,
 )
 from ttanalyze.format.instruction_traces import KIND
-from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
 
@@ -29,7 +29,8 @@ def traced(processes: Sequence[Process]) -> pd.DataFrame:
 
     Columns:
         launch: number among these launches, from 0
-        seq: the call: compare with `events["seq"]`
+        seq: the call: compare with `events["seq"]`; a launch of a graph has a row for each kernel
+        node: number of the kernel's node in `graphs`, if a graph was launched
         kernel: mangled name
         kinds: what was to be recorded, as `count,addresses`: see docs/format.md#tracebin
         refused: why it was not traced: `code` `registers` `parameters` `memory` `call`, or `none`
@@ -40,7 +41,7 @@ def traced(processes: Sequence[Process]) -> pd.DataFrame:
         complete: whether the trace has the end of the launch
     """
     records = [p.traced for p in processes]
-    clusters = [_clusters(p) for p in processes]
+    clusters = [p.traced_clusters for p in processes]
     found = [p.instruction_trace.summary for p in processes]
     sizes = {
         f"{size}_{axis}": concat([r[size][:, i] for r in records], "u4")
@@ -53,26 +54,19 @@ def traced(processes: Sequence[Process]) -> pd.DataFrame:
         "process": process_column(processes, records),
         "launch": concat([np.arange(len(r)) for r in records], "u4"),
         **plain(records, "seq"),
+        "node": nullable(concat([p.traced_nodes for p in processes], "u4"), layout.NO_ID),
         "kernel": texts_of(processes, [r["function"] for r in records], Process.kernel),
         "kinds": names_of([kinds_text(k) for r in records for k in r["kinds"].tolist()]),
         "refused": named(joined(records, "refused"), layout.REFUSED_TRACES),
-        "reason": texts_of(processes, [r["text"] for r in records], string_of),
+        "reason": texts_of(
+            processes,
+            [np.where(r["refused"] != 0, r["text"], layout.NO_ID) for r in records],
+            string_of,
+        ),
         **sizes,
         **{name: joined(found, name) for name in ("records", "lost", "complete")},
     }
     return pd.DataFrame(columns)
-
-
-def _clusters(process: Process) -> Array:
-    """Returns the blocks of a cluster in x, y and z for each launch that was to be traced."""
-    out = np.zeros((len(process.traced), 3), "u4")
-    if len(out):
-        events = process.event_columns("seq", "cluster")
-        at = np.searchsorted(events["seq"], process.traced["seq"])
-        at = np.minimum(at, max(len(events["seq"]) - 1, 0))
-        known = np.isin(process.traced["seq"], events["seq"])
-        out[known] = events["cluster"][at[known]]
-    return out
 
 
 def kinds_text(kinds: int) -> str:

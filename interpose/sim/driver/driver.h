@@ -376,6 +376,8 @@ struct sim_work {
 
 struct sim_work *work_new(enum work_type type, CUcontext ctx);
 struct sim_work *work_ref(struct sim_work *w);
+/* A kernel's work for one launch that is traced; takes `trace`. */
+struct sim_work *work_traced(const struct sim_work *w, struct tt_sim_trace *trace);
 void work_unref(struct sim_work *w);
 
 /* Order of a kernel's blocks and warps (0: sequential), and which blocks run now (count 0: all). */
@@ -534,6 +536,7 @@ void image_report(const char *log, unsigned count, const CUjit_option *options, 
 CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
 		     struct sim_work **out);
 CUresult launch_check_cluster(const struct sim_work *work);
+struct tt_sim_trace *launch_trace(const struct tt_sim_trace *trace); /* a copy */
 
 /* ---- copy.c, copy_work.c, fill.c, memop.c ---- */
 
@@ -678,6 +681,7 @@ struct exec_node {
 	unsigned *before; /* indices of its dependencies */
 	unsigned before_count;
 	bool disabled;
+	struct tt_sim_trace *trace; /* of the kernel in the next launch, or NULL */
 };
 
 struct CUgraphExec_st {

@@ -21,6 +21,7 @@ void exec_unref(CUgraphExec exec)
 		for (unsigned k = 0; k < exec_inside_count(&exec->nodes[i]); k++)
 			exec_unref(exec_inside(&exec->nodes[i], k));
 		free(exec->nodes[i].bodies);
+		free(exec->nodes[i].trace);
 		free(exec->nodes[i].before);
 	}
 	user_references_release(exec->objects, exec->object_count);
@@ -257,9 +258,12 @@ static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, str
 	struct sim_op **ops = sim_alloc(exec->count * sizeof *ops);
 
 	for (unsigned i = 0; i < exec->count; i++) {
-		const struct exec_node *n = &exec->nodes[i];
+		struct exec_node *n = &exec->nodes[i];
 		bool runs = n->work && !n->disabled;
-		struct sim_work *work = runs ? work_ref(n->work) : work_new(WORK_NOTHING, begin->ctx);
+		struct sim_work *work = !runs      ? work_new(WORK_NOTHING, begin->ctx)
+					: n->trace ? work_traced(n->work, n->trace)
+						   : work_ref(n->work);
+		n->trace = NULL;
 		struct sim_op *inner = NULL;
 		struct sim_op *op = op_new(work->ctx, work);
 		op->node = (uint64_t)exec->number << 32 | n->number;

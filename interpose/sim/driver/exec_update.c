@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "sim/driver/driver.h"
+#include "sim_trace.h"
 
 /* ---- single nodes ---- */
 
@@ -104,6 +105,19 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int 
 	INVALID_IF(!enabled || !may_be_disabled(n));
 	*enabled = !n->disabled;
 	return sim_leave(CUDA_SUCCESS);
+}
+
+__attribute__((visibility("default"))) void ttSimTraceNode(CUgraphExec exec, CUgraphNode node, const struct tt_sim_trace *trace)
+{
+	struct exec_node *n;
+
+	if (exec_enter(exec))
+		return;
+	if ((n = find_node(exec, node))) {
+		free(n->trace);
+		n->trace = trace ? launch_trace(trace) : NULL;
+	}
+	sim_leave(CUDA_SUCCESS);
 }
 
 /* ---- whole graphs ---- */

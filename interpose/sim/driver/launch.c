@@ -187,7 +187,7 @@ CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction han
 
 static __thread struct tt_sim_trace *next_trace;
 
-__attribute__((visibility("default"))) void ttSimTraceNext(const struct tt_sim_trace *trace)
+struct tt_sim_trace *launch_trace(const struct tt_sim_trace *trace)
 {
 	struct tt_sim_trace *copy = sim_alloc(sizeof *copy + trace->line_count);
 	uint8_t *lines = (uint8_t *)(copy + 1);
@@ -196,8 +196,13 @@ __attribute__((visibility("default"))) void ttSimTraceNext(const struct tt_sim_t
 	if (trace->line_count)
 		memcpy(lines, trace->lines, trace->line_count);
 	copy->lines = lines;
+	return copy;
+}
+
+__attribute__((visibility("default"))) void ttSimTraceNext(const struct tt_sim_trace *trace)
+{
 	free(next_trace);
-	next_trace = copy;
+	next_trace = launch_trace(trace);
 }
 
 __attribute__((visibility("default"))) char *ttSimText(CUfunction f)

@@ -27,6 +27,18 @@ struct sim_work *work_ref(struct sim_work *w)
 	return w;
 }
 
+struct sim_work *work_traced(const struct sim_work *w, struct tt_sim_trace *trace)
+{
+	struct sim_work *own = sim_copy(w, sizeof *w);
+	const ptx_function_info *info = w->kernel.function->info;
+
+	own->refs = 1;
+	own->kernel.params = sim_copy(w->kernel.params, info->param_bytes);
+	own->kernel.pointers = NULL;
+	own->kernel.trace = trace;
+	return own;
+}
+
 void work_unref(struct sim_work *w)
 {
 	if (!w || --w->refs)
