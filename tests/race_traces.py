@@ -34,8 +34,13 @@ def shared(offset: int, block: int = 0) -> int:
 class Written:
     """A launch that is written record by record."""
 
-    def __init__(self, threads: int = 64, cluster: int = 1) -> None:
-        self.threads, self.cluster = threads, cluster
+    def __init__(
+        self,
+        threads: int = 64,
+        cluster: Sequence[int] = (1, 1, 1),
+        grid: Sequence[int] = (64, 1, 1),
+    ) -> None:
+        self.threads, self.cluster, self.grid = threads, cluster, grid
         self.operations: dict[int, Operation] = {}
         self.rows: list[tuple[int, ...]] = []
         self.lanes: list[list[int]] = []
@@ -92,6 +97,7 @@ class Written:
             stride,
             row,
             np.array(self.lanes, np.uint64).reshape(-1, WARP),
+            grid=self.grid,
             cluster=self.cluster,
             operands={n: np.array(rows, np.int64) for n, rows in self.operands.items()},
             values={

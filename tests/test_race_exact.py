@@ -271,8 +271,8 @@ def test_barriers_whose_operands_are_registers() -> None:
 
 
 def test_blocks_of_a_cluster_need_its_barrier() -> None:
-    def look(synced: bool, cluster: int = 2) -> Written:
-        made = Written(threads=32, cluster=cluster)
+    def look(synced: bool) -> Written:
+        made = Written(threads=32, cluster=(2, 1, 1))
         for block in range(2):
             made.add(1, STORE, block=block, base=shared(0, block))
             if synced:
@@ -284,6 +284,18 @@ def test_blocks_of_a_cluster_need_its_barrier() -> None:
 
     assert look(synced=False).found() == [((1, 4), True)]
     assert look(synced=True).found() == []
+
+
+@pytest.mark.parametrize(("block", "races"), [(1, 1), (2, 0), (3, 1), (8, 1)])
+def test_a_cluster_has_blocks_of_several_rows(block: int, races: int) -> None:
+    """In a grid of 2 times 4 blocks, block 0 is in a cluster with block 2, below it."""
+    made = Written(threads=32, cluster=(1, 2, 1), grid=(2, 4, 2))
+    made.add(1, STORE, base=DATA)
+    for one in (0, block):
+        made.add(2, CLUSTER_ARRIVE, block=one)
+        made.add(3, CLUSTER_WAIT, block=one)
+    made.add(4, LOAD, block=block, base=DATA)
+    assert len(made.found()) == races
 
 
 def test_an_mbarrier_orders_those_who_wait() -> None:

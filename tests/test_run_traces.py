@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from tests.traced_run import BEGIN, PARAM, RET, begun, warp, written
 from ttanalyze.traces.instructions import SIMULATOR
 from ttanalyze.verbs.query import TracedRun
 from ttanalyze.verbs.query.trace_columns import LISTS, RECORDED, WORKED_OUT
+from ttanalyze.verbs.race.exact import load
 
 TRACE_COLUMNS = (*RECORDED, *WORKED_OUT)
 
@@ -123,6 +125,18 @@ def test_launches_have_their_clusters(tmp_path: Path) -> None:
     fields = ("--fields", "grid_x,cluster_x,cluster_y,cluster_z")
     found = query(tmp_path / "run", "--table", "traced", *fields)
     assert found.values.tolist() == [[4, 2, 1, 1], [1, 0, 0, 0]]
+
+
+def test_race_knows_the_cluster_of_each_block(tmp_path: Path) -> None:
+    trace = begun(tmp_path / "run")
+    trace.launch(kinds=("values", "opcode"), grid=(2, 2, 1), cluster=(1, 2, 1))
+    trace.opcode(BEGIN)
+    trace.end()
+    trace.chunk()
+    trace.run.close(devices=[{"ordinal": 0, "name": SIMULATOR, "memory": 1 << 30}])
+    (process,) = tt.open(tmp_path / "run").processes
+    launch = load.traced(process, 0, load.survey(process)[0]).launch
+    assert launch.cluster_of(np.arange(4)).tolist() == [0, 1, 0, 1]
 
 
 def test_different_traces(run: Path, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ class _Judge:
         if len(self._flagged):
             out |= ~near
         elif self._clustered:
-            out |= ~near & (one // launch.cluster == two // launch.cluster)
+            out |= ~near & (launch.cluster_of(one) == launch.cluster_of(two))
         return out | launch.copy[launch.instruction[pairs.first]]
 
     def _clocks(self, pairs: Pairs) -> None:
@@ -210,8 +210,8 @@ class _Judge:
         blocks = np.unique(launch.block[np.concatenate([pairs.first, pairs.second])])
         blocks = np.union1d(blocks, launch.block[self._flagged])
         if self._clustered:
-            size = launch.cluster
-            blocks = (np.unique(blocks // size)[:, None] * size + np.arange(size)).ravel()
+            every = np.arange(int(launch.block.max()) + 1)
+            blocks = every[np.isin(launch.cluster_of(every), launch.cluster_of(blocks))]
         listed = events.of_blocks(launch, self._found, self._flagged, blocks, lenient)
         return pairs.some(~clocks.ordered(launch, listed, pairs))
 

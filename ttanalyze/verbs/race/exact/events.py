@@ -183,7 +183,7 @@ class _Made:
             case Sync.CLUSTER_ARRIVE | Sync.CLUSTER_WAIT:
                 wait = operation.sync == Sync.CLUSTER_WAIT
                 number = self._ordinal(("cluster", wait, warp), mask)
-                keys = (("cluster", block // launch.cluster, number),)
+                keys = (("cluster", self._cluster(block), number),)
                 place, act = (after, Act.TAKE) if wait else (2 * record, Act.GIVE)
                 yield Event(place, act, warp, mask, keys)
             case Sync.COPY_WAIT:
@@ -200,6 +200,9 @@ class _Made:
                 yield Event(2 * record, Act.COPY, warp, 1 << lane, (key,))
         elif operation.access != Access.NONE and operation.sync == Sync.NONE:
             yield from self._flag(record, operation, after)
+
+    def _cluster(self, block: int) -> int:
+        return int(self.launch.cluster_of(np.array([block]))[0])
 
     # ---- barriers ----
 
@@ -262,7 +265,7 @@ class _Made:
         writes = operation.access != Access.LOAD
         reads = operation.access != Access.STORE and operation.returns
         for address, mask in self._places(record, operation):
-            scopes = (("block", block), ("cluster", block // launch.cluster), ("device", 0))
+            scopes = (("block", block), ("cluster", self._cluster(block)), ("device", 0))
             keys = [("flag", address, scope) for scope in scopes[: operation.scope + 1]]
             if writes:
                 act = Act.GIVE if operation.release else Act.GIVE_FENCED

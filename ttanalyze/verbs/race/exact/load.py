@@ -101,6 +101,8 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
         parts.operations,
         int(np.prod(block)),
         **parts.columns,
+        grid=grid,
+        cluster=np.maximum(process.traced_clusters[index], 1).tolist(),
         operands=parts.operands(),
         values=parts.values(),
         missing=[*missing(process, index), *parts.missing, *unseen],

@@ -110,7 +110,7 @@ class Launch:
         base, stride: The address of lane i is base + i * stride, if row is STRIDED.
         row: Else the row of `lanes` that has the addresses, or NO_ADDRESS.
         lanes: Addresses, 32 in each row.
-        cluster: Blocks in a cluster; they are consecutive.
+        grid, cluster: Blocks of the launch and of a cluster, in x, y and z.
         operands: By the number of an instruction: [number, count] of a barrier whose operands are
             registers, a row for each of its records.
         values: By the number of an instruction that stores: what each lane stores, as bytes, for
@@ -129,7 +129,8 @@ class Launch:
     stride: Array
     row: Array
     lanes: Array
-    cluster: int = 1
+    grid: Sequence[int] = (1 << 32, 1, 1)
+    cluster: Sequence[int] = (1, 1, 1)
     operands: Mapping[int, Array] = field(default_factory=dict)
     values: Mapping[int, Array] = field(default_factory=dict)
     missing: Sequence[str] = ()
@@ -151,6 +152,15 @@ class Launch:
         out: Array = np.zeros(top, kind)
         for number, operation in self.operations.items():
             out[number] = getattr(operation, name)
+        return out
+
+    def cluster_of(self, blocks: Array) -> Array:
+        """Returns the number of the cluster of each block."""
+        wide, high = (-(-self.grid[i] // self.cluster[i]) for i in (0, 1))
+        row, x = np.divmod(blocks.astype(np.int64), self.grid[0])
+        z, y = np.divmod(row, self.grid[1])
+        x, y, z = (at // size for at, size in zip((x, y, z), self.cluster, strict=True))
+        out: Array = (z * high + y) * wide + x
         return out
 
     def accesses(self) -> Array:
