@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -479,3 +480,24 @@ def test_plot_shows_every_peak() -> None:
     assert all("█" in line for line in flat[:-1])
     nothing = plot(steps_of([0, 0], [0, 0]), 12)
     assert "█" not in nothing
+
+
+@pytest.mark.native
+def test_launches_find_allocations_among_many_that_came_and_went(
+    built: Path, run_path: Path
+) -> None:
+    """Each launch touches the one allocation that it is given, wherever others were before."""
+    program = support.build_program("alloc_churn", built)
+    options = {"epoch": "sync", "regions": "touched", "fill": "zero"}
+    done = support.run(
+        [program], support.recording(support.simulator_environment(), run_path, **options)
+    )
+    live, total = map(int, re.findall(r"\d+", done.stdout))
+    run = tt.open(run_path)
+    last = run.epochs["epoch"].max()
+    regions = run.regions[run.regions["kind"] == "device"]
+    alive = regions.loc[regions["death_seq"].isna(), "region"]
+    assert len(alive) == live
+    values = [int(run.read(last, int(one), dtype="<u4", stop=4)[0]) for one in alive]
+    assert sum(values) == total
+    assert len(set(values) - {0}) == sum(value > 0 for value in values)

@@ -124,8 +124,11 @@ static void *work(void *unused)
 	for (;;) {
 		clock_tune();
 		while (drain.added == drain.drained && !drain.stopping) {
-			wait_for_change(clock_line ? 1000 : 25);
+			wait_for_change(clock_line ? 100 : 25);
 			clock_tune();
+			pthread_mutex_unlock(&drain.lock);
+			store_idle(session_store());
+			pthread_mutex_lock(&drain.lock);
 		}
 		if (drain.added == drain.drained)
 			break;

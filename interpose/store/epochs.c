@@ -370,11 +370,10 @@ static void drop_segments(store *s, const struct tt_epoch *e)
 	}
 }
 
-static bool flush_labels(store *s)
+static bool flush_records(store *s)
 {
 	pthread_mutex_lock(&s->records);
-	struct file *labels = &s->records_of[RECORDS_LABELS];
-	bool good = labels->fd < 0 || file_flush(labels) || store_fail_write(s, labels);
+	bool good = store_flush_records(s);
 	pthread_mutex_unlock(&s->records);
 	return good;
 }
@@ -400,7 +399,7 @@ static bool commit(store *s, struct tt_epoch *e)
 	e->flags |= s->lacks ? TT_EPOCHF_DROPPED : 0;
 	if (!file_flush(&s->digests.file))
 		return store_fail_write(s, &s->digests.file);
-	if (!flush_labels(s))
+	if (!flush_records(s))
 		return false;
 	place(&s->digests, sizeof(struct tt_digest), &e->digests_first, &e->digests_count, &e->digests_check);
 	place(&s->blocks, sizeof(struct tt_block), &e->blocks_first, &e->blocks_count, &e->blocks_check);

@@ -267,16 +267,6 @@ static bool write_at(struct file *f, const void *data, size_t size, uint64_t off
 	return !error;
 }
 
-bool file_flush(struct file *f)
-{
-	size_t held = (size_t)(f->size - f->written);
-
-	if (held && !write_at(f, f->buffer, held, f->written))
-		return false;
-	f->written = f->size;
-	return true;
-}
-
 static bool may_grow(const struct file *f, uint64_t size)
 {
 	if (!f->limited || disk_take(DISK_RECORDS, size))
@@ -285,12 +275,20 @@ static bool may_grow(const struct file *f, uint64_t size)
 	return false;
 }
 
+bool file_flush(struct file *f)
+{
+	size_t held = (size_t)(f->size - f->written);
+
+	if (held && !(may_grow(f, held) && write_at(f, f->buffer, held, f->written)))
+		return false;
+	f->written = f->size;
+	return true;
+}
+
 static bool append(struct file *f, const void *data, size_t size)
 {
 	size_t held = (size_t)(f->size - f->written);
 
-	if (!may_grow(f, size))
-		return false;
 	if (f->buffer && size < DIRECT) {
 		if (held + size > FILE_PIECE) {
 			if (!file_flush(f))
@@ -301,7 +299,7 @@ static bool append(struct file *f, const void *data, size_t size)
 		f->size += size;
 		return true;
 	}
-	if (!file_flush(f) || !write_at(f, data, size, f->size))
+	if (!file_flush(f) || !may_grow(f, size) || !write_at(f, data, size, f->size))
 		return false;
 	f->size += size;
 	f->written = f->size;

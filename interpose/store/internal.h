@@ -64,6 +64,7 @@ struct store {
 	struct strings strings;
 	int texts_lost; /* errno */
 	struct file records_of[RECORDS_FILES]; /* opened at the first record, or at the start */
+	uint64_t flushed_ns; /* clock_ns when the buffered ones were written */
 	struct retain kept;
 
 	pthread_mutex_t capture;
@@ -100,6 +101,8 @@ bool store_append(store *s, struct file *f, const void *record, size_t size);
 
 /* Caller holds `records`, or is the store's only user. False: with errno. */
 bool store_begin_records(store *s, enum records which);
+/* Writes buffered records. Caller holds `records`. */
+bool store_flush_records(store *s);
 
 /* Caller holds `capture`. */
 bool store_begin_data(store *s, struct store_lane *lane, uint32_t index);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/xxh3.h"
 #include "store/disk.h"
 #include "store/internal.h"
@@ -16,9 +17,9 @@ static const struct {
 	const char *name;
 	enum tt_file_kind kind;
 	uint32_t size;
-	bool buffered; /* thousands may come between two epochs, and are useless before the next */
+	bool buffered; /* thousands may come between two epochs */
 } files[RECORDS_FILES] = {
-	[RECORDS_REGIONS] = {"regions.bin", TT_FILE_REGIONS, sizeof(struct tt_region), false},
+	[RECORDS_REGIONS] = {"regions.bin", TT_FILE_REGIONS, sizeof(struct tt_region), true},
 	[RECORDS_LABELS] = {"labels.bin", TT_FILE_LABELS, sizeof(struct tt_label), true},
 	[RECORDS_FRAMES] = {"frames.bin", TT_FILE_FRAMES, sizeof(struct tt_frame), false},
 	[RECORDS_LAUNCHES] = {"launches.bin", TT_FILE_LAUNCHES, sizeof(struct tt_launch), false},
@@ -30,6 +31,8 @@ static const struct {
 	[RECORDS_FUNCTIONS] = {"functions.bin", TT_FILE_FUNCTIONS, sizeof(struct tt_function), false},
 	[RECORDS_MODULES] = {"modules.bin", TT_FILE_MODULES, sizeof(struct tt_module), false},
 };
+
+#define QUIET_NS 1000000 /* a region that comes so long after the last write is written at once */
 
 bool store_begin_records(store *s, enum records which)
 {
@@ -124,6 +127,31 @@ uint32_t store_string(store *s, const char *text)
 	return offset;
 }
 
+bool store_flush_records(store *s)
+{
+	bool good = true;
+
+	for (unsigned i = 0; i < RECORDS_FILES; i++) {
+		struct file *f = &s->records_of[i];
+		if (!files[i].buffered || f->fd < 0 || file_flush(f))
+			continue;
+		good = store_fail_write(s, f);
+		file_rollback(f, f->written);
+	}
+	s->flushed_ns = clock_ns();
+	return good;
+}
+
+void store_idle(store *s)
+{
+	struct visit v;
+
+	if (!store_enter(s, &s->records, &v))
+		return;
+	store_flush_records(s);
+	store_leave(&s->records, v);
+}
+
 bool store_region(store *s, struct tt_region *r)
 {
 	struct visit v;
@@ -131,6 +159,8 @@ bool store_region(store *s, struct tt_region *r)
 	if (!store_enter(s, &s->records, &v))
 		return false;
 	bool good = append_checked(s, RECORDS_REGIONS, r, 1);
+	if (good && clock_ns() - s->flushed_ns > QUIET_NS)
+		good = store_flush_records(s);
 	if (s->retain)
 		retain_region(&s->kept, r, __atomic_load_n(&s->segment, __ATOMIC_RELAXED));
 	store_leave(&s->records, v);

@@ -272,11 +272,8 @@ static bool lock_all(store *s, struct all_locks *a)
 /* Caller holds all locks. */
 static void settle(store *s)
 {
-	struct file *labels = &s->records_of[RECORDS_LABELS];
-
 	store_roll_back(s);
-	if (labels->fd >= 0 && !file_flush(labels))
-		store_fail_write(s, labels);
+	store_flush_records(s);
 	s->sealed = true;
 }
 

@@ -46,8 +46,11 @@ const struct folder *store_folder(const store *s);
 /* Interned: the offset of its record in strings.bin; TT_NO_ID for NULL or after a failure. */
 uint32_t store_string(store *s, const char *text);
 char *store_text(store *s, uint32_t offset); /* of an offset from store_string; the caller frees it; NULL: failure */
-bool store_region(store *s, struct tt_region *r);  /* fills in check */
-bool store_label(store *s, struct tt_label *l);    /* fills in check; written at the next commit of an epoch */
+/* Fill in check. Written at the next commit of an epoch, or by store_idle. */
+bool store_region(store *s, struct tt_region *r);
+bool store_label(store *s, struct tt_label *l);
+/* Writes them: call it some times per second. */
+void store_idle(store *s);
 bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole call stack; fills in check */
 bool store_function(store *s, struct tt_function *f);
 bool store_launch(store *s, struct tt_launch *l);  /* fills in check */

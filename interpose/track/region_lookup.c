@@ -24,8 +24,11 @@ void regions_touch(uint64_t base, uint64_t size)
 		size_t n = atomic_load_explicit(&regions.count, memory_order_acquire);
 		if (n > m->capacity)
 			continue;
-		for (size_t i = lower(m->entries, n, base); i < n && base_of(&m->entries[i]) < base + size; i++)
-			atomic_store_explicit(&region_of(&m->entries[i])->touched, true, memory_order_relaxed);
+		for (size_t i = lower(m->entries, n, base); i < n && base_of(&m->entries[i]) < base + size; i++) {
+			struct region *r = region_of(&m->entries[i]);
+			if (r)
+				atomic_store_explicit(&r->touched, true, memory_order_relaxed);
+		}
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&regions.sequence, memory_order_relaxed) != before);
 }
@@ -49,11 +52,12 @@ static inline __attribute__((always_inline)) uint64_t visit_pointed(const struct
 		if (word - first >= all || word - from < span)
 			continue;
 		size_t i = lower(m, n, word);
-		if (i == n || base_of(&m[i]) > word)
+		struct region *r = i < n && base_of(&m[i]) <= word ? region_of(&m[i]) : NULL;
+		if (!r)
 			continue;
 		from = base_of(&m[i]);
 		span = end_of(&m[i]) - from;
-		if (visit(region_of(&m[i]), to))
+		if (visit(r, to))
 			return from;
 	}
 	return 0;
@@ -129,7 +133,7 @@ static bool gather(struct region *r, void *to)
 
 void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size)
 {
-	for (size_t i = lower(entries(), regions.count, base); i < regions.count && entries()[i].base < base + size; i++)
+	for (size_t i = first_region(base, base + size); i != SIZE_MAX; i = next_region(i + 1, base + size))
 		gather(entries()[i].region, g);
 }
 

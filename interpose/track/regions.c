@@ -14,7 +14,6 @@
 #define TAIL_ALIGN 256 /* of every address that the driver allocates */
 
 _Atomic bool regions_managed;
-struct regions regions = {.lowest = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER, .spare_lock = PTHREAD_MUTEX_INITIALIZER};
 
 void region_hold(struct region *r)
 {
@@ -48,19 +47,6 @@ static struct region *region_new(void)
 	atomic_store(&r->captured_by, 0);
 	memset((char *)r + offsetof(struct region, id), 0, sizeof(*r) - offsetof(struct region, id));
 	return r;
-}
-
-/* Release order: a reader of a new member also sees that the map changes. */
-static void put(struct region_entry *to, uint64_t base, uint64_t end, struct region *r)
-{
-	__atomic_store_n(&to->base, base, __ATOMIC_RELEASE);
-	__atomic_store_n(&to->end, end, __ATOMIC_RELEASE);
-	__atomic_store_n(&to->region, r, __ATOMIC_RELEASE);
-}
-
-static void move(struct region_entry *to, const struct region_entry *from)
-{
-	put(to, from->base, from->end, from->region);
 }
 
 static void record(struct region *r, uint32_t op, const struct region_origin *o)
@@ -103,62 +89,30 @@ static bool is_tail(const struct region *r, const struct region *tail)
 /* With its tail. */
 static void remove_at(size_t i, const struct region_origin *o)
 {
-	struct region_entry *m = entries();
-	struct region *r = m[i].region;
+	struct region *r = entries()[i].region;
 
-	atomic_fetch_add(&regions.sequence, 1);
-	for (size_t k = i; k + 1 < regions.count; k++)
-		move(&m[k], &m[k + 1]);
-	atomic_store(&regions.count, regions.count - 1);
-	atomic_fetch_add(&regions.sequence, 1);
+	region_map_remove(i);
 	atomic_store(&r->alive, false);
 	record(r, TT_REGION_DIED, o);
 	session_listeners.region_gone(r);
 	atomic_fetch_add(&regions.version, 1);
-	if (i < regions.count && is_tail(r, m[i].region))
-		remove_at(i, o);
+	size_t next = next_region(i + 1, r->base + r->size + 1);
+	if (next != SIZE_MAX && is_tail(r, entries()[next].region))
+		remove_at(next, o);
 	region_release(r);
-}
-
-static bool grow(void)
-{
-	struct region_map *m = atomic_load(&regions.map);
-
-	if (m && regions.count < m->capacity)
-		return true;
-	size_t n = m ? m->capacity * 2 : 1024;
-	struct region_map *bigger = malloc(sizeof(*bigger) + n * sizeof(bigger->entries[0]));
-	if (!bigger)
-		return false;
-	bigger->capacity = n;
-	if (m)
-		memcpy(bigger->entries, m->entries, regions.count * sizeof(m->entries[0]));
-	atomic_store_explicit(&regions.map, bigger, memory_order_release);
-	return true;
 }
 
 /* The caller holds the lock. */
 static uint32_t add(struct region *r, const struct region_origin *origin)
 {
-	size_t i = lower(entries(), regions.count, r->base);
-	uint64_t end = r->base + r->size;
+	size_t i;
 
-	while (i < regions.count && entries()[i].base < end)
+	while ((i = first_region(r->base, r->base + r->size)) != SIZE_MAX)
 		remove_at(i, origin);
-	if (!grow())
+	r->id = regions.next_id;
+	if (!region_map_add(r))
 		return TT_NO_ID;
-	struct region_entry *m = entries();
-	r->id = regions.next_id++;
-	atomic_fetch_add(&regions.sequence, 1);
-	for (size_t k = regions.count; k > i; k--)
-		move(&m[k], &m[k - 1]);
-	put(&m[i], r->base, end, r);
-	atomic_store(&regions.count, regions.count + 1);
-	if (r->base < regions.lowest)
-		atomic_store(&regions.lowest, r->base);
-	if (end > regions.highest)
-		atomic_store(&regions.highest, end);
-	atomic_fetch_add(&regions.sequence, 1);
+	regions.next_id++;
 	record(r, TT_REGION_BORN, origin);
 	atomic_fetch_add(&regions.version, 1);
 	return r->id;
@@ -171,8 +125,7 @@ static void bear_tail(const struct region *r, const struct region_origin *origin
 	uint64_t end = r->base + r->size, size = -end % TAIL_ALIGN;
 
 	pthread_mutex_lock(&regions.lock);
-	size_t i = lower(entries(), regions.count, end);
-	bool known = i < regions.count && entries()[i].base < end + size;
+	bool known = first_region(end, end + size) != SIZE_MAX;
 	pthread_mutex_unlock(&regions.lock);
 	tail.label = TT_NO_ID;
 	tail.flags |= TT_REGIONF_UNSTABLE; /* --zones implies --deterministic */
@@ -221,8 +174,8 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 bool region_died(uint64_t base, const struct region_origin *origin)
 {
 	pthread_mutex_lock(&regions.lock);
-	size_t i = lower(entries(), regions.count, base);
-	bool found = i < regions.count && entries()[i].base == base;
+	size_t i = first_region(base, base + 1);
+	bool found = i != SIZE_MAX && entries()[i].base == base;
 	if (found)
 		remove_at(i, origin);
 	pthread_mutex_unlock(&regions.lock);
@@ -232,8 +185,8 @@ bool region_died(uint64_t base, const struct region_origin *origin)
 bool region_ended(struct region *r, const struct region_origin *origin)
 {
 	pthread_mutex_lock(&regions.lock);
-	size_t i = lower(entries(), regions.count, r->base);
-	bool found = i < regions.count && entries()[i].region == r;
+	size_t i = first_region(r->base, r->base + 1);
+	bool found = i != SIZE_MAX && entries()[i].region == r;
 	if (found)
 		remove_at(i, origin);
 	pthread_mutex_unlock(&regions.lock);
@@ -246,12 +199,10 @@ static uint64_t end_where(bool (*gone)(const struct region *, const void *), con
 	uint64_t contexts = 0;
 
 	pthread_mutex_lock(&regions.lock);
-	for (size_t i = 0; i < regions.count;)
+	for (size_t i = next_region(0, UINT64_MAX); i != SIZE_MAX; i = next_region(i + 1, UINT64_MAX))
 		if (gone(entries()[i].region, what)) {
 			contexts |= context_bit(entries()[i].region->context);
 			remove_at(i, origin);
-		} else {
-			i++;
 		}
 	pthread_mutex_unlock(&regions.lock);
 	return contexts;
@@ -280,8 +231,8 @@ uint64_t regions_died_of_module(uint32_t module, const struct region_origin *ori
 bool region_label(uint64_t address, const struct region_origin *origin)
 {
 	pthread_mutex_lock(&regions.lock);
-	size_t i = lower(entries(), regions.count, address);
-	bool found = i < regions.count && entries()[i].base <= address;
+	size_t i = first_region(address, address + 1);
+	bool found = i != SIZE_MAX;
 	if (found)
 		record(entries()[i].region, TT_REGION_LABEL, origin);
 	pthread_mutex_unlock(&regions.lock);
@@ -318,8 +269,7 @@ bool regions_label(uint64_t address, uint64_t size, const char *name, const char
 	int done = 0;
 
 	pthread_mutex_lock(&regions.lock);
-	for (size_t i = lower(entries(), regions.count, address); i < regions.count && entries()[i].base < end && done >= 0;
-	     i++) {
+	for (size_t i = first_region(address, end); i != SIZE_MAX && done >= 0; i = next_region(i + 1, end)) {
 		struct label label = {.name = labels_string(name), .type = labels_string(type)};
 		done = label_in(entries()[i].region, address, end, label, seq);
 		found = true;
@@ -364,8 +314,8 @@ struct region *region_find(uint64_t address)
 	struct region *r = NULL;
 
 	pthread_mutex_lock(&regions.lock);
-	size_t i = lower(entries(), regions.count, address);
-	if (i < regions.count && entries()[i].base <= address) {
+	size_t i = first_region(address, address + 1);
+	if (i != SIZE_MAX) {
 		r = entries()[i].region;
 		region_hold(r);
 	}
@@ -386,7 +336,7 @@ struct context *region_context(uint64_t address)
 void regions_set_readable(uint64_t base, uint64_t size, bool value)
 {
 	pthread_mutex_lock(&regions.lock);
-	for (size_t i = lower(entries(), regions.count, base); i < regions.count && entries()[i].base < base + size; i++)
+	for (size_t i = first_region(base, base + size); i != SIZE_MAX; i = next_region(i + 1, base + size))
 		entries()[i].region->readable = value;
 	atomic_fetch_add(&regions.version, 1);
 	pthread_mutex_unlock(&regions.lock);
@@ -395,7 +345,7 @@ void regions_set_readable(uint64_t base, uint64_t size, bool value)
 void regions_touch_all(struct context *c)
 {
 	pthread_mutex_lock(&regions.lock);
-	for (size_t i = 0; i < regions.count; i++)
+	for (size_t i = next_region(0, UINT64_MAX); i != SIZE_MAX; i = next_region(i + 1, UINT64_MAX))
 		if (entries()[i].region->context == c)
 			atomic_store(&entries()[i].region->touched, true);
 	pthread_mutex_unlock(&regions.lock);
@@ -404,7 +354,7 @@ void regions_touch_all(struct context *c)
 void regions_unplace(struct context *c)
 {
 	pthread_mutex_lock(&regions.lock);
-	for (size_t i = 0; i < regions.count; i++) {
+	for (size_t i = next_region(0, UINT64_MAX); i != SIZE_MAX; i = next_region(i + 1, UINT64_MAX)) {
 		struct region *r = entries()[i].region;
 		if (r->context == c) {
 			r->placed = false;
@@ -444,7 +394,7 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 	struct region **list = malloc((regions.count + 1) * sizeof(*list));
 	size_t n = 0;
 	*managed = false;
-	for (size_t i = 0; list && i < regions.count; i++) {
+	for (size_t i = next_region(0, UINT64_MAX); list && i != SIZE_MAX; i = next_region(i + 1, UINT64_MAX)) {
 		struct region *r = entries()[i].region;
 		if (r->context != c || !r->captured || !r->readable)
 			continue;
@@ -462,5 +412,5 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 void regions_forget_all(void)
 {
 	pthread_mutex_init(&regions.lock, NULL);
-	atomic_store(&regions.count, 0);
+	region_map_forget();
 }
