@@ -300,3 +300,14 @@ def test_patched_image_replaces_the_fatbin_entry_of_the_device(patcher: sp.Patch
             begin = 16 if rng.random() < 0.5 else rng.randrange(16, len(image) - 64)
             damaged[begin + rng.randrange(64)] = rng.choice((0, 1, 0x80, 0xFF, rng.randrange(256)))
         patcher.fatbin(bytes(damaged), 90, 86)
+
+
+@pytest.mark.parametrize("kind", [0x66, 0x7E])
+def test_attributes_of_newer_compilers(kind: int, patcher: sp.Patcher) -> None:
+    """Kernels of CUDA 13.4 have one that nobody names; others may refer to instructions."""
+    image = bytearray((DATA / "patch_90a.cubin").read_bytes())
+    place = image.index(struct.pack("<BBH", 4, 0x37, 4))  # the version of the API
+    image[place + 1] = kind
+    cubin = patcher.open(bytes(image))
+    refused = [cubin.refusals(kernel) for kernel in cubin.kernels]
+    assert refused.count("unknown attribute") == (kind == 0x7E)
