@@ -18,7 +18,16 @@ from tests import support
 
 ROOT = Path(__file__).resolve().parent.parent
 SIM = ROOT / "interpose" / "sim"
-STATUS = ["ok", "bad address", "misaligned", "trap", "assert", "unsupported", "timeout"]
+STATUS = [
+    "ok",
+    "bad address",
+    "misaligned",
+    "trap",
+    "assert",
+    "unsupported",
+    "timeout",
+    "illegal instruction",
+]
 HEADER = ".version 6.3\n.target sm_70\n.address_size 64\n"
 DECLARATIONS = """
 typedef struct ptx_module ptx_module;

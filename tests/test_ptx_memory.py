@@ -355,7 +355,7 @@ READY:	bar.sync 0;
         ("cp.async.bulk.tensor.1d.global.tile [%base], [s], 4;", "unsupported", "cp."),
         (
             "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%base, {0}], [s];",
-            "bad address",
+            "illegal instruction",
             "no tensor map",
         ),
         (

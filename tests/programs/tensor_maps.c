@@ -9,9 +9,10 @@
 
 static const char ptx[] =
 	".version 8.0\n.target sm_90\n.address_size 64\n"
-	".visible .entry move(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 x, .param .u32 y)\n"
+	".visible .entry move(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 x, .param .u32 y,"
+	" .param .u32 u, .param .u32 v)\n"
 	"{\n"
-	".reg .b32 %r<6>;\n.reg .b64 %rd<5>;\n.reg .pred %p<3>;\n"
+	".reg .b32 %r<8>;\n.reg .b64 %rd<5>;\n.reg .pred %p<3>;\n"
 	".shared .align 1024 .b8 tile[1024];\n.shared .align 8 .b64 bar;\n"
 	"mov.u32 %r1, %tid.x;\n"
 	"setp.ne.u32 %p1, %r1, 0;\n"
@@ -21,6 +22,8 @@ static const char ptx[] =
 	"cvta.param.u64 %rd4, %rd3;\n"
 	"ld.param.u32 %r2, [x];\n"
 	"ld.param.u32 %r3, [y];\n"
+	"ld.param.u32 %r6, [u];\n"
+	"ld.param.u32 %r7, [v];\n"
 	"mov.u32 %r4, tile;\n"
 	"mov.u32 %r5, bar;\n"
 	"@%p1 bra WAIT;\n"
@@ -35,7 +38,7 @@ static const char ptx[] =
 	"@!%p2 bra LOOP;\n"
 	"bar.sync 0;\n"
 	"@%p1 bra DONE;\n"
-	"cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd4, {%r2, %r3}], [%r4];\n"
+	"cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd4, {%r6, %r7}], [%r4];\n"
 	"cp.async.bulk.commit_group;\n"
 	"cp.async.bulk.wait_group 0;\n"
 	"DONE:\n"
@@ -70,7 +73,8 @@ static void show(const char *what, CUdeviceptr at)
 int main(void)
 {
 	static uint32_t numbers[WIDTH * HEIGHT];
-	static const int32_t places[][2] = {{4, 3}, {16, 16}, {-4, -2}, {100, 0}};
+	/* of the loads, and of the stores, which must begin inside */
+	static const int32_t places[][4] = {{4, 3, 4, 3}, {16, 16, 16, 16}, {-4, -2, 0, 0}, {100, 0, 8, 4}};
 	CUtensorMap from, swizzled, to;
 	CUmodule module;
 	CUfunction move;
@@ -90,10 +94,10 @@ int main(void)
 	SHOW(encode(&to, data, box, CU_TENSOR_MAP_SWIZZLE_NONE));
 	SHOW(cuTensorMapReplaceAddress(&to, (void *)(uintptr_t)out));
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		int32_t x = places[i][0], y = places[i][1];
-		OK(cuLaunchKernel(move, 1, 1, 1, 32, 1, 1, 0, NULL, PARAMS(&from, &to, &x, &y), NULL));
+		int32_t x = places[i][0], y = places[i][1], u = places[i][2], v = places[i][3];
+		OK(cuLaunchKernel(move, 1, 1, 1, 32, 1, 1, 0, NULL, PARAMS(&from, &to, &x, &y, &u, &v), NULL));
 		show("plain", out);
-		OK(cuLaunchKernel(move, 1, 1, 1, 32, 1, 1, 0, NULL, PARAMS(&swizzled, &to, &x, &y), NULL));
+		OK(cuLaunchKernel(move, 1, 1, 1, 32, 1, 1, 0, NULL, PARAMS(&swizzled, &to, &x, &y, &u, &v), NULL));
 		show("swizzled", out);
 	}
 	SHOW(encode(&from, data + 8, box, CU_TENSOR_MAP_SWIZZLE_NONE));

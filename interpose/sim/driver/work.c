@@ -104,6 +104,8 @@ static CUresult launch_result(ptx_status status)
 		return CUDA_ERROR_ASSERT;
 	case PTX_UNSUPPORTED:
 		return CUDA_ERROR_NOT_SUPPORTED;
+	case PTX_ILLEGAL:
+		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
 	case PTX_TIMEOUT:
 		return CUDA_ERROR_LAUNCH_TIMEOUT;
 	default:

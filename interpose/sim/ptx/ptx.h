@@ -70,7 +70,16 @@ typedef struct {
 	void (*pause)(bool wait);
 } ptx_launch_config;
 
-typedef enum { PTX_OK, PTX_BAD_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_ASSERT, PTX_UNSUPPORTED, PTX_TIMEOUT } ptx_status;
+typedef enum {
+	PTX_OK,
+	PTX_BAD_ADDRESS,
+	PTX_MISALIGNED,
+	PTX_TRAP,
+	PTX_ASSERT,
+	PTX_UNSUPPORTED,
+	PTX_TIMEOUT,
+	PTX_ILLEGAL
+} ptx_status;
 
 /* Runs the grid, or the requested part. error gets kernel, PTX line, thread and address. */
 ptx_status ptx_launch(const ptx_function *f, const ptx_launch_config *config, char *error, size_t error_size);

@@ -2,7 +2,7 @@
  * Copies of boxes of tensors by tensor maps, tiled ones: cp.async.bulk.tensor.
  *
  * Invariant: a copy is complete as soon as it is issued. What a box has outside of its tensor is read as 0 and not
- * written.
+ * written. A store must begin inside: an H100 ended a kernel that stored a box from negative coordinates on.
  */
 #include "sim/ptx/decode.h"
 
@@ -175,6 +175,17 @@ static bool is_valid(const struct sim_tensor_map *m, unsigned rank)
 	return true;
 }
 
+/* Where a box may not begin. */
+static bool begins_wrong(const struct box *b)
+{
+	const struct sim_tensor_map *m = &b->map;
+	bool outside = (int64_t)b->first[0] * m->element % SIM_TENSOR_LINE;
+
+	for (unsigned i = 0; i < m->rank; i++)
+		outside |= b->op->kind && (b->first[i] < 0 || (uint32_t)b->first[i] > m->last[i]);
+	return outside;
+}
+
 /* Whether the mask has other blocks than the only one of a cluster. */
 static bool to_others(const struct box *b)
 {
@@ -195,7 +206,7 @@ static bool copy_box(struct box *b)
 		return false;
 	memcpy(&b->map, map, sizeof(b->map));
 	if (!is_valid(&b->map, op->count))
-		return refuse(b, PTX_BAD_ADDRESS, "no tensor map of as many dimensions");
+		return refuse(b, PTX_ILLEGAL, "no tensor map of as many dimensions");
 	if (op->memory.element[2] != PTX_NO_ROW && to_others(b))
 		return refuse(b, PTX_UNSUPPORTED, "a tensor copy to other blocks of the cluster");
 	uint32_t size = box_bytes(&b->map);
@@ -205,6 +216,9 @@ static bool copy_box(struct box *b)
 	b->at = (uint32_t)((const lane_u64 *)ptx_row(b->warp, op->memory.address))[b->lane];
 	for (unsigned i = 0; i < op->count; i++)
 		b->first[i] = (int32_t)((const lane_u32 *)ptx_row(b->warp, op->targets[i]))[b->lane];
+	if (begins_wrong(b))
+		return refuse(b, PTX_ILLEGAL, op->kind ? "a store that begins outside of its tensor or inside 16 bytes"
+						       : "a load that begins inside 16 bytes");
 	if (!copy_lines(b))
 		return false;
 	return op->kind || (ptx_resolve_row(b->warp, op, op->memory.element[1], PTX_SPACE_SHARED, mask, 8, 8, true, barrier) &&
