@@ -37,10 +37,10 @@ SANITIZERS = {
 # Public reports, and the programs that do the same in small.
 REPORTS = {
     "vllm#47282": ("faults", "block_loaded_too_early"),
-    "flashinfer#3978": ("torch_faults", "write_outside_tensor"),
+    "flashinfer#3978": ("torch_faults", "padding_row_written"),
     "rmm#1899": ("torch_faults", "write_before_tensor"),
-    "flashinfer#4288": ("faults", "read_row_too_many"),
-    "triton#10772": ("torch_faults", "padding_read"),
+    "flashinfer#4288": ("faults", "route_past_map"),
+    "triton#10772": ("faults", "scale_of_padding"),
     "pytorch#101246": ("torch_faults", "forgotten_seed"),
     "pytorch#193317": ("faults", "reused"),
 }

@@ -489,6 +489,21 @@ static void read_row_too_many(void)
 	show(to, columns * sizeof(float));
 }
 
+/* The threads beside the tile load the number after its last one, and do not use it. */
+static void route_past_map(void)
+{
+	int tile = 8, blocks = 4, last = fixed ? tile - 1 : tile;
+	int rows = tile * blocks, *data = malloc(rows * sizeof(int));
+	CUdeviceptr from = values(rows), to = zeros(rows * sizeof(float)), map = raw(rows * sizeof(int));
+
+	for (int i = 0; i < rows; i++)
+		data[i] = (i * 5) % rows;
+	CHECK(cuMemcpyHtoD(map, data, rows * sizeof(int)));
+	GO("route", NULL, blocks * 256, &to, &from, &map, &tile, &last); /* culprit of route_past_map */
+	show(to, rows * sizeof(float));
+	free(data);
+}
+
 static void download_too_long(void)
 {
 	CUdeviceptr p = values(n);
@@ -550,6 +565,18 @@ static void not_zeroed(void)
 
 	GO("add", NULL, one, &total, &p, &one); /* culprit of not_zeroed */
 	show(total, 4);
+}
+
+/* The scale of the padding counts only if it is NaN: 0 times any other scale is 0. */
+static void scale_of_padding(void)
+{
+	int count = 200, scales = (count + 31) / 32, used = fixed ? scales : 256 / 32;
+	unsigned char data[256 / 32] = {127, 126, 128, 127, 125, 127, 129};
+	CUdeviceptr p = values(count), to = zeros(256 * sizeof(float)), scale = raw(sizeof(data));
+
+	CHECK(cuMemcpyHtoD(scale, data, scales));
+	GO("scaled", NULL, 256, &to, &p, &scale, &count, &used); /* culprit of scale_of_padding */
+	show(to, 256 * sizeof(float));
 }
 
 static void halo_read(void)
@@ -1103,9 +1130,10 @@ static const struct {
 	FAULT(through_memory, bounds), FAULT(graph_end_4, bounds), FAULT(row_too_many, bounds),
 	FAULT(graph_branch_end_96, bounds), FAULT(graph_copy_too_long, bounds), FAULT(end_by_two, bounds),
 	FAULT(read_neighbour, guard), FAULT(read_in_a_queue, guard), FAULT(read_row_too_many, guard),
-	FAULT(download_too_long, guard),
+	FAULT(route_past_map, guard), FAULT(download_too_long, guard),
 	FAULT(empty, uninitialized), FAULT(part, uninitialized), FAULT(reused, uninitialized),
-	FAULT(async_empty, uninitialized), FAULT(not_zeroed, uninitialized), FAULT(halo_read, uninitialized),
+	FAULT(async_empty, uninitialized), FAULT(not_zeroed, uninitialized), FAULT(scale_of_padding, uninitialized),
+	FAULT(halo_read, uninitialized),
 	FAULT(counter_in_memory, uninitialized), FAULT(read_past_end, uninitialized),
 	FAULT(read_before_write, order), FAULT(write_before_read, order), FAULT(two_writes, order),
 	FAULT(download_before_write, order), FAULT(write_under_download, order),

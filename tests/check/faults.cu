@@ -106,6 +106,27 @@ extern "C" __global__ void overflow(unsigned short *halves, int n)
 	halves[i] = (unsigned short)(i == 6 ? 0x7bff : i == 7 ? 0x7c00 : 0x3000 + bits % 0x2800);
 }
 
+/*
+ * One block for each `tile` rows, whose numbers the map has. All threads load a number, the last of the block's or
+ * an earlier one; those that have no row of their own never use it.
+ */
+extern "C" __global__ void route(float *to, const float *from, const volatile int *map, int tile, int last)
+{
+	int i = threadIdx.x, row = map[blockIdx.x * tile + (i < last ? i : last)];
+
+	if (i < tile)
+		to[blockIdx.x * tile + i] = from[row];
+}
+
+/* One block. Each 32 values have a scale in 8 bits: a power of two, or 255 for NaN. Values from n on count as 0. */
+extern "C" __global__ void scaled(float *to, const float *from, const unsigned char *scales, int n, int count)
+{
+	int i = threadIdx.x, scale = i / 32 < count ? scales[i / 32] : 0;
+	float factor = scale == 255 ? __int_as_float(0x7fffffff) : __int_as_float(scale << 23);
+
+	to[i] = (i < n ? from[i] : 0) * factor;
+}
+
 /* One thread, for a long while. */
 extern "C" __global__ void spin(unsigned *p, int rounds)
 {

@@ -40,6 +40,7 @@ INSTRUCTIONS = {
     "read_neighbour": "ld.global.f32 %f1, [%rd6+4] by [3, 0, 0] [231, 0, 0]",
     "read_in_a_queue": "ld.global.f32 %f1, [%rd6+4] by [3, 0, 0] [231, 0, 0]",
     "read_row_too_many": "ld.global.f32 %f1, [%rd5] by [0, 0, 0] [0, 0, 0]",
+    "route_past_map": "ld.volatile.global.u32 %r3, [%rd6] by [3, 0, 0] [8, 0, 0]",
     "graph_nan": "",
     "graph_unwritten": "",
 }

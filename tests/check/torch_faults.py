@@ -224,6 +224,26 @@ def half_overflow() -> torch.Tensor:
     return x
 
 
+@triton.jit
+def rows_kernel(to, source, rows, columns: tl.constexpr, masked: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, columns)
+    value = tl.load(source + tl.minimum(row, rows - 1) * columns + i)
+    tl.store(to + row * columns + i, value, mask=(row < rows) | (i < 0) if masked else i >= 0)
+
+
+@fault("bounds")
+def padding_row_written() -> torch.Tensor:
+    """The grid is padded to pairs of blocks, and the last one writes a row past the output: its
+    own result is right, and the next tensor in the pool, which another step reads, is wrong.
+    """
+    rows, columns = 15, 128
+    source, to = numbers(rows * columns), torch.empty(rows, columns, device="cuda")
+    kept = torch.arange(rows, device="cuda")
+    rows_kernel[(rows + 1,)](to, source, rows, columns, FIXED)  # culprit of padding_row_written
+    assert torch.equal(to.flatten(), source)
+    return to + kept[:, None]
+
+
 def main() -> None:
     if "--list" in sys.argv:
         for name, (check, _) in FAULTS.items():
