@@ -58,6 +58,7 @@ int main(int argc, char **argv)
 	options.delay_seed = (uint64_t)atoll(given("TT_DELAY_SEED"));
 	choice_parse(mode, LIMIT_DELAY_MODE, &options.delay_mode);
 	strcpy(options.delay_patterns, given("TT_DELAY_PATTERNS"));
+	strcpy(options.nvdisasm, given("TT_NVDISASM"));
 	strcpy(options.kernel_filters, given("TT_KERNEL_FILTERS"));
 	strcpy(options.delay_load, given("TT_DELAY_LOAD"));
 	if (*kernel && !expressions_add(&options.delay_kernel, "", kernel, strlen(kernel), why, sizeof(why)))

@@ -13,15 +13,25 @@ from typing import Any
 import pytest
 
 from tests import support
+from tests.cutracer_delays import cutracers, cutracers_checksum
 from tests.support import Cli
 from ttanalyze import code
+from ttanalyze.code.cubin import Cubin
+from ttanalyze.disassembly import tools
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 
 DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))
 SOURCES = ["delay/image.c", "delay/points.c", "options/delay_config.c", "util/json_reader.c"]
-SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/rebuild.c"]
+SOURCES += [
+    "delay/checksum.c",
+    "delay/text_checksum.c",
+    "sass/cubin.c",
+    "sass/code.c",
+    "sass/patch.c",
+    "sass/rebuild.c",
+]
 SOURCES += ["sass/blocks.c"]
 SOURCES += ["store/disk.c", "store/file.c", "store/folder.c", "util/json_writer.c"]
 SOURCES += ["util/clock.c", "options/kernel_filters.c", "options/triggers.c"]
@@ -175,21 +185,6 @@ def test_delays_in_one_block_of_each_cluster(mode: str, put: Put, tmp_path: Path
         assert put(cubin, delay_load=file, delay_cluster_block=1).config["cluster_block"] == 1
 
 
-def cutracers(config: dict[str, Any], operands: str = ".E R2, desc[UR4][R2.64] ;") -> str:
-    """The configuration as CUTracer writes it: other checksums, whole instructions, no mode."""
-    kernels = {}
-    for number, kernel in enumerate(config["kernels"].values()):
-        points = {
-            pc: {k: point[k] for k in ("pc", "delay", "on")} | {"sass": point["sass"] + operands}
-            for pc, point in kernel["instrumentation_points"].items()
-        }
-        of = {"kernel_name": kernel["kernel_name"], "kernel_checksum": f"{number:015x}"}
-        of["timestamp"] = "2026-02-03T21:15:21.567"
-        key = f"{of['kernel_name']}_{of['kernel_checksum']}"
-        kernels[key] = of | {"instrumentation_points": points}
-    return json.dumps({"version": "1.0", "delay_ns": config["delay_ns"], "kernels": kernels})
-
-
 def test_file_of_cutracer_is_matched_by_name_and_instructions(put: Put, tmp_path: Path) -> None:
     cubin = next(path for path in CUBINS if "90" in path.stem)
     made = put(cubin, delay=2000, delay_seed=3, delay_mode="fixed")
@@ -211,6 +206,31 @@ def test_file_of_cutracer_is_matched_by_name_and_instructions(put: Put, tmp_path
     several = {f"other {key}": kernel for key, kernel in wrong["kernels"].items()}
     file.write_text(json.dumps(right | {"kernels": several | right["kernels"]}))
     assert put(cubin, delay_load=file, delay_mode="fixed").image == made.image
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_file_of_cutracer_is_matched_by_its_checksum(
+    padded: bool, put: Put, tmp_path: Path
+) -> None:
+    """Even if the instructions of another entry fit; without nvdisasm that one is taken."""
+    cubin = next(path for path in CUBINS if "90" in path.stem)
+    made = put(cubin, delay=2000, delay_seed=3, delay_mode="fixed")
+    ours = json.loads(cutracers(made.config))
+    other = json.loads(cutracers(put(cubin, delay=9, delay_seed=5).config))
+    for kernel in ours["kernels"].values():
+        name = kernel["kernel_name"]
+        kernel["kernel_checksum"] = cutracers_checksum(Cubin(cubin.read_bytes()), name, padded)
+        for point in kernel["instrumentation_points"].values():
+            point["sass"] = "unknown"
+    several = {f"a {key}": kernel for key, kernel in other["kernels"].items()} | ours["kernels"]
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(ours | {"kernels": several}))
+    load = {"delay_load": file, "delay_mode": "fixed"}
+    again = put(cubin, **load, nvdisasm=tools.find("nvdisasm")[0])
+    assert again.image == made.image
+    assert {point["delay"] for point in put(cubin, **load).points().values()} == {9}
+    for nothing in ("/bin/true", "/bin/false", tmp_path / "none"):
+        assert put(cubin, **load, nvdisasm=nothing).image != made.image
 
 
 def test_patching_every_instruction_without_delay(put: Put) -> None:

@@ -11,6 +11,7 @@
 #include "sass/patch.h"
 #include "delay/checksum.h"
 #include "delay/points.h"
+#include "delay/text_checksum.h"
 
 /*
  * Instructions that are delayed without --delay-patterns: they move memory, synchronise, or wait for either.
@@ -48,13 +49,24 @@ static struct delay delay_of(const struct delay_choice *c)
 }
 
 struct kernel_code {
+	struct foreign_code as_foreign;
 	const struct cubin *cubin;
 	const struct cubin_kernel *kernel;
+	struct text_checksum *sum;
 };
 
-static const char *mnemonic_at(const void *code, uint64_t pc)
+static bool has_checksum(const struct foreign_code *code, uint64_t checksum)
 {
-	const struct kernel_code *of = code;
+	const struct kernel_code *of = (const void *)code;
+
+	if (!of->sum->asked)
+		*of->sum = text_checksum(of->cubin, of->kernel);
+	return of->sum->known && (checksum == of->sum->padded || checksum == of->sum->bare);
+}
+
+static const char *mnemonic_at(const struct foreign_code *code, uint64_t pc)
+{
+	const struct kernel_code *of = (const void *)code;
 	struct instruction i;
 
 	if (pc % SASS_INSTRUCTION || of->kernel->size < SASS_INSTRUCTION || pc > of->kernel->size - SASS_INSTRUCTION)
@@ -103,7 +115,9 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 			session_warn("no delays in %.120s: its code has no checksum", k->name);
 			continue;
 		}
-		if (!(kernels[i] = delay_kernel(k->name, sum, mnemonic_at, &(struct kernel_code){c, k})))
+		struct text_checksum text = {.asked = false};
+		struct kernel_code code = {{has_checksum, mnemonic_at}, c, k, &text};
+		if (!(kernels[i] = delay_kernel(k->name, sum, &code.as_foreign)))
 			continue;
 		if ((patches[i].everywhere = delays_are_empty())) {
 			any = true;

@@ -136,22 +136,21 @@ static bool wanted(const char *mnemonic, bool built_in)
 	return false;
 }
 
-static struct config_kernel *asked_for(const char *name, uint64_t checksum, delay_mnemonic mnemonic_at, const void *code)
+static struct config_kernel *asked_for(const char *name, uint64_t checksum, const struct foreign_code *code)
 {
 	struct config_kernel *found = config_find_kernel(chosen.loaded, name, checksum);
 
-	return found ? found : config_find_foreign(chosen.loaded, name, mnemonic_at, code);
+	return found || !code ? found : config_find_foreign(chosen.loaded, name, code);
 }
 
-struct delay_kernel *delay_kernel(const char *name, uint64_t checksum, delay_mnemonic mnemonic_at, const void *code)
+struct delay_kernel *delay_kernel(const char *name, uint64_t checksum, const struct foreign_code *code)
 {
 	struct config_kernel *asked = NULL;
 	struct delay_kernel *k;
 
 	if (!delays_in_kernels() || strpbrk(name, "\"\\"))
 		return NULL;
-	if (chosen.loaded ? !(asked = asked_for(name, checksum, mnemonic_at, code))
-			  : !kernel_is_wanted(&options.delay_kernel, name))
+	if (chosen.loaded ? !(asked = asked_for(name, checksum, code)) : !kernel_is_wanted(&options.delay_kernel, name))
 		return NULL;
 	pthread_mutex_lock(&chosen.lock);
 	for (k = chosen.kernels; k; k = k->next)

@@ -32,10 +32,9 @@ void delays_of_module(void);
 void delays_not_loaded(void);
 /*
  * name: mangled. Known code gives the same kernel. NULL: nothing in it is delayed. One thread at a time asks for
- * the points of a kernel. mnemonic_at: of an instruction of `code`, or NULL.
+ * the points of a kernel. code: NULL where no file of CUTracer can have delays for it.
  */
-typedef const char *(*delay_mnemonic)(const void *code, uint64_t pc);
-struct delay_kernel *delay_kernel(const char *name, uint64_t checksum, delay_mnemonic mnemonic_at, const void *code);
+struct delay_kernel *delay_kernel(const char *name, uint64_t checksum, const struct foreign_code *code);
 /* built_in: it synchronises, moves memory or waits for that. The mnemonic must stay valid. */
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice);
 /* The last point of delay_point cannot be patched. */

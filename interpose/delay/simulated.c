@@ -14,18 +14,11 @@
 
 static bool simulated;
 
-static const char *no_mnemonic(const void *code, uint64_t pc)
-{
-	(void)code;
-	(void)pc;
-	return NULL;
-}
-
 static void *kernel(const char *name, uint64_t checksum)
 {
 	bool own = !strncmp(name, "tt_", 3); /* the recorder's */
 
-	return own || delays_are_empty() ? NULL : delay_kernel(name, checksum, no_mnemonic, NULL);
+	return own || delays_are_empty() ? NULL : delay_kernel(name, checksum, NULL);
 }
 
 /* Whether a statement is delayed without --delay-patterns: it moves memory or synchronises. */

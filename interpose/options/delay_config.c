@@ -436,20 +436,30 @@ struct config_kernel *config_find_kernel(struct delay_config *c, const char *nam
 	return c->kernel_count ? bsearch(&wanted, c->kernels, c->kernel_count, sizeof(wanted), by_checksum) : NULL;
 }
 
-struct config_kernel *config_find_foreign(struct delay_config *c, const char *name,
-					  const char *(*mnemonic_at)(const void *code, uint64_t pc), const void *code)
+static bool fits(const struct config_kernel *k, const struct foreign_code *code)
 {
+	for (size_t p = 0; p < k->count; p++) {
+		const char *mnemonic = code->mnemonic_at(code, k->points[p].pc);
+		if (!mnemonic || strcmp(mnemonic, k->points[p].mnemonic) != 0)
+			return false;
+	}
+	return true;
+}
+
+struct config_kernel *config_find_foreign(struct delay_config *c, const char *name, const struct foreign_code *code)
+{
+	struct config_kernel *found = NULL;
+
 	for (size_t i = 0; c->foreign && i < c->kernel_count; i++) {
 		struct config_kernel *k = &c->kernels[i];
-		bool fits = !strcmp(k->name, name);
-		for (size_t p = 0; fits && p < k->count; p++) {
-			const char *mnemonic = mnemonic_at(code, k->points[p].pc);
-			fits = mnemonic && !strcmp(mnemonic, k->points[p].mnemonic);
-		}
-		if (fits)
+		if (strcmp(k->name, name) != 0)
+			continue;
+		if (code->has_checksum(code, k->checksum))
 			return k;
+		if (!found && fits(k, code))
+			found = k;
 	}
-	return NULL;
+	return found;
 }
 
 struct config_point *config_find_point(struct config_kernel *k, uint64_t pc)

@@ -42,7 +42,7 @@ struct config_launch {
 struct delay_config {
 	uint32_t delay_ns, min_ns;
 	enum config_mode mode;
-	bool foreign;   /* of CUTracer: without mode and min_ns, with checksums that cannot be computed here */
+	bool foreign;   /* of CUTracer: without mode and min_ns, with checksums of the code's text */
 	uint32_t block; /* the rank of the delayed block in its cluster, counted from 1; 0: chosen by each point */
 	uint64_t seed;
 	struct config_kernel *kernels; /* sorted by checksum */
@@ -57,9 +57,17 @@ void config_free(struct delay_config *c);
 
 /* NULL: not in the file. */
 struct config_kernel *config_find_kernel(struct delay_config *c, const char *name, uint64_t checksum);
-/* The kernel of a foreign file with this name whose points are on instructions with their mnemonics. */
-struct config_kernel *config_find_foreign(struct delay_config *c, const char *name,
-					  const char *(*mnemonic_at)(const void *code, uint64_t pc), const void *code);
+/* Code that is compared with the kernels of a foreign file. */
+struct foreign_code {
+	bool (*has_checksum)(const struct foreign_code *code, uint64_t checksum);
+	const char *(*mnemonic_at)(const struct foreign_code *code, uint64_t pc); /* NULL: no instruction */
+};
+
+/*
+ * The kernel of a foreign file with this name and the checksum of the code; else one whose points are on instructions
+ * with their mnemonics.
+ */
+struct config_kernel *config_find_foreign(struct delay_config *c, const char *name, const struct foreign_code *code);
 struct config_point *config_find_point(struct config_kernel *k, uint64_t pc);
 const struct config_launch *config_find_launch(const struct delay_config *c, uint64_t stream, uint64_t number);
 

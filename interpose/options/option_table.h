@@ -158,6 +158,9 @@ OPTION(DELAY_KERNEL, delay_kernel, REGEX, "", "", "REGEX", "Delay only inside ke
 OPTION(DELAY_LOAD, delay_load, PATH, "", "", "FILE",
        "Use exactly the delays of this file, in kernels and of calls; --delay-dump writes such a file. For one of CUTracer, which "
        "has no mode, --delay-mode and --delay-min hold.")
+OPTION(NVDISASM, nvdisasm, PATH, "", "", "FILE",
+       "With a file of CUTracer: the program nvdisasm, whose text of the code has the checksums in it (default: where `sass` "
+       "finds it).")
 OPTION(KERNEL_FILTERS, kernel_filters, NAMES, "", "", "NAMES",
        "Trace, delay or make replayable only kernels whose mangled or demangled name has one of these texts, such as gemm,_Z3add. "
        "Commas separate texts (default: all).")
@@ -290,6 +293,7 @@ TUNES(DELAY_SEED, DELAY, LAUNCH_DELAY, "delayed")
 TUNES(DELAY_MODE, DELAY, DELAY_LOAD, "delayed")
 TUNES(DELAY_MIN, DELAY, DELAY_LOAD, "delayed")
 TUNES(DELAY_CLUSTER_BLOCK, DELAY, DELAY_LOAD, "delayed")
+TUNES(NVDISASM, DELAY_LOAD, DELAY_LOAD, "delayed")
 TUNES(DELAY_PATTERNS, DELAY, DELAY, "delayed")
 TUNES(DELAY_KERNEL, DELAY, DELAY, "delayed")
 TUNES(INSTRUMENT_KERNEL, INSTRUMENT, INSTRUMENT, "traced")

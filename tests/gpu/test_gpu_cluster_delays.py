@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
+from tests.cutracer_delays import cutracers, cutracers_checksum
+from ttanalyze.disassembly.images import codes
+from ttanalyze.format import modules
 
 NVCC = shutil.which("nvcc", path="/usr/local/cuda/bin") or shutil.which("nvcc")
 pytestmark = [
@@ -54,25 +58,26 @@ def test_one_block_of_each_cluster_is_delayed(
         assert all(16 * DELAY * 0.8 < spent < 16 * DELAY * 2 for spent in slow)
 
 
-def test_file_of_cutracer_delays_the_same(program: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["checksum", "instructions"])
+def test_file_of_cutracer_delays_the_same(by: str, program: Path, tmp_path: Path) -> None:
     asked = ["--delay", DELAY, "--delay-mode", "fixed", "--delay-patterns", "STG"]
     dump = tmp_path / "ours.json"
     for seed in SEEDS:
         spent = times(program, tmp_path / "run", *asked, "--delay-seed", seed, "--delay-dump", dump)
         if min(spent) > LATE:
             break
-    ours = json.loads(dump.read_text())
-    kernels = {}
-    for kernel in ours["kernels"].values():
-        points = {
-            pc: {k: p[k] for k in ("pc", "delay", "on")} | {"sass": p["sass"] + ".E [R2.64], R0 ;"}
-            for pc, p in kernel["instrumentation_points"].items()
-        }
-        whose = {"kernel_name": kernel["kernel_name"], "kernel_checksum": "7fa21c3"}
-        kernels[f"{kernel['kernel_name']}_7fa21c3"] = whose | {"instrumentation_points": points}
-    theirs = tmp_path / "theirs.json"
-    theirs.write_text(json.dumps({"version": "1.0", "delay_ns": DELAY, "kernels": kernels}))
-    load = ["--delay-load", theirs, "--delay-mode", "fixed"]
+    text = cutracers(json.loads(dump.read_text()))
+    if by == "checksum":
+        theirs = json.loads(text.replace('"sass": "', '"sass": "NO'))
+        process = tt.open(tmp_path / "run").process(0)
+        cubin = codes(modules.read(process, int(process.modules["image"][-1])), 90)[0].cubin
+        assert cubin is not None
+        for kernel in theirs["kernels"].values():
+            kernel["kernel_checksum"] = cutracers_checksum(cubin, kernel["kernel_name"], True)
+        text = json.dumps(theirs)
+    file = tmp_path / "theirs.json"
+    file.write_text(text)
+    load = ["--delay-load", file, "--delay-mode", "fixed"]
     again = times(program, tmp_path / "run", *load)
     print(spent, again)
     assert min(again) > LATE

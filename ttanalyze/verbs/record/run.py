@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from ttanalyze import options
+from ttanalyze.disassembly import tools
 from ttanalyze.errors import Error, system_error, system_errors
 from ttanalyze.output import text
 from ttanalyze.output.files import directory, make_folders, replace_in
@@ -179,6 +180,8 @@ def record(
         environment["TT_OUT"] = str(out)
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
+            if found := tools.find("nvdisasm"):
+                environment.setdefault("TT_NVDISASM", str(found[0]))
         if not sim and needs_sanitizer(environment) and (library := sanitizer_library()):
             environment.setdefault("TT_INSTRUMENT_LIBRARY", library)
         if environment.get("TT_INSTRUMENT_LIBRARY") and needs_sanitizer(environment):
