@@ -1,6 +1,6 @@
 /*
  * Prints for each rank in a cluster of four blocks how long its blocks took for 16 stores, in
- * nanoseconds.
+ * nanoseconds. It is the shortest time of five launches, because other programs may have the GPU meanwhile.
  */
 #include <cstdio>
 
@@ -27,13 +27,17 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) timed(volatile unsigned *me
 int main()
 {
 	unsigned *memory;
-	unsigned long long *spent, times[4];
+	unsigned long long *spent, times[4], least[4] = {~0ull, ~0ull, ~0ull, ~0ull};
 
 	cudaMalloc(&memory, 64 * 32 * sizeof(*memory));
 	cudaMalloc(&spent, sizeof(times));
-	cudaMemset(spent, 0, sizeof(times));
-	timed<<<64, 32>>>(memory, spent);
-	cudaMemcpy(times, spent, sizeof(times), cudaMemcpyDeviceToHost);
-	printf("%llu %llu %llu %llu\n", times[0], times[1], times[2], times[3]);
+	for (int launch = 0; launch < 5; launch++) {
+		cudaMemset(spent, 0, sizeof(times));
+		timed<<<64, 32>>>(memory, spent);
+		cudaMemcpy(times, spent, sizeof(times), cudaMemcpyDeviceToHost);
+		for (int rank = 0; rank < 4; rank++)
+			least[rank] = times[rank] < least[rank] ? times[rank] : least[rank];
+	}
+	printf("%llu %llu %llu %llu\n", least[0], least[1], least[2], least[3]);
 	return cudaGetLastError() != cudaSuccess;
 }
