@@ -56,7 +56,20 @@ def environment() -> dict[str, str]:
     return simulated | {"LD_PRELOAD": ":".join(filter(None, preload))}
 
 
-@pytest.mark.parametrize("runtime", ["static", "shared"])
+@pytest.mark.whole
+@pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
+def test_programs_of_nvcc_run(source: Path, compiler: str, tmp_path: Path) -> None:
+    """Each prints its first line, with and without the recorder."""
+    assert len(PROGRAMS) >= 10
+    program = build(compiler, source, tmp_path / "program")
+    expected = source.read_text().splitlines()[0].removeprefix("// ") + "\n"
+    for environ in (environment(), support.recording(environment(), tmp_path / "run")):
+        done = support.run([program], environ)
+        assert (done.stdout, done.stderr, done.status) == (expected, "", 0)
+    run = tt.open(tmp_path / "run")
+    assert not run.warnings and len(run.events)
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -64,17 +77,12 @@ def environment() -> dict[str, str]:
         for path in PROGRAMS
     ],
 )
-def test_programs_of_nvcc_run(source: Path, runtime: str, compiler: str, tmp_path: Path) -> None:
-    """Each prints its first line, with and without the recorder."""
-    assert len(PROGRAMS) >= 10
-    program = build(compiler, source, tmp_path / "program", runtime=runtime)
+def test_shared_runtime_is_replaced(source: Path, compiler: str, tmp_path: Path) -> None:
+    """By the command alone."""
+    program = build(compiler, source, tmp_path / "program", runtime="shared")
     expected = source.read_text().splitlines()[0].removeprefix("// ") + "\n"
-    bare = support.run([program], environment())
-    assert (bare.stdout, bare.stderr, bare.status) == (expected, "", 0)
     done = support.ttanalyze("record", "--sim", "-o", tmp_path / "run", "--", program)
     assert (done.stdout, done.status) == (expected, 0)
-    run = tt.open(tmp_path / "run")
-    assert not run.warnings and len(run.events)
 
 
 @pytest.mark.long
