@@ -298,6 +298,15 @@ def test_a_cluster_has_blocks_of_several_rows(block: int, races: int) -> None:
     assert len(made.found()) == races
 
 
+@pytest.mark.parametrize("offset", [0, 4096, 16380, 16384])
+def test_a_large_copy_races_with_each_byte_of_it(offset: int) -> None:
+    made = Written(threads=32)
+    copy = Operation("cp.async.bulk", Access.STORE, 16384, copy=True, sync=Sync.MBARRIER_ARRIVE)
+    made.add(1, copy, base=shared(0), stride=0, mask=1)
+    made.add(2, LOAD, base=shared(offset), stride=0, mask=1)
+    assert made.found() == ([((1, 2), True)] if offset < 16384 else [])
+
+
 def test_an_mbarrier_orders_those_who_wait() -> None:
     def pipeline(wait: bool) -> Written:
         made = Written()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
 RACES = support.ROOT / "tests" / "races"
 MARK = re.compile(r"// race of (\w+)")
-WANTED = ("--kind", "opcode,registers,values", "--category", "memory,sync,tma")
+WANTED = ("--kind", "opcode,registers,values,tma", "--category", "memory,sync,tma")
 
 
 def marked() -> dict[str, set[str]]:

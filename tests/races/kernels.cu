@@ -15,6 +15,19 @@
 	} \
 	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const unsigned *in)
 
+/* The same of kernels that copy by tensor maps: of `in`, and behind it of `out`, a line for each block. */
+#define MAPPED(name) \
+	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const char *maps); \
+	extern "C" __global__ void name(unsigned *out, const unsigned *in, const char *maps) \
+	{ \
+		name##_of<false>(out, maps); \
+	} \
+	extern "C" __global__ void name##_fixed(unsigned *out, const unsigned *in, const char *maps) \
+	{ \
+		name##_of<true>(out, maps); \
+	} \
+	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const char *maps)
+
 #define THREADS 128
 #define AT (blockIdx.x * THREADS + threadIdx.x)
 
@@ -238,6 +251,53 @@ KERNEL(bulk_copy)
 			     : "r"(at)
 			     : "memory");
 	out[AT] = values[threadIdx.x]; // race of bulk_copy
+}
+
+/* The same for a box of a tensor. */
+MAPPED(tensor_load)
+{
+	__shared__ alignas(128) unsigned values[THREADS];
+	__shared__ unsigned long long there;
+	unsigned at = shared_address(&there), bytes = sizeof(values), done = 0;
+
+	if (threadIdx.x == 0)
+		asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(at) : "memory");
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+		asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+			     ::"r"(shared_address(values)),
+			     "l"(maps), "r"(0), "r"(blockIdx.x), "r"(at) // race of tensor_load
+			     : "memory");
+	}
+	__syncthreads();
+	while (FIXED && !done)
+		asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+			     : "=r"(done)
+			     : "r"(at)
+			     : "memory");
+	out[AT] = values[threadIdx.x]; // race of tensor_load
+}
+
+/* What a copy brings to a tensor is read before the copy is complete. */
+MAPPED(tensor_store)
+{
+	__shared__ alignas(128) unsigned values[THREADS];
+
+	values[threadIdx.x] = AT;
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"
+			     ::"l"(maps + 128),
+			     "r"(0), "r"(blockIdx.x), "r"(shared_address(values)) // race of tensor_store
+			     : "memory");
+		asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+		if (FIXED)
+			asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+	}
+	__syncthreads();
+	out[gridDim.x * THREADS + AT] = out[AT] + 1; // race of tensor_store
 }
 
 /* NVIDIA's Racecheck sample block_error: a thread adds up in global memory what the others store in shared memory. */

@@ -33,8 +33,8 @@ Examples:
   Allow the differences of floating-point sums in another order:
     ttanalyze race --dtype f32 --tolerance 1e-5,1e-4 -- python train.py
   Find the two instructions of each race within the launches of a kernel:
-    ttanalyze instrument --kind opcode,registers,values --category memory,sync,tma --kernel sum \\
-      -o run1 -- ./app
+    ttanalyze instrument --kind opcode,registers,values,tma --category memory,sync,tma \\
+      --kernel sum -o run1 -- ./app
     ttanalyze race run1 --exact
   The same for one replayable launch of a run without traces:
     ttanalyze race run2 --exact --launch 7

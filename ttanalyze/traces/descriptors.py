@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from ttanalyze.disassembly.decode import Text
@@ -107,6 +108,7 @@ def box_bytes(tiled: Mapping[str, Any]) -> int | None:
     if not tiled.get("box_dim"):
         return None
     size = SIZES.get(str(tiled.get("data_type")), 4)
-    for each in tiled["box_dim"][: tiled.get("rank") or 5]:
-        size *= each
+    steps = [1, *(tiled.get("element_strides") or [])[1:]]
+    for each, step in zip_longest(tiled["box_dim"][: tiled.get("rank") or 5], steps, fillvalue=1):
+        size *= -(-each // max(step, 1))
     return int(size)

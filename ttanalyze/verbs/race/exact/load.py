@@ -17,7 +17,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.traces.coverage import missing, refused
-from ttanalyze.verbs.race.exact import elided, listing, statements
+from ttanalyze.verbs.race.exact import boxes, elided, listing, statements
 from ttanalyze.verbs.race.exact.model import (
     BLOCK_SHIFT,
     NO_ADDRESS,
@@ -33,7 +33,7 @@ from ttanalyze.verbs.race.exact.model import (
 )
 
 CHUNK = 1 << 18
-KINDS, CATEGORIES = "opcode,registers,values", "memory,sync,tma"
+KINDS, CATEGORIES = "opcode,registers,values,tma", "memory,sync,tma"
 TRACED = {"TT_INSTRUMENT": KINDS, "TT_INSTRUMENT_CATEGORY": CATEGORIES}
 ADVICE = f"ttanalyze instrument --kind {KINDS} --category {CATEGORIES}"
 PARTS = ("TT_INSTRUMENT_ADDRESSES", "TT_INSTRUMENT_INSTRUCTIONS")  # their accesses may be missing
@@ -177,6 +177,7 @@ class _Parts:
         self._process, self._index, self._grid = process, index, grid
         self.missing: list[str] = []
         self.operations: dict[int, Operation] = {}
+        self._boxes: dict[int, boxes.Boxes] = {}  # of tensor copies, by instruction
         self._kinds = self._chosen(code.operations, seen)
         self._columns: dict[str, list[Array]] = defaultdict(list)
         self._lanes: list[Array] = []
@@ -212,7 +213,8 @@ class _Parts:
             operation = known.get(number, Operation())
             if operation.access == Access.NONE and operation.sync == Sync.NONE:
                 continue
-            placed = [name for name in PLACED if kinds >> KIND[name] & 1]
+            stores = boxes.is_tensor(operation.text) and operation.space == Space.GLOBAL
+            placed = [name for name in (("tma",) if stores else PLACED) if kinds >> KIND[name] & 1]
             if operation.access != Access.NONE:
                 unplaced += not placed
                 order = placed
@@ -235,7 +237,13 @@ class _Parts:
         return chosen
 
     def _sized(self, number: int, operation: Operation) -> Operation:
-        """Returns a copy with the size that a register has."""
+        """Returns a copy with the size that a register or a tensor map has."""
+        if boxes.is_tensor(operation.text):
+            known = boxes.boxes(self._process, self._index, number, operation.text)
+            if known is None:
+                return replace(operation, access=Access.NONE, copy=False, sync=Sync.UNKNOWN)
+            self._boxes[number] = known
+            return replace(operation, size=known.size)
         found: set[int] = set()
         row = statements.size_register(operation.text)
         for records in self._process.trace_records(self._index, ["registers"], [number]):
@@ -265,7 +273,7 @@ class _Parts:
             base[placed], row[placed] = self._addresses(records.take(placed), block[placed])
         columns = {"base": base, "row": row, "block": block, "stride": heads["stride"]}
         columns |= {name: heads[name] for name in ("instruction", "mask", "warp")}
-        for name, column in columns.items():
+        for name, column in boxes.insert(columns, records.kinds, self._boxes).items():
             self._columns[name].append(column)
         self._stored(records)
         self._registers(records)

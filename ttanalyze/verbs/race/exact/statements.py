@@ -20,7 +20,7 @@ OTHER_SPACES = {"param", "local", "const", "param::entry", "param::func"}
 SCOPES = {"cta": Scope.BLOCK, "cluster": Scope.CLUSTER}
 # What orders in a way that is not modelled, or reaches memory that no record tells.
 UNKNOWN = (
-    *("cp.reduce", "cp.async.mbarrier", "red.async", "st.async", "st.bulk", "multimem"),
+    *("cp.async.mbarrier", "red.async", "st.async", "st.bulk", "multimem"),
     *("tcgen05", "wgmma", "griddepcontrol", "tensormap"),
 )
 ACCESSES = {"ld": Access.LOAD, "ldu": Access.LOAD, "st": Access.STORE, "ldmatrix": Access.LOAD}
@@ -85,11 +85,14 @@ def _sync(name: str, words: Sequence[str], operands: Sequence[str]) -> dict[str,
 
 
 def _copy(words: Sequence[str], operands: Sequence[str]) -> dict[str, Any]:
-    """A copy whose size is in a register has size 0."""
-    if "tensor" in words or len(operands) < 3:
-        return {"sync": Sync.UNKNOWN}
+    """A copy whose size is in a register or in a tensor map has size 0."""
     to = next((SPACES[word] for word in words if word in SPACES), Space.GENERIC)
-    made = {"access": Access.STORE, "space": to, "size": _number(operands[2]) or 0, "copy": True}
+    tensor, reduces = "tensor" in words, "reduce" in words
+    if (len(operands) < 3 and not tensor) or (reduces and to != Space.GLOBAL):
+        return {"sync": Sync.UNKNOWN}
+    size = 0 if tensor else _number(operands[2]) or 0
+    access = Access.ATOMIC if reduces else Access.STORE
+    made = {"access": access, "space": to, "size": size, "copy": True, "strong": reduces}
     if "mbarrier::complete_tx::bytes" in words:
         made["sync"] = Sync.MBARRIER_ARRIVE
     return made

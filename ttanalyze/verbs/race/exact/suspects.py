@@ -44,9 +44,15 @@ class Touched:
         if wide.any():
             rows = np.flatnonzero(wide)
             row, lane = np.nonzero(lanes_of(mask[rows]))
-            granule = launch.addresses(records[rows])[row, lane] >> GRANULE
-            self.record = np.concatenate([self.record, rows[row]])
-            self.granule = np.concatenate([self.granule, granule])
+            begin = launch.addresses(records[rows])[row, lane]
+            low = begin >> GRANULE
+            times = (((begin + size[rows[row]] - np.uint64(1)) >> GRANULE) - low).astype(
+                np.int64
+            ) + 1
+            at = np.repeat(np.arange(len(row)), times)
+            step = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
+            self.record = np.concatenate([self.record, rows[row[at]]])
+            self.granule = np.concatenate([self.granule, low[at] + step.astype(np.uint64)])
 
 
 def _lowest(mask: Array) -> Array:
