@@ -21,10 +21,11 @@ from ttanalyze.format.digest import digests_of_spans
 from ttanalyze.format.files import KINDS
 from ttanalyze.format.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID, Array
 from ttanalyze.util.parallel import each
+from ttanalyze.verbs.record.totals import keep_summary
 
 PIECE = 500  # steps that are written together
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-INSTEAD = {"digests.bin": None, "blocks.bin": None}  # the checks of epochs.bin are theirs
+INSTEAD = ("digests.bin", "blocks.bin")  # the checks of epochs.bin are theirs
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Job:
     """What is written.
 
     own: how many of the tensors hold something else on each rank. fault: rank, step and tensor from
-    which on a tensor that all share holds something else. hollow: leave holes where digests would
-    be, for readers that do not read them.
+    which on a tensor that all share holds something else. kinds: how many ranks have files of their
+    own, besides the one with the fault; the files of the others are links to theirs. Default: all.
     """
 
     ranks: int
@@ -41,19 +42,28 @@ class Job:
     tensors: int
     own: int = 0
     fault: tuple[int, int, int] | None = None
-    hollow: bool = False
+    kinds: int | None = None
+
+    def links_to(self, rank: int) -> int | None:
+        """Returns the rank whose files are also those of this rank."""
+        if self.kinds is None or rank < self.kinds or (self.fault and self.fault[0] == rank):
+            return None
+        return rank % self.kinds
 
 
 def write(run: Path, job: Job) -> None:
     """Writes the run of a job."""
     run.mkdir(parents=True)
-    infos = each(lambda rank: _rank(run, job, rank), range(job.ranks))
+    ranks = range(job.ranks)
+    files = each(lambda rank: _files(run, job, rank), [r for r in ranks if job.links_to(r) is None])
+    infos = each(lambda rank: _rank(run, job, rank, dict(files)), ranks)
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
     text = json.dumps({**head, "processes": infos, "exit": {"status": 0, "signal": None}})
     (run / "run.json").write_text(text)
 
 
-def _rank(run: Path, job: Job, rank: int) -> dict[str, Any]:
+def _files(run: Path, job: Job, rank: int) -> tuple[int, dict[str, Any]]:
+    """Writes the record files of a rank. Returns the rank, and what process.json says of them."""
     folder = run / f"p{rank}"
     folder.mkdir()
     for name, (kind, dtype) in KINDS.items():
@@ -69,23 +79,29 @@ def _rank(run: Path, job: Job, rank: int) -> dict[str, Any]:
     _append(folder / "labels.bin", generated.sealed(labels).tobytes())
     epochs = generated.epochs_of(np.full(job.steps, job.tensors, "u8"), job.tensors, BLOCK_SIZE)
     epochs["segment"], epochs["bytes_stored"] = layout.NO_SEGMENT, 0
-    if job.hollow:
-        for name in INSTEAD:
-            size = job.steps * job.tensors * KINDS[name][1].itemsize
-            os.truncate(folder / name, HEADER_SIZE + size)
-    else:
-        for first in range(0, job.steps, PIECE):
-            _steps(folder, job, rank, epochs[first : first + PIECE], first)
+    for first in range(0, job.steps, PIECE):
+        _steps(folder, job, rank, epochs[first : first + PIECE], first)
     _append(folder / "epochs.bin", generated.sealed(epochs).tobytes())
+    return rank, {
+        name: {"size": (folder / name).stat().st_size, "check": _check(folder / name)}
+        for name in KINDS
+    }
+
+
+def _rank(run: Path, job: Job, rank: int, files: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Writes what is left of a rank. files: those of ranks that have files of their own."""
+    folder, other = run / f"p{rank}", job.links_to(rank)
+    if other is not None:
+        folder.mkdir()
+        for name in KINDS:
+            os.link(run / f"p{other}" / name, folder / name)
     info = generated.process_info(job.steps) | {"process": rank, "pid": 1000 + rank}
     info["options"] = {"TT_CONTENTS": "none", "TT_EVENTS": "0"}
     node = {"node": f"node{rank // 8}", "job": "1", "launcher": "torchrun", "visible_devices": ""}
     info["rank"] = {"rank": rank, "local_rank": rank % 8, "world_size": job.ranks, **node}
-    info["files"] = {
-        name: {"size": (folder / name).stat().st_size, "check": _check(folder / name)}
-        for name in KINDS
-    }
+    info["files"] = files[rank if other is None else other]
     (folder / "process.json").write_text(json.dumps(info))
+    keep_summary(folder, info)
     return info
 
 

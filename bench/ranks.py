@@ -1,11 +1,10 @@
 """How long info, replicas and diff take for a job of very many ranks, digests only.
 
-    python bench/ranks.py [--ranks N] [--steps N] [--tensors N] [--runs DIR]
+    python bench/ranks.py [--ranks N] [--steps N] [--tensors N] [--kinds N] [--runs DIR]
 
-The run of `info` has all its steps: holes stand for digests, which `info` does not read. Those of
-`replicas` and `diff` have few steps, in two sizes, because 10,000 steps of 1,024 ranks take half a
-terabyte. The time that a step adds gives that of all steps. In both, one tensor in a hundred is of
-each rank alone, and one rank has a wrong tensor. docs/design/scale.md has the results.
+Most ranks share their files with others, as hard links, because 10,000 steps of 1,024 ranks take
+half a terabyte. Verbs read each rank's files all the same. One tensor in a hundred differs between
+ranks with files of their own. One rank has a wrong tensor. docs/design/scale.md has the results.
 """
 
 from __future__ import annotations
@@ -52,51 +51,38 @@ print(json.dumps({
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=10_000, help="of the whole job")
-    parser.add_argument("--few", type=int, default=200, help="steps that are written")
+    parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--tensors", type=int, default=1000)
+    parser.add_argument("--kinds", type=int, default=16, help="ranks with files of their own")
     parser.add_argument("--runs", type=Path, default=None, help="a folder for the runs")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="ranks-", dir=options.runs))
     try:
-        measure(folder, options.ranks, options.steps, options.few, options.tensors)
+        measure(folder, options.ranks, options.steps, options.tensors, options.kinds)
     finally:
         shutil.rmtree(folder)
 
 
-def measure(folder: Path, ranks: int, steps: int, few: int, tensors: int) -> None:
+def measure(folder: Path, ranks: int, steps: int, tensors: int, kinds: int) -> None:
     """Prints a line for each figure."""
-    cores = len(os.sched_getaffinity(0))
-    size = ranks * steps * tensors
-    print(
-        f"{ranks:,} ranks, {steps:,} steps, {tensors:,} tensors: {size:.3g} digests, {cores} cores"
-    )
-    wrong = min(5, ranks - 1)
-    write(folder / "hollow", Job(ranks, steps, tensors, hollow=True))
-    on_disk = sum(file.stat().st_size for file in (folder / "hollow").rglob("*.bin"))
-    print(f"size on disk: {on_disk / 1e9:.1f} GB")
+    cores, digests = len(os.sched_getaffinity(0)), ranks * steps * tensors
+    job = f"{ranks:,} ranks, {steps:,} steps, {tensors:,} tensors"
+    print(f"{job}: {digests:.3g} digests, {cores} cores", flush=True)
+    fault = (ranks - 1, steps // 2, tensors - 1)
+    run, other = folder / "a", folder / "b"
+    write(run, Job(ranks, steps, tensors, own=tensors // 100, fault=fault, kinds=kinds))
+    files = [file.stat() for file in run.rglob("*") if file.is_file()]
+    single = sum({file.st_ino: file.st_size for file in files}.values())
+    size = sum(file.st_size for file in files)
+    print(f"size: {size / 1e9:.1f} GB, {single / 1e9:.1f} GB without the links", flush=True)
     for _ in range(2):  # the first may find files that are not in memory
-        tell("info, all steps", timed("info", folder / "hollow"))
-    shutil.rmtree(folder / "hollow")
-    found: dict[str, list[dict[str, float]]] = {"replicas": [], "diff": []}
-    for number in (few // 4, few):
-        one, other = (folder / f"{name}{number}" for name in ("a", "b"))
-        for run, fault in ((one, (wrong, number // 2, tensors - 1)), (other, None)):
-            write(run, Job(ranks, number, tensors, own=tensors // 100, fault=fault))
-        for verb, runs in (("replicas", [one]), ("diff", [one, other])):
-            taken = timed(verb, *runs)
-            tell(f"{verb}, {number:,} steps", taken)
-            found[verb].append(taken)
-        shutil.rmtree(one)
-        shutil.rmtree(other)
-    for verb, (less, more) in found.items():
-        step, work = (
-            (more[name] - less[name]) / (few - few // 4) for name in ("seconds", "processor")
-        )
-        print(
-            f"{verb}, {steps:,} steps, derived: {more['seconds'] + step * (steps - few):.1f} s; "
-            f"{1e9 * work / (ranks * tensors):.0f} ns of processor time for each digest more"
-        )
+        tell("info", timed("info", run))
+    for summary in run.glob("p*/summary.json"):
+        summary.unlink()
+    tell("info without summaries", timed("info", run))
+    tell("replicas", timed("replicas", run))
+    write(other, Job(ranks, steps, tensors, own=tensors // 100, kinds=kinds))
+    tell("diff", timed("diff", run, other))
 
 
 def timed(verb: str, *runs: Path) -> dict[str, float]:

@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
+from bench import generated_job
+from bench.generated_job import Job
 from tests import elsewhere, support
 from tests.rundir import Writer, tell_endings
 from ttanalyze.cli import run_command
 from ttanalyze.util import remote
+from ttanalyze.verbs.record import totals
 
 pytestmark = elsewhere.needs_server
 MEBI = 1 << 20
@@ -88,6 +91,14 @@ def test_verbs_read_only_what_they_need(
     assert read_by("verify", url)[1] >= 8 * MEBI  # which does read all
     assert run_command(["diff", str(runs[0]), url]) == 0
     assert run_command(["info", f"file://{runs[0]}"]) == 0
+
+
+def test_info_of_long_ranks_reads_no_epochs(tmp_path: Path) -> None:
+    generated_job.write(tmp_path / "job", Job(3, totals.LONG, 1))
+    url = elsewhere.put(tmp_path / "job", "job")
+    texts = sum(path.stat().st_size for path in (tmp_path / "job").rglob("*.json"))
+    status, read = read_by("info", url)
+    assert status == 0 and read <= texts < (tmp_path / "job/p0/epochs.bin").stat().st_size
 
 
 def test_a_run_in_pieces_reads_as_one(runs: tuple[Path, str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from ttanalyze.format.files import RecordFile, read_checked
 from ttanalyze.format.layout import Array
 from ttanalyze.verbs.diff import compare as diff_compare
 from ttanalyze.verbs.diff import states
+from ttanalyze.verbs.record import totals
 from ttanalyze.verbs.replicas import compare as replicas_compare
 
 RANKS, STEPS, TENSORS, FAULT = 70, 6, 8, (5, 3, 7)
@@ -51,6 +53,90 @@ def test_ranks_of_a_large_job_are_listed(job: Path) -> None:
     assert summary["warnings"] == []
     shown = support.ttanalyze("info", job)
     assert shown.status == 0 and "node8" not in shown.stdout and "6 more" in shown.stdout
+
+
+@pytest.fixture(scope="module")
+def long_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of two long ranks."""
+    path = tmp_path_factory.mktemp("long") / "run"
+    generated_job.write(path, Job(2, totals.LONG, 1))
+    return path
+
+
+@pytest.fixture
+def no_rank_may_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(process: object) -> None:
+        raise AssertionError("opened")
+
+    monkeypatch.setattr("ttanalyze.format.run.AT_ONCE", 0)
+    monkeypatch.setattr(process_module.Process, "open", fail)
+
+
+def without_summaries(run: Path, to: Path) -> Path:
+    copied = copy_of(run, to)
+    for rank in copied.glob("p*"):
+        (rank / "summary.json").unlink()
+    return copied
+
+
+def processes_of(run: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tt.info(tt.open(run))["processes"]
+    return found
+
+
+def test_info_of_long_ranks_reads_their_summaries(
+    long_job: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    read = processes_of(without_summaries(long_job, tmp_path / "plain"))
+    request.getfixturevalue("no_rank_may_be_opened")
+    assert processes_of(long_job) == read and read[1]["epochs"] == totals.LONG
+    size = sum(f.stat().st_size for f in long_job.rglob("*") if f.is_file())
+    assert tt.info(tt.open(long_job))["bytes_on_disk"] == size
+
+
+def test_summary_does_not_count_once_a_file_has_changed(long_job: Path, tmp_path: Path) -> None:
+    run = copy_of(long_job, tmp_path / "run")
+    raw = bytearray((run / "p1" / "epochs.bin").read_bytes())
+    raw[-8] ^= 1
+    (run / "p1" / "epochs.bin").write_bytes(raw)
+    with pytest.raises(FormatError, match=r"p1/epochs\.bin: offset"):
+        tt.info(tt.open(run))
+
+
+@pytest.mark.parametrize("change", [b"", b"{}", b'"epochs":9'])
+def test_damaged_summary_does_not_count(change: bytes, long_job: Path, tmp_path: Path) -> None:
+    run = copy_of(long_job, tmp_path / "run")
+    for rank in run.glob("p*"):
+        file = rank / "summary.json"
+        kept = file.read_bytes()
+        told = b'"epochs":%d' % totals.LONG
+        file.write_bytes(kept.replace(told, change) if told in kept and change[1:] else change)
+    assert processes_of(run) == processes_of(long_job)
+
+
+def test_merged_ranks_keep_their_summaries(
+    long_job: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """And those without one get one."""
+    plain = without_summaries(long_job, tmp_path / "plain")
+    for number, run in enumerate((long_job, plain)):
+        tt.merge([tt.open(run)], tmp_path / f"merged{number}")
+    request.getfixturevalue("no_rank_may_be_opened")
+    for number in range(2):
+        assert processes_of(tmp_path / f"merged{number}") == processes_of(long_job)
+
+
+def test_recorded_ranks_have_summaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(totals, "LONG", 1)
+    for name, value in {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "node0"}.items():
+        monkeypatch.setenv(name, value)
+    run = tmp_path / "run"
+    assert tt.record(support.command("copy_1d", tmp_path), run, sim=True).status == 0
+    read = processes_of(without_summaries(run, tmp_path / "plain"))
+    request.getfixturevalue("no_rank_may_be_opened")
+    assert processes_of(run) == read and read[0]["rank"]["rank"] == 1
 
 
 def test_threads_open_a_rank_together(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:

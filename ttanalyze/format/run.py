@@ -24,7 +24,7 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, counted
-from ttanalyze.util.remote import forget, location, names_in, place
+from ttanalyze.util.remote import Url, forget, location, names_in, place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +40,8 @@ def open_run(path: str | os.PathLike[str], ranks: Collection[int] | None = None)
     """Opens a run directory.
 
     Reads the headers, the JSON files and epochs.bin, however large the run is. All else is read
-    when it is needed; of more than 64 processes, these files too. A run may be opened while it is
-    recorded; it then has the epochs that are committed at this moment.
+    when it is needed; of more than 64 processes, and of a run elsewhere, these files too. A run may
+    be opened while it is recorded; it then has the epochs that are committed at this moment.
 
     Args:
         path: The run directory, or its URL: s3://, gs://, https:// or file://.
@@ -119,7 +119,8 @@ class Run:
         self._check_listed()
         chosen = indices if ranks is None else self._with_ranks(indices, ranks)
         self.processes = [Process(path / f"p{i}", i) for i in chosen]
-        for process in self.processes if len(chosen) <= AT_ONCE else ():
+        soon = len(chosen) <= AT_ONCE and not isinstance(path, Url)
+        for process in self.processes if soon else ():
             process.open()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -499,19 +500,24 @@ def _reopened(path: str, names: list[str], info: dict[str, Any], processes: list
     return run
 
 
-def warnings_of(run: Run, process: Process) -> list[str]:
-    """Returns the warnings of one process, as `run.warnings` has them."""
+def warnings_of(run: Run, process: Process, known: list[str] | None = None) -> list[str]:
+    """Returns the warnings of one process, as `run.warnings` has them.
+
+    known: what `process_warnings` returns of it.
+    """
     several = len(run.processes) > 1
     lead = f"process {process.index}: " if several else ""
-    number = None if several else run.info.get("exit", {}).get("signal")
-    until = "by then" if run.over else "so far"
-    how = "it was killed" if run.over else "it was killed or still runs"
-    how = how if number is None else f"it was killed by signal {number}"
-    seen = text.count(len(process.epochs), "epoch") if len(process.epochs) else "no epoch"
-    return [lead + line for line in _warnings_of(process, f"{how}: {seen} committed {until}")]
+    if known is None:
+        number = None if several else run.info.get("exit", {}).get("signal")
+        until = "by then" if run.over else "so far"
+        how = "it was killed" if run.over else "it was killed or still runs"
+        how = how if number is None else f"it was killed by signal {number}"
+        seen = text.count(len(process.epochs), "epoch") if len(process.epochs) else "no epoch"
+        known = process_warnings(process, f"{how}: {seen} committed {until}")
+    return [lead + line for line in known]
 
 
-def _warnings_of(process: Process, running: str) -> list[str]:
+def process_warnings(process: Process, running: str = "") -> list[str]:
     """Returns the warnings of one process. running: that of one that did not say how it ended."""
     out = list(process.info.get("warnings", []))
     if process.status == "running":

@@ -54,7 +54,8 @@ class Url(PosixPath):
         return os.stat_result((stat.S_IFREG | 0o444, 0, 0, 1, 0, 0, size, 0, 0, 0))
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        return self.is_file() or self.is_dir()
+        listing = _listing_of(self)
+        return (self.is_file() if listing is None else str(self) in listing) or self.is_dir()
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
         try:
@@ -231,10 +232,14 @@ def names_in(directory: Path) -> list[str]:
     return sorted(names)
 
 
-def listed_bytes(directory: Path) -> int:
-    """Returns the bytes of all files below a directory that was listed."""
-    found = _listing_of(directory) or {}
-    return sum(size for pieces in found.values() for _, size, _ in pieces)
+def sizes_below(directory: Path) -> dict[str, int]:
+    """Returns the bytes of all files below a directory that was listed, by their names in it."""
+    found, root = _listing_of(directory) or {}, str(directory).rstrip("/") + "/"
+    return {
+        url[len(root) :]: sum(size for _, size, _ in pieces)
+        for url, pieces in found.items()
+        if url.startswith(root)
+    }
 
 
 def _listing_of(path: Path) -> dict[str, Pieces] | None:

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from typing import Any
 import orjson
 
 from ttanalyze.errors import Error, system_errors
-from ttanalyze.format import layout
+from ttanalyze.format import layout, summaries
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import FORMAT, Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.record.run import make_way
+from ttanalyze.verbs.record.totals import keep_summary
 
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
+ANEW = ("process.json", "manifest.json", summaries.NAME)  # files that are not linked
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def merge(
                     to = draft / f"p{number}" / path.relative_to(process.path)
                     size += path.stat().st_size
                     linked &= _take(path, to)
+                _keep_summary(process, draft / f"p{number}")
             _write(draft / "run.json", orjson.dumps(_run_json(runs, infos)))
             _join_manifests(processes, draft)
             make_way(out, force)
@@ -130,10 +134,12 @@ def _require_distinct(processes: Sequence[Process]) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Returns the files of a process, without JSON that has its number, and without drafts."""
+    """Returns the files of a process, without drafts and what is written anew."""
     for name, _, files in os.walk(folder):
         for file in sorted(files):
-            if file not in ("process.json", "manifest.json") and not file.endswith(".tmp"):
+            if file not in ("process.json", "manifest.json", summaries.NAME) and not file.endswith(
+                ".tmp"
+            ):
                 yield Path(name) / file
 
 
@@ -141,6 +147,16 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(data)
+
+
+def _keep_summary(process: Process, to: Path) -> None:
+    """Writes the summary of a process to its new folder."""
+    known = summaries.kept(process.path, summaries.files_of(process.path))
+    if known is not None:
+        summaries.keep(to, known)
+        return
+    with suppress(Error):  # of damage, which `info` then finds itself
+        keep_summary(to, process.info)
 
 
 def _take(path: Path, to: Path) -> bool:

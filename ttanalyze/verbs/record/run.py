@@ -195,8 +195,13 @@ def record(
     if late or (limited and totals.timed_out(out)):
         code = TIMED_OUT
     ending = {"status": code, "signal": died, "seconds": round(seconds, 6)}
-    info = note(out, {"exit": job.worst(out, ending) if job else ending}, warn)
     ours = out if job is None else recorded_ranks(out).get(job.rank, out / NAME)
+    for one in totals.contents(out):  # before run.json says that the run is over
+        folder = totals.folder_of(out, one)
+        if ours in (out, folder):
+            with contextlib.suppress(OSError, Error):  # `info` then reads the files themselves
+                totals.keep_summary(folder, one)
+    info = note(out, {"exit": job.worst(out, ending) if job else ending}, warn)
     listed = [
         one for one in totals.processes(info) if job is None or totals.folder_of(out, one) == ours
     ]

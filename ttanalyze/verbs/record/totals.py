@@ -16,6 +16,7 @@ from ttanalyze.format import statuses
 from ttanalyze.output import text
 
 HEADER = ffi.sizeof("struct tt_file_header")
+LONG = 1000  # epochs from which on `info` would notice how many there are
 RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
 WARNED_OF = {
     name: ffi.integer_const(f"TT_EPOCHF_{name.upper()}") for name in ("refused", "dropped", "loose")
@@ -117,3 +118,15 @@ def sums(out: Path) -> tuple[int, int, int, int]:
                     processes += name == "epochs.bin"
                     counts[name] += max(0, length - HEADER) // ffi.sizeof(RECORDS[name])
     return processes, counts["epochs.bin"], counts["launches.bin"], size
+
+
+def keep_summary(folder: Path, process: dict[str, Any]) -> None:
+    """Writes what `info` tells of a process, so that it need not read the epochs of every rank.
+
+    Only for long recordings of ranks that have ended. Raises OSError or Error.
+    """
+    over = process.get("status") in statuses.OVER
+    if over and process.get("rank") and records(folder / "epochs.bin") >= LONG:
+        from ttanalyze.core import summary
+
+        summary.keep(folder)
