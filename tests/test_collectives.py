@@ -231,7 +231,7 @@ def test_output_that_differs_on_a_rank_is_found(tmp_path: Path) -> None:
         writer.name(0, 0, 4096, "grad", "f32")
         writer.epoch("sync", "full")
         for number in range(5):
-            writer.reduce(1000 * number)
+            writer.reduce(1000 * number, 4096)
             data = np.random.default_rng(number).integers(0, 99, 4096, "u1")
             data[5] += rank == 2 and number == 3
             writer.write(0, 0, data.tobytes())
@@ -254,7 +254,7 @@ def test_output_is_checked_where_other_calls_wrote_too(tmp_path: Path) -> None:
         writer.epoch("sync", "full")
         for number in range(8):
             writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
-            writer.reduce(1000 * number)
+            writer.reduce(1000 * number, 4096)
             data = np.random.default_rng(number).integers(0, 99, 4096, "u1")
             writer.write(1, 0, (data + (rank if number > 3 else 0)).tobytes())
             data[5] += rank == 1 and number == 7
@@ -266,6 +266,28 @@ def test_output_is_checked_where_other_calls_wrote_too(tmp_path: Path) -> None:
     assert report.checked == 3
 
 
+def test_memory_of_nccl_is_no_output(tmp_path: Path) -> None:
+    """A block of it was the same on both ranks, and then is not. The output always is; the ranks
+    allocated the two in another order.
+    """
+    run, size = tmp_path / "run", 4 << 16
+    for rank in range(2):
+        writer = Rank(run, rank)
+        output, own = (0, 1) if rank else (1, 0)
+        for region in (0, 1):
+            writer.born(region, bytes(size if region == output else size // 2))
+        writer.epoch("sync", "full")
+        for number in range(9):
+            writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
+            writer.reduce(1000 * number, size)
+            writer.write(output, 0, np.random.default_rng(number).bytes(size))
+            writer.write(own, 0, bytes([number, rank if number > 6 else 0]))
+            writer.epoch("nvtx")
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert report.same and report.checked == 4
+
+
 def test_output_that_one_rank_lacks_is_found(tmp_path: Path) -> None:
     """Rank 1 keeps what it had, so that its epoch has no change there."""
     run = tmp_path / "run"
@@ -275,7 +297,7 @@ def test_output_that_one_rank_lacks_is_found(tmp_path: Path) -> None:
         writer.epoch("sync", "full")
         for number in range(8):
             writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
-            writer.reduce(1000 * number)
+            writer.reduce(1000 * number, 4096)
             if not (rank == 1 and number == 6):
                 writer.write(
                     0, 0, np.random.default_rng(number).integers(0, 99, 4096, "u1").tobytes()

@@ -61,6 +61,7 @@ def _sum(times: Intervals) -> int:
     return int((times.ends - times.begins).sum())
 
 
+@pytest.mark.exclusive  # what else runs there makes the second half slower than the first
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_figures_are_those_of_a_profiler(ranks: int, tmp_path: Path) -> None:
     """Within 2 % of the whole time: what the temporal breakdown of Holistic Trace Analysis has. The

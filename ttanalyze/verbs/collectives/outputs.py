@@ -4,7 +4,8 @@ The driver does not see which memory a collective writes. So a check needs an ep
 the blocks that changed are output, NCCL's own memory, or what other calls wrote since the epoch
 before. Blocks that changed on all ranks and then were equal must be equal after each later
 all-reduce of the same size. Where other calls wrote too, they must have been equal several times,
-because reused memory may be equal by chance.
+because reused memory may be equal by chance. An output is as large as the all-reduce, so most
+blocks within this distance must have changed with it. A few blocks may be NCCL's own memory.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.format.event_kinds import WRITES
-from ttanalyze.format.layout import Array
+from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.unread import keys_of
 
 AGREED = 5  # equal contents that make memory an output if other calls wrote in the same epoch
+SHARE = 3, 4  # of the blocks of an output that change with it
 Key = tuple[str, int]  # communicator, number
 
 
@@ -73,7 +75,8 @@ class Outputs:
         seen = [self._of(process, reduced) for process in self.processes]
         common = set(seen[0]).intersection(*seen[1:])
         last = [max((one[key].epoch for key in common), default=-1) for one in seen]
-        blocks = [_Blocks(*of) for of in zip(self.processes, last, strict=True)]
+        named = _Numbers(self.processes[0])
+        blocks = [_Blocks(of, until, named) for of, until in zip(self.processes, last, strict=True)]
         checked, wrong = 0, []
         # How often a place was equal, -1 if it differed; by communicator and size.
         agreed: dict[tuple[str, int], dict[int, int]] = {}
@@ -82,7 +85,7 @@ class Outputs:
             needed = 1 if all(one.alone for one in ours) else AGREED
             known = agreed.setdefault((key[0], ours[0].size), {})
             changed = [of.changed(one.epoch) for of, one in zip(blocks, ours, strict=True)]
-            everywhere = set(changed[0]).intersection(*changed[1:])
+            everywhere = _of_size(set(changed[0]).intersection(*changed[1:]), ours[0].size)
             outputs = {p for some in changed for p in some if known.get(p, 0) >= needed}
             places = np.array(sorted(everywhere | outputs), "u8")
             held = [of.held(places, one.epoch) for of, one in zip(blocks, ours, strict=True)]
@@ -140,12 +143,48 @@ class Outputs:
         return WrongOutput(key[0] or None, key[1], region, block, names, groups, epoch)
 
 
-class _Blocks:
-    """The digests of a process's blocks, up to an epoch. A place is region << 32 | block."""
+def _of_size(places: set[int], size: int) -> set[int]:
+    """Returns the places that may be output of an all-reduce of this size."""
+    length = max(1, -(-size // BLOCK_SIZE))
+    every = np.array(sorted(places), "u8")
+    region, block = every >> np.uint64(32), (every & np.uint64(0xFFFFFFFF)).astype("i8")
+    first = keys_of(region, np.maximum(block - length, 0))
+    near = np.searchsorted(every, keys_of(region, block + length), "right")
+    near -= np.searchsorted(every, first)
+    return set(every[near * SHARE[1] >= length * SHARE[0]].tolist())
 
-    def __init__(self, process: Process, last: int) -> None:
+
+class _Numbers:
+    """The regions of the first rank, by what those of another rank have in common with them: kind,
+    size, and number among those of this kind and size. Threads allocate in any order.
+    """
+
+    def __init__(self, first: Process) -> None:
+        self._known = dict(zip(self._of(first), first.regions.id.tolist(), strict=True))
+
+    def of(self, process: Process, regions: Array) -> Array:
+        """Returns for regions of a rank those of the first rank, -1 where it has none."""
+        known = [self._known.get(key, -1) for key in self._of(process)]
+        return np.array([*known, -1], "i8")[np.searchsorted(process.regions.id, regions)]
+
+    @staticmethod
+    def _of(process: Process) -> list[tuple[int, int, int]]:
+        regions = process.regions
+        of = pd.DataFrame({"kind": regions.birth["kind"], "size": regions.size})
+        of["number"] = of.groupby(["kind", "size"]).cumcount()
+        return list(of.itertuples(index=False, name=None))
+
+
+class _Blocks:
+    """The digests of a process's blocks, up to an epoch. A place is region << 32 | block, with the
+    number of the first rank's region.
+    """
+
+    def __init__(self, process: Process, last: int, numbers: _Numbers) -> None:
         records, epoch = process.blocks(0, last + 1), process.epoch_of("blocks", 0, last + 1)
-        places = keys_of(records["region"], records["block"])
+        region = numbers.of(process, records["region"])
+        records, epoch, region = (of[region >= 0] for of in (records, epoch, region))
+        places = keys_of(region, records["block"])
         self._first = np.searchsorted(epoch, np.arange(last + 2))
         self._changed = places
         self._places, index = np.unique(places, return_inverse=True)
