@@ -32,7 +32,7 @@ BESIDE = {
     "coded": (),
 }
 
-RESERVE = 30  # seconds: of ways that store contents, and of digests
+RESERVE = 25  # seconds: of ways that store contents, and of digests
 DIGESTS = {"epoch": "api", "contents": "none"}
 Samples = dict[str, dict[int, Sample]]  # by way and turn
 
