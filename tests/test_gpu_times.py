@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
+from bench.bed import Bed
 from tests import support
 from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
@@ -160,6 +161,20 @@ def test_every_thread_is_timed(built: Path, run: Path) -> None:
     assert len(set(calls["thread"])) > 1
     assert set(calls["seq"]) <= set(of_calls(process)["seq"])
     assert said["missed"] == 0
+
+
+@pytest.mark.long
+def test_times_that_come_too_late_are_counted(run: Path, tmp_path: Path) -> None:
+    """More launches than are remembered between two looks at CUPTI's records: each has a time, in a
+    buffer that is used again, or counts as missed.
+    """
+    bed = Bed(True, False, tmp_path, tmp_path)
+    command: list[str | Path] = [bed.program("latency"), "--launches", "200000"]
+    bed.run(command, bed.recorded(run, {"timeline": "cupti", "epoch": "none"}))
+    process = tt.open(run).processes[0]
+    launches, timed = submitted(process)["seq"], of_calls(process)["seq"]
+    assert len(launches) > 400_000
+    assert len(np.setdiff1d(launches, timed)) <= process.info["timeline"]["missed"]
 
 
 def test_events_give_times_without_cupti(built: Path, run: Path, tmp_path: Path) -> None:

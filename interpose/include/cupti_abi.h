@@ -25,6 +25,7 @@ enum cupti_kind {
 	CUPTI_SYNCHRONIZATION = 38,
 };
 #define CUPTI_FLUSH_FORCED 1
+#define CUPTI_ZEROED_BUFFERS 5 /* an attribute, of one byte: buffers are given zeroed */
 #define CUPTI_DRIVER_API 1 /* a domain of callbacks */
 #define CUPTI_ENTER 0
 
@@ -85,6 +86,7 @@ typedef void (*cupti_complete)(CUcontext context, uint32_t stream, uint8_t *buff
 #define CUPTI_TABLE(X) \
 	X(cuptiGetVersion, (uint32_t *version)) \
 	X(cuptiActivityRegisterTimestampCallback, (uint64_t (*now)(void))) \
+	X(cuptiActivitySetAttribute, (uint32_t attribute, size_t *size, void *value)) \
 	X(cuptiActivityRegisterCallbacks, (cupti_request request, cupti_complete complete)) \
 	X(cuptiActivityEnable, (uint32_t kind)) \
 	X(cuptiActivityDisable, (uint32_t kind)) \

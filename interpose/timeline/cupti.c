@@ -28,6 +28,7 @@
 #include "timeline/timeline.h"
 
 #define BUFFER ((size_t)4 << 20)
+#define KEPT 4                   /* buffers for later requests */
 #define KNOWN ((size_t)1 << 18)  /* call numbers that are remembered */
 #define CALLBACKS 4096            /* upper bound of the driver calls with callbacks */
 #define PROBES 8
@@ -35,6 +36,7 @@
 #define PROBE_NS 5000000
 #define FIRST_PROBE (UINT64_MAX - PROBES) /* not the number of any call */
 #define OWN (FIRST_PROBE - 1)             /* nor this */
+#define FORGOTTEN (OWN - 1)               /* nor this: a later call has its place */
 #define ABSURD_NS 1000000 /* larger errors of the clock are not reported */
 #define CONTEXTS 16
 
@@ -101,15 +103,17 @@ static struct known call_of(uint32_t correlation)
 	copy.seq = __atomic_load_n(&k->seq, __ATOMIC_RELAXED);
 	copy.time_ns = __atomic_load_n(&k->time_ns, __ATOMIC_RELAXED);
 	atomic_thread_fence(memory_order_acquire);
-	if (copy.correlation != correlation || atomic_load_explicit(&k->correlation, memory_order_relaxed) != correlation)
-		return (struct known){0};
-	return copy;
+	uint32_t now = atomic_load_explicit(&k->correlation, memory_order_relaxed);
+	if (copy.correlation == correlation && now == correlation)
+		return copy;
+	return (struct known){.seq = now && (int32_t)(now - correlation) > 0 ? FORGOTTEN : 0};
 }
 
 /* In the thread that makes the call. */
 static void note_call(void *user, uint32_t domain, uint32_t id, const struct cupti_call *call)
 {
 	struct known *k = &records.calls[call->correlation % KNOWN];
+	static _Atomic uint32_t asked;
 
 	(void)user;
 	(void)domain;
@@ -122,6 +126,10 @@ static void note_call(void *user, uint32_t domain, uint32_t id, const struct cup
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&k->time_ns, clock_ns(), __ATOMIC_RELAXED);
 	atomic_store_explicit(&k->correlation, call->correlation, memory_order_release);
+	if (unlikely(call->correlation - atomic_load_explicit(&asked, memory_order_relaxed) > KNOWN / 2)) {
+		atomic_store_explicit(&asked, call->correlation, memory_order_relaxed);
+		timeline_wake(); /* before they are forgotten */
+	}
 }
 
 static void take(struct tt_activity *a, uint32_t correlation)
@@ -140,6 +148,10 @@ static void take(struct tt_activity *a, uint32_t correlation)
 	if (k.seq == OWN) {
 		a->flags |= TT_ACTIVITYF_OWN;
 		k.seq = 0;
+	}
+	if (k.seq == FORGOTTEN) {
+		timeline_missed(1);
+		return;
 	}
 	if (waits && !k.seq) /* not attributed, or the recorder's */
 		return;
@@ -225,11 +237,49 @@ static void take_record(const struct cupti_record *r)
 	}
 }
 
+/*
+ * Requests come in threads of the program, which CUPTI would have zero each buffer. So buffers are used again, and
+ * zeroed where they are read.
+ */
+static struct {
+	pthread_mutex_t lock;
+	uint8_t *free[KEPT];
+	unsigned count;
+} buffers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint8_t *take_buffer(void)
+{
+	pthread_mutex_lock(&buffers.lock);
+	uint8_t *buffer = buffers.count ? buffers.free[--buffers.count] : NULL;
+	pthread_mutex_unlock(&buffers.lock);
+	return buffer;
+}
+
+static void give_back(uint8_t *buffer, size_t size)
+{
+	memset(buffer, 0, size);
+	pthread_mutex_lock(&buffers.lock);
+	if (buffers.count < KEPT) {
+		buffers.free[buffers.count++] = buffer;
+		buffer = NULL;
+	}
+	pthread_mutex_unlock(&buffers.lock);
+	free(buffer);
+}
+
+static void set_zeroed(uint8_t zeroed)
+{
+	size_t size = sizeof(zeroed);
+
+	cupti.cuptiActivitySetAttribute(CUPTI_ZEROED_BUFFERS, &size, &zeroed); /* else CUPTI zeroes them too */
+}
+
 static void request(uint8_t **buffer, size_t *size, size_t *most)
 {
 	int error = errno;
 
-	*buffer = malloc(BUFFER);
+	if (!(*buffer = take_buffer()))
+		*buffer = calloc(1, BUFFER);
 	*size = *buffer ? BUFFER : 0;
 	if (!*buffer)
 		session_lost("times were lost: no host memory");
@@ -244,7 +294,6 @@ static void complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t
 	int error = errno;
 	size_t dropped = 0;
 
-	(void)size;
 	t->busy++;
 	pthread_mutex_lock(&records.lock);
 	while (records.calls && cupti.cuptiActivityGetNextRecord(buffer, used, &r) == CUPTI_SUCCESS)
@@ -252,7 +301,7 @@ static void complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t
 	pthread_mutex_unlock(&records.lock);
 	if (cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped)
 		timeline_missed(dropped);
-	free(buffer);
+	give_back(buffer, size);
 	t->busy--;
 	errno = error;
 }
@@ -404,6 +453,7 @@ static const char *turn_on(void)
 		r = watch_calls();
 	if (r == CUPTI_SUCCESS)
 		r = cupti.cuptiActivityRegisterTimestampCallback(now);
+	set_zeroed(1);
 	if (r == CUPTI_SUCCESS)
 		r = cupti.cuptiActivityRegisterCallbacks(request, complete);
 	for (size_t i = 0; r == CUPTI_SUCCESS && i < KINDS; i++)
@@ -459,6 +509,9 @@ void cupti_close(void)
 	for (size_t i = 0; i < KINDS; i++)
 		cupti.cuptiActivityDisable(kinds[i]);
 	flush(CUPTI_FLUSH_FORCED);
+	set_zeroed(0); /* for the next user of CUPTI */
+	for (uint8_t *buffer; (buffer = take_buffer());)
+		free(buffer);
 	cupti.cuptiActivityRegisterTimestampCallback(system_now); /* last: earlier records use the previous callback */
 }
 
@@ -466,5 +519,7 @@ void cupti_forget(void)
 {
 	pthread_mutex_init(&records.lock, NULL);
 	pthread_mutex_init(&probing.lock, NULL);
+	pthread_mutex_init(&buffers.lock, NULL);
+	buffers.count = 0;
 	records.calls = NULL; /* the records are the parent's */
 }

@@ -56,6 +56,11 @@ void timeline_clock_error(uint64_t ns)
 		;
 }
 
+void timeline_wake(void)
+{
+	pthread_cond_broadcast(&timeline.changed);
+}
+
 /* ---- the thread ---- */
 
 /* Submits work of the recorder in some context, to compare clocks. */

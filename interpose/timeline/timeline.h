@@ -33,6 +33,7 @@ void timeline_context_ends(const struct context *c);
 void timeline_give_way(void);
 
 /* For the sources of times. */
+void timeline_wake(void); /* looks for complete records now */
 void timeline_missed(uint64_t count);
 void timeline_clock_error(uint64_t ns); /* possible error of times; the largest counts */
 

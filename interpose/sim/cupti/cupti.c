@@ -23,7 +23,7 @@
 #define CUPTI_ERROR_MAX_LIMIT_REACHED 12
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool enabled[KINDS];
+static bool enabled[KINDS], zeroed;
 static cupti_request request_buffer;
 static cupti_complete complete_buffer;
 static uint64_t (*_Atomic now)(void);
@@ -62,6 +62,16 @@ static void put_away(void)
 	buffer = (struct buffer){0};
 }
 
+/* Whether a buffer is zeroed, as far as its owner promised that. */
+static bool is_as_promised(const struct buffer *b)
+{
+	size_t i = 0;
+
+	while (zeroed && i < b->size && !b->at[i])
+		i++;
+	return !zeroed || i == b->size;
+}
+
 /* With the lock held. */
 static void add(const void *record, uint32_t kind)
 {
@@ -74,6 +84,8 @@ static void add(const void *record, uint32_t kind)
 	if (!buffer.at) {
 		request_buffer(&buffer.at, &buffer.size, &most);
 		buffer.used = 0;
+		if (buffer.at && !is_as_promised(&buffer))
+			buffer.size = 0; /* NVIDIA's would have wrong records */
 	}
 	if (!buffer.at || size > buffer.size)
 		return;
@@ -242,6 +254,16 @@ EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void
 {
 	now = clock;
 	return clock ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+EXPORT CUptiResult cuptiActivitySetAttribute(uint32_t attribute, size_t *size, void *value)
+{
+	if (attribute != CUPTI_ZEROED_BUFFERS || *size != 1)
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	pthread_mutex_lock(&lock);
+	zeroed = *(uint8_t *)value;
+	pthread_mutex_unlock(&lock);
+	return CUPTI_SUCCESS;
 }
 
 EXPORT CUptiResult cuptiActivityRegisterCallbacks(cupti_request request, cupti_complete complete)
