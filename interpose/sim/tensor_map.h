@@ -22,6 +22,7 @@ struct sim_tensor_map {
 	uint8_t step[SIM_TENSOR_RANK];    /* between elements that are copied */
 	uint8_t rank, element;            /* element: bytes */
 	uint8_t swizzle;                  /* bits of an address / 8 that change its lower bits */
+	char form;                        /* of numbers: 'u' unsigned, 's' signed, 'f' float; 0: of no more than 2 bytes */
 };
 
 _Static_assert(sizeof(struct sim_tensor_map) == 128, "as large as CUtensorMap");

@@ -7,43 +7,47 @@
 #define BOX_HEIGHT 8
 #define SIZE (WIDTH * HEIGHT * sizeof(uint32_t))
 
-static const char ptx[] =
-	".version 8.0\n.target sm_90\n.address_size 64\n"
-	".visible .entry move(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 x, .param .u32 y,"
-	" .param .u32 u, .param .u32 v)\n"
-	"{\n"
-	".reg .b32 %r<8>;\n.reg .b64 %rd<5>;\n.reg .pred %p<3>;\n"
-	".shared .align 1024 .b8 tile[1024];\n.shared .align 8 .b64 bar;\n"
-	"mov.u32 %r1, %tid.x;\n"
-	"setp.ne.u32 %p1, %r1, 0;\n"
-	"mov.b64 %rd1, from;\n"
-	"cvta.param.u64 %rd2, %rd1;\n"
-	"mov.b64 %rd3, to;\n"
-	"cvta.param.u64 %rd4, %rd3;\n"
-	"ld.param.u32 %r2, [x];\n"
-	"ld.param.u32 %r3, [y];\n"
-	"ld.param.u32 %r6, [u];\n"
-	"ld.param.u32 %r7, [v];\n"
-	"mov.u32 %r4, tile;\n"
-	"mov.u32 %r5, bar;\n"
-	"@%p1 bra WAIT;\n"
-	"mbarrier.init.shared::cta.b64 [%r5], 1;\n"
-	"fence.proxy.async.shared::cta;\n"
-	"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 1024;\n"
-	"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd2, {%r2, %r3}], [%r5];\n"
-	"WAIT:\n"
-	"bar.sync 0;\n"
-	"LOOP:\n"
-	"mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0;\n"
-	"@!%p2 bra LOOP;\n"
-	"bar.sync 0;\n"
-	"@%p1 bra DONE;\n"
-	"cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd4, {%r6, %r7}], [%r4];\n"
-	"cp.async.bulk.commit_group;\n"
-	"cp.async.bulk.wait_group 0;\n"
-	"DONE:\n"
-	"ret;\n"
-	"}\n";
+#define KERNEL(name, store) \
+	".visible .entry " name "(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 x, .param .u32 y," \
+	" .param .u32 u, .param .u32 v)\n" \
+	"{\n" \
+	".reg .b32 %r<8>;\n.reg .b64 %rd<5>;\n.reg .pred %p<3>;\n" \
+	".shared .align 1024 .b8 tile[1024];\n.shared .align 8 .b64 bar;\n" \
+	"mov.u32 %r1, %tid.x;\n" \
+	"setp.ne.u32 %p1, %r1, 0;\n" \
+	"mov.b64 %rd1, from;\n" \
+	"cvta.param.u64 %rd2, %rd1;\n" \
+	"mov.b64 %rd3, to;\n" \
+	"cvta.param.u64 %rd4, %rd3;\n" \
+	"ld.param.u32 %r2, [x];\n" \
+	"ld.param.u32 %r3, [y];\n" \
+	"ld.param.u32 %r6, [u];\n" \
+	"ld.param.u32 %r7, [v];\n" \
+	"mov.u32 %r4, tile;\n" \
+	"mov.u32 %r5, bar;\n" \
+	"@%p1 bra WAIT;\n" \
+	"mbarrier.init.shared::cta.b64 [%r5], 1;\n" \
+	"fence.proxy.async.shared::cta;\n" \
+	"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 1024;\n" \
+	"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd2, {%r2, %r3}], [%r5];\n" \
+	"WAIT:\n" \
+	"bar.sync 0;\n" \
+	"LOOP:\n" \
+	"mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0;\n" \
+	"@!%p2 bra LOOP;\n" \
+	"bar.sync 0;\n" \
+	"@%p1 bra DONE;\n" \
+	"cp." store ".tile.bulk_group [%rd4, {%r6, %r7}], [%r4];\n" \
+	"cp.async.bulk.commit_group;\n" \
+	"cp.async.bulk.wait_group 0;\n" \
+	"DONE:\n" \
+	"ret;\n" \
+	"}\n"
+
+/* Moves a box from one tensor to another, or adds it up there. */
+static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n" KERNEL("move",
+										   "async.bulk.tensor.2d.global.shared::cta")
+	KERNEL("sum", "reduce.async.bulk.tensor.2d.global.shared::cta.add");
 
 static const cuuint64_t sizes[] = {WIDTH, HEIGHT}, strides[] = {WIDTH * sizeof(uint32_t)};
 static const cuuint32_t box[] = {BOX_WIDTH, BOX_HEIGHT}, steps[] = {1, 1};
@@ -77,12 +81,13 @@ int main(void)
 	static const int32_t places[][4] = {{4, 3, 4, 3}, {16, 16, 16, 16}, {-4, -2, 0, 0}, {100, 0, 8, 4}};
 	CUtensorMap from, swizzled, to;
 	CUmodule module;
-	CUfunction move;
+	CUfunction move, sum;
 	CUdeviceptr data, out;
 
 	start();
 	OK(cuModuleLoadData(&module, ptx));
 	OK(cuModuleGetFunction(&move, module, "move"));
+	OK(cuModuleGetFunction(&sum, module, "sum"));
 	OK(cuMemAlloc(&data, SIZE));
 	OK(cuMemAlloc(&out, SIZE));
 	for (uint32_t i = 0; i < WIDTH * HEIGHT; i++)
@@ -99,6 +104,8 @@ int main(void)
 		show("plain", out);
 		OK(cuLaunchKernel(move, 1, 1, 1, 32, 1, 1, 0, NULL, PARAMS(&swizzled, &to, &x, &y, &u, &v), NULL));
 		show("swizzled", out);
+		OK(cuLaunchKernel(sum, 1, 1, 1, 32, 1, 1, 0, NULL, PARAMS(&from, &to, &x, &y, &u, &v), NULL));
+		show("sum", out);
 	}
 	SHOW(encode(&from, data + 8, box, CU_TENSOR_MAP_SWIZZLE_NONE));
 	SHOW(encode(&from, data, (cuuint32_t[]){3, 8}, CU_TENSOR_MAP_SWIZZLE_NONE));

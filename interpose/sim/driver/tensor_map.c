@@ -16,6 +16,7 @@
 #define MOST_STEP 8
 
 static const uint8_t element_bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+static const char forms[] = {0, 0, 'u', 's', 'u', 's', 0, 'f', 'f', 0};
 
 /* Copies the sizes; false: one is not allowed. */
 static bool take_sizes(struct sim_tensor_map *m, const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box,
@@ -49,6 +50,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuui
 		return sim_refuse("cuTensorMapEncodeTiled with this type, interleave, swizzle or fill");
 	}
 	m.element = element_bytes[type];
+	m.form = forms[type];
 	INVALID_IF(!take_sizes(&m, size, stride, box, step));
 	unsigned inner = m.box[0] * m.element, span = swizzle ? SIM_TENSOR_LINE << swizzle : 0;
 	INVALID_IF(inner % SIM_TENSOR_LINE || (span && inner > span));

@@ -91,6 +91,39 @@ static uint64_t combine64(const struct ptx_op *op, uint64_t old, uint64_t b, uin
 	}
 }
 
+static uint64_t combine_at64(_Atomic uint64_t *p, const struct ptx_op *op, uint64_t b, uint64_t c)
+{
+	uint64_t seen = atomic_load(p);
+
+	while (!atomic_compare_exchange_weak(p, &seen, combine64(op, seen, b, c)))
+		;
+	return seen;
+}
+
+static uint32_t combine_at32(_Atomic uint32_t *p, const struct ptx_op *op, uint32_t b, uint32_t c, bool flush)
+{
+	uint32_t seen = atomic_load(p);
+
+	while (!atomic_compare_exchange_weak(p, &seen, combine32(op, seen, b, c, flush)))
+		;
+	return seen;
+}
+
+void ptx_reduce(enum ptx_atomic_kind kind, enum ptx_type type, uint8_t *to, const uint8_t *from)
+{
+	const struct ptx_op op = {.kind = (uint8_t)kind, .type = (uint8_t)type};
+	uint64_t b64;
+	uint32_t b32;
+
+	if (ptx_type_size(type) == sizeof(b64)) {
+		memcpy(&b64, from, sizeof(b64));
+		combine_at64((void *)to, &op, b64, 0);
+	} else {
+		memcpy(&b32, from, sizeof(b32));
+		combine_at32((void *)to, &op, b32, 0, true);
+	}
+}
+
 bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
 {
 	const uint8_t *shared = w->cta->shared;
@@ -104,18 +137,10 @@ bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
 	for (uint32_t m = mask; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
 		if (op->wide) {
-			_Atomic uint64_t *p = (void *)host[i];
-			uint64_t seen = atomic_load(p);
-			while (!atomic_compare_exchange_weak(p, &seen, combine64(op, seen, b64[i], c64[i])))
-				;
-			old[i] = seen;
+			old[i] = combine_at64((void *)host[i], op, b64[i], c64[i]);
 		} else {
 			bool flush = host[i] < shared || host[i] >= shared + w->cta->run->shared_bytes;
-			_Atomic uint32_t *p = (void *)host[i];
-			uint32_t seen = atomic_load(p);
-			while (!atomic_compare_exchange_weak(p, &seen, combine32(op, seen, b32[i], c32[i], flush)))
-				;
-			old[i] = seen;
+			old[i] = combine_at32((void *)host[i], op, b32[i], c32[i], flush);
 		}
 	}
 	if (op->memory.element[0] == PTX_NO_ROW)

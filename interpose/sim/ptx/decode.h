@@ -78,6 +78,7 @@ void ptx_frame_access(struct ptx_decoder *d, bool store, size_t address, enum pt
 void ptx_list_registers(struct ptx_decoder *d, size_t first);
 bool ptx_decode_value(struct ptx_decoder *d);
 bool ptx_decode_tensor(struct ptx_decoder *d);
+bool ptx_atomic_word(struct ptx_decoder *d, enum ptx_atomic_kind *kind);
 bool ptx_decode_memory(struct ptx_decoder *d);
 bool ptx_decode_control(struct ptx_decoder *d);
 

@@ -206,7 +206,7 @@ void ptx_frame_access(struct ptx_decoder *d, bool store, size_t address, enum pt
 	put_address(op, &(struct address){PTX_SPACE_FRAME, zero, (int64_t)address, PTX_FRAME_RELATIVE}, 0);
 }
 
-static bool atomic_word(struct ptx_decoder *d, enum ptx_atomic_kind *kind)
+bool ptx_atomic_word(struct ptx_decoder *d, enum ptx_atomic_kind *kind)
 {
 	static const char *const words[] = {"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"};
 
@@ -218,7 +218,7 @@ static bool atomic_word(struct ptx_decoder *d, enum ptx_atomic_kind *kind)
 	return false;
 }
 
-static bool atomic_allowed(enum ptx_atomic_kind kind, enum ptx_type type)
+bool ptx_atomic_allowed(enum ptx_atomic_kind kind, enum ptx_type type)
 {
 	switch (kind) {
 	case PTX_ATOM_ADD:
@@ -244,7 +244,7 @@ static bool decode_atomic(struct ptx_decoder *d)
 	uint32_t dst = PTX_NO_ROW, b, c = 0;
 
 	skip_hints(d);
-	if (!atomic_word(d, &kind) || !ptx_all_words_used(d) || !atomic_allowed(kind, type) ||
+	if (!ptx_atomic_word(d, &kind) || !ptx_all_words_used(d) || !ptx_atomic_allowed(kind, type) ||
 	    d->statement->count != result + 2u + (kind == PTX_ATOM_CAS))
 		return false;
 	if (result && ptx_operand(d, 0)->kind != PTX_OPERAND_SINK &&

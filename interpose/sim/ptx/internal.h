@@ -322,7 +322,7 @@ enum ptx_code {
 	PTX_OP_BARRIER,
 	PTX_OP_MBARRIER,
 	PTX_OP_COPY, /* bulk if wide; from src[0] in space kind, src[1] bytes, mbarrier src[2], src[3] bytes are given */
-	PTX_OP_TENSOR, /* kind 1: a store; map src[0], mbarrier src[1], mask of blocks src[2], rows of count coordinates: targets */
+	PTX_OP_TENSOR, /* kind 1: a store; from PTX_TENSOR_REDUCES on: + enum ptx_atomic_kind, a reduction; map src[0], mbarrier src[1], mask of blocks src[2], rows of count coordinates: targets */
 	PTX_OP_COLLECTIVE,
 	PTX_OP_FENCE,
 	PTX_OP_PAUSE,
@@ -349,6 +349,8 @@ enum ptx_atomic_kind {
 	PTX_ATOM_EXCH,
 	PTX_ATOM_CAS,
 };
+
+#define PTX_TENSOR_REDUCES 2
 
 enum ptx_mbarrier_kind {
 	PTX_MBARRIER_INIT,
@@ -592,6 +594,9 @@ bool ptx_atomic_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
 /* Copies at once, as an asynchronous copy may. */
 bool ptx_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
 bool ptx_tensor_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op);
+bool ptx_atomic_allowed(enum ptx_atomic_kind kind, enum ptx_type type);
+/* Combines `from` with what is there, of 4 or 8 bytes. */
+void ptx_reduce(enum ptx_atomic_kind kind, enum ptx_type type, uint8_t *to, const uint8_t *from);
 /* The map of a tensor copy of a lane, 128 bytes; NULL: it failed. */
 const void *ptx_tensor_map(struct ptx_warp *w, const struct ptx_op *op, unsigned lane);
 /* Resolves addresses in a row of 64 bits, in place of the operation's own. */

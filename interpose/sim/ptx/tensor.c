@@ -1,5 +1,5 @@
 /*
- * Copies of boxes of tensors by tensor maps, tiled ones: cp.async.bulk.tensor.
+ * Copies of boxes of tensors by tensor maps, tiled ones, and reductions: cp.async.bulk.tensor and cp.reduce.
  *
  * Invariant: a copy is complete as soon as it is issued. What a box has outside of its tensor is read as 0 and not
  * written. A store must begin inside: an H100 ended a kernel that stored a box from negative coordinates on.
@@ -44,18 +44,20 @@ static bool take_place(struct ptx_decoder *d, const struct ptx_operand *o, uint8
 	return true;
 }
 
-/* [to], place, [mbarrier] of a load, place, [from] of a store; then a mask of blocks and a policy, as the opcode says. */
+/* [to], place, [mbarrier] of a load, place, [from] of others; then a mask of blocks and a policy, as the opcode says. */
 bool ptx_decode_tensor(struct ptx_decoder *d)
 {
 	uint32_t *rows = ptx_arena_take(d->source, SIM_TENSOR_RANK * sizeof(*rows)), shared, map, barrier = PTX_NO_ROW;
 	uint32_t blocks = PTX_NO_ROW;
+	enum ptx_atomic_kind kind = 0;
+	bool reduces = ptx_word(d, "reduce");
 	uint8_t rank;
 
-	if (!ptx_word(d, "bulk") || !take_rank(d, &rank))
+	if (!ptx_word(d, "bulk") || !take_rank(d, &rank) || (reduces && !ptx_atomic_word(d, &kind)))
 		return false;
 	enum ptx_space to = ptx_space_of(d), from = ptx_space_of(d);
 	bool store = to == PTX_SPACE_GLOBAL && from == PTX_SPACE_SHARED, multicast = ptx_word(d, "multicast::cluster");
-	bool fits = store ? ptx_word(d, "bulk_group") && !multicast
+	bool fits = store || reduces ? store && ptx_word(d, "bulk_group") && !multicast && kind < PTX_ATOM_EXCH
 			  : to == PTX_SPACE_SHARED && from == PTX_SPACE_GLOBAL && ptx_word(d, "mbarrier::complete_tx::bytes");
 	unsigned policy = ptx_word(d, "L2::cache_hint");
 	ptx_word(d, "tile");
@@ -68,7 +70,7 @@ bool ptx_decode_tensor(struct ptx_decoder *d)
 	struct ptx_op *op = ptx_emit(d, PTX_OP_TENSOR);
 	op->flags = PTX_ACCESS;
 	op->space = PTX_SPACE_SHARED;
-	op->kind = store;
+	op->kind = (uint8_t)(reduces ? PTX_TENSOR_REDUCES + kind : store);
 	op->count = rank;
 	op->targets = rows;
 	op->memory.address = shared;
@@ -100,6 +102,21 @@ static uint32_t box_bytes(const struct sim_tensor_map *m)
 	return size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
 }
 
+/* How elements are reduced; PTX_NONE: they are not. */
+static enum ptx_type reduced_type(const struct sim_tensor_map *m)
+{
+	switch (m->form) {
+	case 'u':
+		return m->element == 8 ? PTX_U64 : PTX_U32;
+	case 's':
+		return m->element == 8 ? PTX_S64 : PTX_S32;
+	case 'f':
+		return m->element == 8 ? PTX_F64 : PTX_F32;
+	default:
+		return PTX_NONE;
+	}
+}
+
 /* Copies the elements of one line of the box, the number-th; global: that of its first coordinate 0. */
 static bool copy_line(const struct box *b, uint64_t number, uint64_t global, bool inside)
 {
@@ -117,7 +134,9 @@ static bool copy_line(const struct box *b, uint64_t number, uint64_t global, boo
 		uint32_t at = b->at + (uint32_t)(number * m->box[0] + (uint64_t)i) * m->element;
 		uint8_t *shared = b->shared + ((at ^ (at >> 3 & m->swizzle)) - b->at);
 		bool here = i >= low && i < high;
-		if (here && b->op->kind)
+		if (here && b->op->kind >= PTX_TENSOR_REDUCES)
+			ptx_reduce(b->op->kind - PTX_TENSOR_REDUCES, reduced_type(m), host + (i - low) * m->element, shared);
+		else if (here && b->op->kind)
 			memcpy(host + (i - low) * m->element, shared, m->element);
 		else if (here)
 			memcpy(shared, host + (i - low) * m->element, m->element);
@@ -216,6 +235,8 @@ static bool copy_box(struct box *b)
 	b->at = (uint32_t)((const lane_u64 *)ptx_row(b->warp, op->memory.address))[b->lane];
 	for (unsigned i = 0; i < op->count; i++)
 		b->first[i] = (int32_t)((const lane_u32 *)ptx_row(b->warp, op->targets[i]))[b->lane];
+	if (op->kind >= PTX_TENSOR_REDUCES && !ptx_atomic_allowed(op->kind - PTX_TENSOR_REDUCES, reduced_type(&b->map)))
+		return refuse(b, PTX_UNSUPPORTED, "a tensor reduction of elements of this type");
 	if (begins_wrong(b))
 		return refuse(b, PTX_ILLEGAL, op->kind ? "a store that begins outside of its tensor or inside 16 bytes"
 						       : "a load that begins inside 16 bytes");
