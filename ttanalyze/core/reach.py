@@ -110,8 +110,9 @@ class Living:
 
     def __init__(self, regions: Regions) -> None:
         changes, birth = regions.changes, regions.birth
-        self._changes = changes[birth["kind"][changes["row"]] != ARRAY]
-        self._seqs = self._changes["seq"]
+        changes = changes[birth["kind"][changes["row"]] != ARRAY]
+        self._seqs: list[int] = changes["seq"].tolist()
+        self._changes: list[tuple[bool, int]] = changes[["birth", "row"]].tolist()
         self._birth = birth
         self._host = np.isin(birth["kind"], HOST_KINDS)
         self._bases: list[int] = []
@@ -122,14 +123,13 @@ class Living:
 
     def go_to(self, seq: int) -> None:
         """To the regions that a call finds; those that it frees are still there."""
-        until = int(np.searchsorted(self._seqs, seq)) if self.version < len(self._seqs) else 0
-        if until <= self.version:
+        until = bisect.bisect_left(self._seqs, seq, self.version)
+        if until == self.version:
             return
-        for change in self._changes[self.version : until]:
-            row = int(change["row"])
+        for birth, row in self._changes[self.version : until]:
             base = int(self._birth["base"][row])
             at = bisect.bisect_left(self._bases, base)
-            if change["birth"]:
+            if birth:
                 self._bases.insert(at, base)
                 self._rows.insert(at, row)
                 self._ends.insert(at, base + int(self._birth["size"][row]))
@@ -140,7 +140,7 @@ class Living:
                 del self._bases[at], self._rows[at], self._ends[at]
         self.version = until
         self.lowest = self._bases[0] if self._bases else 0
-        self.highest = max(self._ends, default=0)
+        self.highest = self._ends[-1] if self._ends else 0
 
     def at(self, address: int) -> tuple[int, int, int] | None:
         """Row, first address and end of the region that a byte lies in."""
