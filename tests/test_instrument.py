@@ -326,11 +326,15 @@ def test_tensor_copies_say_what_their_map_says(built: Path, tmp_path: Path) -> N
     loads = [row for row in json.loads(shown.stdout) if row["does"] == "load"]
     stores = [row for row in json.loads(shown.stdout) if row["does"] == "store"]
     sums = [row for row in json.loads(shown.stdout) if row["does"] == "reduce"]
-    assert [row["swizzle"] for row in loads] == ["NONE", "128B", "NONE"] * 4
+    assert [row["swizzle"] for row in loads] == ["NONE", "128B", "NONE"] * 6
     assert [row["first"] for row in sums] == [row["first"] for row in stores[::2]]
     assert {row["data_type"] for row in loads + stores} == {"INT32"}
-    assert [row["first"] for row in stores[::2]] == [[4, 3], [16, 16], [0, 0], [8, 4]]
-    assert [row["first"] for row in loads[::3]] == [[4, 3], [16, 16], [-4, -2], [100, 0]]
+    assert [row["first"] for row in stores[::2]] == [
+        *([4, 3], [16, 16], [0, 0], [8, 4], [36, 18], [40, 0])
+    ]
+    assert [row["first"] for row in loads[::3]] == [
+        *([4, 3], [16, 16], [-4, -2], [100, 0], [4, 3], [4, 3])
+    ]
     for row in (loads[0], stores[0]):
         assert (row["global_dim"], row["global_strides"]) == ([40, 20], [160])
         assert (row["box_dim"], row["bytes"], row["multicast"]) == ([32, 8], 1024, 0)

@@ -77,8 +77,9 @@ static void show(const char *what, CUdeviceptr at)
 int main(void)
 {
 	static uint32_t numbers[WIDTH * HEIGHT];
-	/* of the loads, and of the stores, which must begin inside */
-	static const int32_t places[][4] = {{4, 3, 4, 3}, {16, 16, 16, 16}, {-4, -2, 0, 0}, {100, 0, 8, 4}};
+	/* of the loads, and of the stores, which may not begin at negative coordinates */
+	static const int32_t places[][4] = {{4, 3, 4, 3},   {16, 16, 16, 16}, {-4, -2, 0, 0},
+					    {100, 0, 8, 4}, {4, 3, 36, 18},   {4, 3, 40, 0}};
 	CUtensorMap from, swizzled, to;
 	CUmodule module;
 	CUfunction move, sum;

@@ -2,7 +2,7 @@
  * Copies of boxes of tensors by tensor maps, tiled ones, and reductions: cp.async.bulk.tensor and cp.reduce.
  *
  * Invariant: a copy is complete as soon as it is issued. What a box has outside of its tensor is read as 0 and not
- * written. A store must begin inside: an H100 ended a kernel that stored a box from negative coordinates on.
+ * written. A store may not begin at a negative coordinate: an H100 ended such a kernel.
  */
 #include "sim/ptx/decode.h"
 
@@ -197,12 +197,11 @@ static bool is_valid(const struct sim_tensor_map *m, unsigned rank)
 /* Where a box may not begin. */
 static bool begins_wrong(const struct box *b)
 {
-	const struct sim_tensor_map *m = &b->map;
-	bool outside = (int64_t)b->first[0] * m->element % SIM_TENSOR_LINE;
+	bool wrong = (int64_t)b->first[0] * b->map.element % SIM_TENSOR_LINE;
 
-	for (unsigned i = 0; i < m->rank; i++)
-		outside |= b->op->kind && (b->first[i] < 0 || (uint32_t)b->first[i] > m->last[i]);
-	return outside;
+	for (unsigned i = 0; i < b->map.rank; i++)
+		wrong |= b->op->kind && b->first[i] < 0;
+	return wrong;
 }
 
 /* Whether the mask has other blocks than the only one of a cluster. */
@@ -238,7 +237,7 @@ static bool copy_box(struct box *b)
 	if (op->kind >= PTX_TENSOR_REDUCES && !ptx_atomic_allowed(op->kind - PTX_TENSOR_REDUCES, reduced_type(&b->map)))
 		return refuse(b, PTX_UNSUPPORTED, "a tensor reduction of elements of this type");
 	if (begins_wrong(b))
-		return refuse(b, PTX_ILLEGAL, op->kind ? "a store that begins outside of its tensor or inside 16 bytes"
+		return refuse(b, PTX_ILLEGAL, op->kind ? "a store that begins at a negative coordinate or inside 16 bytes"
 						       : "a load that begins inside 16 bytes");
 	if (!copy_lines(b))
 		return false;
