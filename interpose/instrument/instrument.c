@@ -154,7 +154,7 @@ static struct flight *begin_sanitized(struct context *c, struct tt_traced *t, co
 	CUdeviceptr device;
 
 	if (!missing && !(plan_asked() & sanitizer_kinds()) && !heartbeats_wanted())
-		missing = "on a GPU only the kinds opcode, addresses, values and heartbeat are traced";
+		missing = "on a GPU only the kinds opcode, addresses, values, tma and heartbeat are traced";
 	if (missing)
 		return refuse(t, f, TT_REFUSED_CODE, missing);
 	struct flight *flight = flight_begin(c, t, &(struct flight_counts){0});

@@ -33,9 +33,9 @@ enum { DOMAIN_RESOURCE = 3, DOMAIN_LAUNCH = 5, DOMAIN_GRAPHS = 10 };
 enum { MODULE_LOADED = 9, LAUNCH_BEGIN = 1, NODE_BEGIN = 4 };
 enum { KERNEL_NODE = 0 };
 
-enum { ACCESSES = 1, SYNCHRONISES = 2, BEATS = 4 };
+enum { ACCESSES = 1, SYNCHRONISES = 2, BEATS = 4, TENSORS = 8 };
 
-/* Where code is inserted, what is, and for what: records of accesses or of synchronisation, or heartbeats. */
+/* Where code is inserted, what is, and for what: records of accesses, synchronisation or tensor copies, or heartbeats. */
 static const struct {
 	int instruction;
 	const char *function;
@@ -52,6 +52,7 @@ static const struct {
 	{21, "tt_patch_cluster", SYNCHRONISES | BEATS}, /* arrival at a barrier of a cluster */
 	{22, "tt_patch_cluster", SYNCHRONISES | BEATS}, /* wait for it */
 	{39, "tt_patch_mbarrier", BEATS},              /* an attempt of an operation on an mbarrier */
+	{43, "tt_patch_tensor_load", TENSORS},         /* a load by a tensor map */
 };
 
 typedef void callback(void *user, int domain, uint32_t id, const void *data);
@@ -112,7 +113,7 @@ static bool in_category(enum category category)
 
 uint32_t sanitizer_kinds(void)
 {
-	return 1u << TT_TRACE_OPCODE | 1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES;
+	return 1u << TT_TRACE_OPCODE | 1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES | 1u << TT_TRACE_TMA;
 }
 
 /* The kinds of records that it is to write. */
@@ -124,6 +125,8 @@ static uint32_t recorded_kinds(void)
 		kinds &= ~(1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES);
 	if (!in_category(CATEGORY_SYNC))
 		kinds &= ~(1u << TT_TRACE_OPCODE);
+	if (!in_category(CATEGORY_TMA))
+		kinds &= ~(1u << TT_TRACE_TMA);
 	return kinds;
 }
 
@@ -166,9 +169,16 @@ static int patch(CUmodule module)
 		uses |= ACCESSES;
 	if (recorded & 1u << TT_TRACE_OPCODE)
 		uses |= SYNCHRONISES;
-	for (size_t i = 0; !result && i < sizeof(places) / sizeof(*places); i++)
+	if (recorded & 1u << TT_TRACE_TMA)
+		uses |= TENSORS;
+	for (size_t i = 0; !result && i < sizeof(places) / sizeof(*places); i++) {
 		if (places[i].uses & uses)
 			result = sanitizer.patch(places[i].instruction, module, places[i].function);
+		if (result && places[i].uses == TENSORS) {
+			session_lost("tensor copies are not traced: the Sanitizer API has no place for code before them");
+			result = 0;
+		}
+	}
 	return result ? result : sanitizer.patch_module(module);
 }
 

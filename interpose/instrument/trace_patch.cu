@@ -59,6 +59,22 @@ static __device__ bool is_strided(const warp *w, uint64_t address, uint64_t *bas
 	return __all_sync(w->mask, step == (int16_t)step && address == *base + w->lane * step);
 }
 
+/* All of a record but its tag and payload. */
+static __device__ void begin(const tt_trace_param *p, tt_trace_record *r, uint32_t instruction, uint32_t mask, int16_t stride)
+{
+	uint32_t thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+
+	r->launch = p->launch;
+	r->instruction = instruction;
+	r->mask = mask;
+	r->block_x = blockIdx.x;
+	r->block_y = (uint16_t)blockIdx.y;
+	r->block_z = (uint16_t)blockIdx.z;
+	r->warp = (uint16_t)(thread / 32);
+	r->stride = stride;
+	r->clock = (uint32_t)clock();
+}
+
 static __device__ void record(const tt_trace_param *p, uint32_t kind, uint32_t instruction, uint64_t address, uint32_t words,
 			      const uint32_t *values, uint32_t size)
 {
@@ -78,16 +94,7 @@ static __device__ void record(const tt_trace_param *p, uint32_t kind, uint32_t i
 	tt_trace_record *r = (tt_trace_record *)(p->base + (at & (p->bytes - 1)));
 	char *to = (char *)(r + 1);
 	if (lane == w.leader) {
-		uint32_t thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-		r->launch = p->launch;
-		r->instruction = instruction;
-		r->mask = mask;
-		r->block_x = blockIdx.x;
-		r->block_y = (uint16_t)blockIdx.y;
-		r->block_z = (uint16_t)blockIdx.z;
-		r->warp = (uint16_t)(thread / 32);
-		r->stride = strided ? stride : 0;
-		r->clock = (uint32_t)clock();
+		begin(p, r, instruction, mask, strided ? stride : 0);
 		if (strided)
 			*(uint64_t *)to = base;
 	}
@@ -287,5 +294,38 @@ extern "C" __device__ __noinline__ int tt_patch_mbarrier(void *user, uint64_t pc
 
 	if (p && p->heartbeat)
 		beat(p, number(p, pc), TT_WARP_RUNS, (uint64_t)barrier, result);
+	return 0;
+}
+
+#define MAP_WORDS 16
+
+/* A copy by a tensor map, which a warp issues once. `blocks`: a mask in the upper half. */
+extern "C" __device__ __noinline__ int tt_patch_tensor_load(void *user, uint64_t pc, uint64_t map, uint32_t to, uint32_t barrier,
+							    int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4,
+							    uint32_t dimensions, uint32_t multicast, uint32_t blocks, uint32_t mode)
+{
+	const tt_trace_param *p = (const tt_trace_param *)user;
+	const uint32_t bytes = sizeof(tt_trace_record) + 5 * 8 + MAP_WORDS * 8;
+	const int32_t place[] = {c0, c1, c2, c3, c4};
+	uint32_t mask = __activemask(), leader = (uint32_t)__ffs(mask) - 1, lane;
+	asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+
+	if (!p || lane != leader || !(p->kinds & 1u << TT_TRACE_TMA) || !is_traced(p, number(p, pc)))
+		return 0;
+	uint64_t at = reserve(p, bytes);
+	if (at == UINT64_MAX)
+		return 0;
+	tt_trace_record *r = (tt_trace_record *)(p->base + (at & (p->bytes - 1)));
+	uint64_t *payload = (uint64_t *)(r + 1);
+	begin(p, r, number(p, pc), 1u << leader, 0);
+	payload[0] = map;
+	payload[1] = barrier;
+	for (uint32_t i = 0; i < 5; i++)
+		((int32_t *)(payload + 2))[i] = i < dimensions ? place[i] : 0;
+	((uint32_t *)(payload + 2))[5] = multicast ? blocks >> 16 : 0;
+	for (uint32_t i = 0; i < MAP_WORDS; i++)
+		payload[5 + i] = ((const uint64_t *)map)[i];
+	__threadfence();
+	*(volatile uint32_t *)&r->tag = TT_TRACE_TAG(TT_TRACE_TMA, 0, bytes);
 	return 0;
 }

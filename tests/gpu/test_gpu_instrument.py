@@ -66,6 +66,22 @@ def test_registers_are_refused(examples: Path, tmp_path: Path) -> None:
     assert refused == {layout.REFUSED_TRACES.index("code")}
 
 
+def test_loads_by_tensor_maps_say_what_their_map_says(built: Path, tmp_path: Path) -> None:
+    """As on the simulator, which has stores and sums besides."""
+    command = support.command("tensor_maps", built)
+    bare = support.run(command, BARE)
+    done = instrument(tmp_path / "run", command, "--way", "sanitizer", "--kind", "tma")
+    assert (done.status, done.stdout) == (bare.status, bare.stdout)
+    shown = support.ttanalyze("query", tmp_path / "run", "--table", "tma", "--format", "json")
+    loads = [row for row in json.loads(shown.stdout) if row["does"] == "load"]
+    places = [[4, 3], [16, 16], [-4, -2], [100, 0], [4, 3], [4, 3]]
+    assert [row["first"] for row in loads] == [place for place in places for _ in range(3)]
+    assert [row["swizzle"] for row in loads] == ["NONE", "128B", "NONE"] * 6
+    for row in loads:
+        assert (row["global_dim"], row["global_strides"]) == ([40, 20], [160])
+        assert (row["box_dim"], row["bytes"], row["multicast"]) == ([32, 8], 1024, 0)
+
+
 @pytest.fixture(scope="module")
 def replayable(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("replayable")
