@@ -77,12 +77,12 @@ def measure(folder: Path, ranks: int, steps: int, tensors: int, kinds: int) -> N
     print(f"size: {size / 1e9:.1f} GB, {single / 1e9:.1f} GB without the links", flush=True)
     for _ in range(2):  # the first may find files that are not in memory
         tell("info", timed("info", run))
-    for summary in run.glob("p*/summary.json"):
-        summary.unlink()
-    tell("info without summaries", timed("info", run))
     tell("replicas", timed("replicas", run))
     write(other, Job(ranks, steps, tensors, own=tensors // 100, kinds=kinds))
     tell("diff", timed("diff", run, other))
+    for summary in run.glob("p*/summary.json"):
+        summary.unlink()
+    tell("info without summaries", timed("info", run))
 
 
 def timed(verb: str, *runs: Path) -> dict[str, float]:

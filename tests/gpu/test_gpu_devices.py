@@ -52,13 +52,27 @@ def test_copies_to_the_other_device_are_captured(
     compare("", bare, support.run(command, support.recording(BARE, tmp_path / "run", **options)))
 
 
-def test_two_nccl_ranks_are_recorded(tmp_path: Path) -> None:
-    """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights."""
+@pytest.mark.parametrize(("way", "off"), [("P2P", "0"), ("SHM", "1")])
+def test_two_nccl_ranks_are_recorded(way: str, off: str, tmp_path: Path) -> None:
+    """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights. By
+    NVLink and by shared memory of the host.
+    """
     pytest.importorskip("torch")
-    command = [sys.executable, str(HERE / "train_ddp.py")]
+    told = f"NCCL_DEBUG_FILE={tmp_path}/nccl.%p"
+    settings = [f"NCCL_P2P_DISABLE={off}", "NCCL_DEBUG=INFO", told]
+    command = ["env", *settings, sys.executable, str(HERE / "train_ddp.py")]
     opened = check_recording(command, tmp_path / "run", 300, epoch="sync")
+    assert any(f" via {way}" in path.read_text() for path in tmp_path.glob("nccl.*"))
     assert {p.info["devices"][0]["ordinal"] for p in opened.processes} == {0, 1}
     assert all(len(p.epochs) > 3 for p in opened.processes)
+
+
+def test_pytorch_shares_a_tensor_between_processes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(HERE / "share_tensor.py")]
+    opened = check_recording(command, tmp_path / "run", 300, epoch="sync")
+    kinds = opened.regions.groupby("process")["kind"].agg(set)
+    assert sorted("ipc" in of for of in kinds) == [False, True]
 
 
 def test_nccl_collectives_in_one_process_are_recorded(tmp_path: Path) -> None:
