@@ -25,6 +25,11 @@ def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
 
     Source:
         docs/reference/tables.md describes the checksums. They are XXH3-64.
+
+    Example:
+        >>> ptx = b".version 8.0 .target sm_75 .address_size 64 .visible .entry k() { ret; }"
+        >>> [checksum is not None for checksum in tt.kernels.checksums(ptx, ["k", "other"])]
+        [True, False]
     """
     if image.startswith(elf.MAGIC):
         return cubin.checksums(image, names)

@@ -159,6 +159,11 @@ def timeline(process: Process) -> pd.DataFrame:
     Returns:
         One row per allocation or free, in order: seq, time_ns (of the call), region, change (bytes,
         negative for a free), bytes and allocations (both in use after it).
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> tt.memory.timeline(run.processes[0])["bytes"].tolist()
+        [4096]
     """
     regions = _regions(process)
     return _steps(regions[~regions["kind"].isin(ELSEWHERE)])
@@ -174,6 +179,11 @@ def alive_at(process: Process, seq: int) -> pd.DataFrame:
     Returns:
         One row per region, the largest first: region, kind, label, bytes, base, device, context,
         site, seq, time_ns (of the allocation).
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> tt.memory.alive_at(run.processes[0], 2)[["label", "bytes"]].values.tolist()
+        [['weights', 4096]]
     """
     regions = _regions(process)
     alive = _alive(regions[~regions["kind"].isin(ELSEWHERE)], seq)
@@ -189,6 +199,11 @@ def allocation_sites(process: Process) -> pd.DataFrame:
     Returns:
         One row per source line (or call and thread) and kind, the most bytes first: site, kind,
         allocations, bytes, largest, freed, alive (at the end), alive_bytes.
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> tt.memory.allocation_sites(run.processes[0])["alive_bytes"].tolist()
+        [4096]
     """
     return _sites(_regions(process))
 
@@ -204,6 +219,11 @@ def address_ranges(process: Process, seq: int) -> pd.DataFrame:
         One row per kind and device: kind, device, regions, bytes, span (from the lowest to the
         highest address), ranges (without gaps), largest_range, gap_bytes, largest_gap, used (bytes
         / span). Arrays have no address and are left out.
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> tt.memory.address_ranges(run.processes[0], 2)["used"].tolist()
+        [1.0]
     """
     regions = _regions(process)
     return _ranges(_alive(regions[~regions["kind"].isin(ELSEWHERE)], seq))

@@ -85,6 +85,10 @@ def of_process(process: Process) -> Config | None:
 
     Raises:
         FormatError: The file does not follow the schema.
+
+    Example:
+        >>> tt.delays.of_process(tt.open("run1").processes[0]) is None  # nothing was delayed
+        True
     """
     path = process.path / NAME
     if not path.exists():

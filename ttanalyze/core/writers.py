@@ -66,6 +66,11 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
     Raises:
         Error: The process has no such region.
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> found = tt.writers.writers(tt.open("run1").processes[0], 0, 0, 4)
+        >>> found.events["seq"].tolist()
+        [2, 4]
     """
     regions = process.regions
     row = region_row(process, region)
@@ -132,6 +137,10 @@ def waits(process: Process, call: int) -> bool:
     Args:
         process: The process.
         call: The index of the call in records.
+
+    Example:
+        >>> tt.writers.waits(tt.open("run1").processes[0], 1)
+        False
     """
     return "Wait" in (process.call(call) or "")
 

@@ -27,6 +27,10 @@ def cut_epoch(label: str = "") -> bool:
 
     Returns:
         True if the epoch was requested, False if nothing is recorded.
+
+    Example:
+        >>> tt.control.cut_epoch("after warm-up")  # not recorded
+        False
     """
     try:
         cut = ctypes.CDLL(None).tt_epoch
@@ -54,6 +58,10 @@ def control(
     Returns:
         True if the settings apply. False if nothing is recorded or a setting is wrong; the recorder
         then prints the reason to standard error.
+
+    Example:
+        >>> tt.control.control(points=False)  # not recorded
+        False
     """
     try:
         tell = ctypes.CDLL(None).tt_control

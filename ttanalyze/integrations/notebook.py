@@ -41,6 +41,10 @@ def html(run: Run) -> str:
 
     Args:
         run: The run.
+
+    Example:
+        >>> tt.notebook.html(tt.open("run1"))[:18]
+        '<p><b>run1</b></p>'
     """
     try:
         found = info(run)

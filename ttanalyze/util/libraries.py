@@ -24,6 +24,10 @@ def shim() -> Path:
 
     Raises:
         Error: The package was not built.
+
+    Example:
+        >>> tt.paths.shim().name
+        'libttshim.so'
     """
     return _built(library_folder() / "libttshim.so")
 
@@ -42,6 +46,10 @@ def loader() -> Path:
 
     Raises:
         Error: The package was not built.
+
+    Example:
+        >>> tt.paths.loader().name
+        'libttload.so'
     """
     return _built(library_folder() / "libttload.so")
 

@@ -72,6 +72,11 @@ def events(
 
     Raises:
         Error: An argument is wrong. It is raised before the first record.
+
+    Example:
+        >>> events = tt.events.events(tt.open("run1"), kernel="scale")
+        >>> [event["kernel_launch_id"] for event in events]
+        [0, 1]
     """
     return _records(_pieces(run, kernel, with_stacks, progress))
 

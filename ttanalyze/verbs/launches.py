@@ -84,6 +84,11 @@ def launches(
 
     Raises:
         Error: The regular expression is malformed, or no kernel has one of the names.
+
+    Example:
+        >>> (kernel,) = tt.launches.launches(tt.open("run1"))
+        >>> kernel.name, len(kernel.launches)
+        ('scale', 2)
     """
     checksums = Checksums()
     out: list[KernelLaunches] = []

@@ -288,6 +288,12 @@ def save(
     Raises:
         Error: The format cannot hold the parts, or the file cannot be written.
         FormatError: The stored contents do not have their digest.
+
+    Example:
+        >>> found = tt.rewind.rewind(tt.open("run1"), 1, ["weights"], dtypes=["f32"])
+        >>> _ = tt.rewind.save(found, "weights.npy")
+        >>> Path("weights.npy").exists()
+        True
     """
     path = Path(path)
     chosen = format or path.suffix.removeprefix(".")
@@ -409,6 +415,11 @@ def summaries(rewound: Rewound, progress: Progress = None) -> list[Summary]:
 
     Raises:
         FormatError: The stored contents do not have their digest.
+
+    Example:
+        >>> found = tt.rewind.rewind(tt.open("run1"), 1, ["weights"], dtypes=["f32"])
+        >>> [summary.max for summary in tt.rewind.summaries(found)]
+        [1.5]
     """
     done = _Progress(2 * rewound.size, progress)
     with contents.DataFiles(rewound.process) as files:

@@ -298,6 +298,10 @@ def parse(name: str) -> Type:
 
     Source:
         e4m3 and e5m2: OCP 8-bit Floating Point Specification.
+
+    Example:
+        >>> tt.values.parse("bf16").itemsize
+        2
     """
     wanted = name.strip().lower()
     found = TYPES.get(_ALIASES.get(wanted, wanted))

@@ -65,6 +65,12 @@ def watch(
     Raises:
         Error: None of the epochs has contents of the target.
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> condition = tt.blame.Condition.parse("> 1", tt.values.parse("f32"))
+        >>> tt.blame.watch(run.processes[0], condition).sighting.epoch
+        1
     """
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))

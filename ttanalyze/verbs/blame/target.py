@@ -89,6 +89,12 @@ def find_target(
 
     Raises:
         Error: There is no such memory, or the arguments contradict each other.
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> target = tt.blame.find_target(run.processes[0], "weights", element=3, type="f32")
+        >>> target.region, target.start, target.stop
+        (0, 12, 16)
     """
     if isinstance(type, str):
         type = parse(type)  # noqa: A001

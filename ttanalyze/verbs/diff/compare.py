@@ -54,6 +54,11 @@ def parse_types(value: str) -> Types:
 
     Raises:
         Error: The text is malformed, or names a region twice or an unknown type.
+
+    Example:
+        >>> types = tt.diff.parse_types("f32,weights=bf16")
+        >>> {region: type.name for region, type in types.items()}
+        {None: 'f32', 'weights': 'bf16'}
     """
     types: dict[str | int | None, Type] = {}
     for part in value.split(","):

@@ -81,6 +81,10 @@ def doctor(folder: Path | None = None, progress: Progress = None) -> Diagnosis:
 
     Returns:
         The diagnosis.
+
+    Example:
+        >>> [check.name for check in tt.doctor.doctor().checks][0]
+        'recorder'
     """
     checks: list[Check] = []
     for check in _checks(folder or Path.cwd()):

@@ -46,6 +46,10 @@ def export_sqlite(
     Raises:
         Error: The file cannot be written.
         FormatError: A file of the run does not follow the format.
+
+    Example:
+        >>> tt.export.export_sqlite(tt.open("run1"), "run1.db")["events"]
+        5
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -83,6 +87,10 @@ def export_parquet(
     Raises:
         Error: pyarrow is missing, or a file cannot be written.
         FormatError: A file of the run does not follow the format.
+
+    Example:
+        >>> tt.export.export_parquet(tt.open("run1"), "tables")["events"]
+        5
     """
     load_parquet("--parquet")
     folder = Path(folder)

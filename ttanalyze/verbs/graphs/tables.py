@@ -50,6 +50,10 @@ def graphs(run: Run, progress: Progress = None) -> pd.DataFrame:
 
     Raises:
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> len(tt.graphs.graphs(tt.open("run1")))
+        0
     """
     return graph_tables.graphs(run.processes, progress)
 

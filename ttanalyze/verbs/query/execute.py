@@ -134,6 +134,11 @@ def stream(
 
     Raises:
         Error: As `query`. Unknown tables and columns are found before the first piece.
+
+    Example:
+        >>> wanted = tt.query.Query(filter="kind=launch", fields=("seq", "kernel"))
+        >>> [len(part) for part in tt.query.stream(tt.open("run1"), wanted)]
+        [2]
     """
     if isinstance(run, Run) and wanted.table in TRACE_TABLES:
         run = TracedRun(run)

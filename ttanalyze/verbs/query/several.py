@@ -52,6 +52,11 @@ def open_sources(
 
     Raises:
         Error: Nothing matches a pattern, a source cannot be read, or they are of different kinds.
+
+    Example:
+        >>> source = tt.query.open_sources(["run1"])
+        >>> tt.query.query(source, tt.query.Query(count=True))["count"].tolist()
+        [5]
     """
     names = [name for path in paths for name in _matching(os.fspath(path))]
     if not names:

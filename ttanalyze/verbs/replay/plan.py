@@ -130,6 +130,10 @@ def launches(process: Process, pattern: str | None = None) -> Array:
 
     Raises:
         Error: The regular expression is malformed.
+
+    Example:
+        >>> tt.replay.launches(tt.open("run1").processes[0], "scale")["seq"].tolist()
+        [2, 4]
     """
     found = [np.empty(0, layout.EVENT)]
     for events in process.events_by_seq():

@@ -61,6 +61,10 @@ def page(
     Raises:
         Error: plotly or jinja2 is not installed, or there is no such tensor or type.
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> tt.report.report(tt.open("run1"))[:15]
+        '<!doctype html>'
     """
     template, library = _template("page.html.j2"), _library()
     chosen = series(run, values)

@@ -77,6 +77,10 @@ def stats(
         >>> kernels.table[["launches", "kernel"]]
            launches kernel
         0         2  scale
+
+    Example:
+        >>> [summary.name for summary in tt.stats.stats(tt.open("run1"), ["kernels", "copies"])]
+        ['kernels', 'copies']
     """
     for name in names:
         if name not in SUMMARIES:
