@@ -29,6 +29,7 @@ PROGRAMS = [
     *("alloc_many", "alloc_neighbours", "alloc_pitch", "alloc_reuse", "async_alloc", "async_reuse"),
     *("free_while_working", "graph_capture", "memory_info", "out_of_memory", "pools"),
     *("managed_memory", "recorder_no_peer_access", "threads_allocate", "threads_one_pool"),
+    "async_stream_only",
     "vmm_remap",
 ]
 
@@ -226,6 +227,19 @@ def test_graph_without_epochs_inside_is_named_as_a_whole(faults: Path, tmp_path:
     """Two of its nodes are given the allocation."""
     (found,) = findings(faults, "graph_end_4", tmp_path / "out", "--quick")
     assert (found["call"]["kind"], found["certainty"]) == ("graph-launch", "possible")
+
+
+def test_memory_of_a_stream_is_used_again_without_a_wait(built: Path, tmp_path: Path) -> None:
+    """Freed memory is held back until 256 MiB are newer, not until the host waits."""
+    program = support.build_program("async_stream_only", built)
+    options = {"zones": "256", "contents": "none", "fill": "keep"}
+    done = support.run([program, "x"], support.recording(SIM, tmp_path / "run", **options))
+    assert done.stdout == "value 24\n"
+    process = tt.open(tmp_path / "run").process(0)
+    given = process.regions.birth[process.regions.birth["kind"] == zones.ARENA]
+    assert len(given) == 24 and 7 <= len(set(given["base"].tolist())) <= 8
+    (zone,) = zones.changed_zones(process)
+    assert zone.side == zones.END and zone.allocation == given["id"][-1]
 
 
 def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:

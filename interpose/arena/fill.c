@@ -45,6 +45,8 @@ CUresult arena_submit(const struct arena_resources *h, CUstream stream, const st
 	void *args[] = {&params};
 	uint64_t most = 0;
 
+	if (!count)
+		return CUDA_SUCCESS;
 	if (count == 1 && (ranges->constant || !h->fill))
 		return real.cuMemsetD8Async(ranges->base, ranges->constant ? (unsigned char)ranges->seed : 0, ranges->size,
 					    stream);
@@ -118,7 +120,7 @@ enum fill_result fill_now(struct context *c, CUdeviceptr p, uint64_t size)
 
 CUresult arena_fill_in_stream(struct context *c, CUstream stream, const struct tt_fill_range *ranges, unsigned count)
 {
-	if (count == 1 && ranges->constant)
+	if (!count || (count == 1 && ranges->constant))
 		return arena_submit(NULL, stream, ranges, count);
 	struct arena_resources *h = enter(c);
 	if (!h)

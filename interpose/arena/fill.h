@@ -18,7 +18,7 @@ enum fill_result {
 
 static inline bool fill_asked(void)
 {
-	return unlikely(options.fill.kind != FILL_OFF);
+	return unlikely(options.fill.kind > FILL_KEEP);
 }
 
 /* Uses no stream of the program; FILL_DONE: the memory is filled. */

@@ -14,8 +14,10 @@ void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t
 {
 	*p = (struct free_list){.base = base, .size = size, .granule = granule, .zone = round_up(zone, FREE_LIST_UNIT)};
 	TAILQ_INIT(&p->slabs);
-	for (unsigned i = 0; i < FREE_LIST_SIZES; i++)
+	for (unsigned i = 0; i < FREE_LIST_SIZES; i++) {
 		TAILQ_INIT(&p->idle[i]);
+		TAILQ_INIT(&p->alike[i]);
+	}
 	TAILQ_INIT(&p->freed);
 	TAILQ_INIT(&p->held);
 }
@@ -237,6 +239,12 @@ static struct block *block_add(struct free_list *p, struct mapping *m, uint64_t 
 	return b;
 }
 
+/* Freed blocks with this room, and others. */
+static struct blocks *alike_of(struct free_list *p, uint64_t room)
+{
+	return &p->alike[(room / FREE_LIST_UNIT * 0x9e3779b97f4a7c15u) >> 58]; /* Fibonacci hashing, to FREE_LIST_SIZES */
+}
+
 /* A mapping with free room, and where in it. NULL: there is none. */
 static struct mapping *find_place(struct free_list *p, uint64_t room, uint64_t *base)
 {
@@ -290,14 +298,36 @@ struct block *free_list_take(struct free_list *p, uint64_t size, bool guarded, s
 	return b;
 }
 
-struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+static bool held_long_enough(const struct free_list *p, const struct block *b)
 {
-	/* zones hold freed memory back first; memory with guards is unmapped */
-	uint64_t room = size <= p->size && !p->zone && !p->guard ? room_for(p, size, false) : 0;
+	return p->freed_bytes - b->freed_bytes > HELD_BYTES || p->freed_count - b->freed_count > HELD_COUNT;
+}
+
+/* The oldest block of this size that was freed in the stream and need not be held back. */
+static struct block *take_zoned(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+{
 	struct block *b;
 
-	if (!room)
-		return NULL;
+	TAILQ_FOREACH(b, alike_of(p, room_for(p, size, false)), alike)
+	{
+		if (!held_long_enough(p, b))
+			break;
+		if (b->size != size || b->was_held || b->freed_on != s || b->freed_stream != stream_id)
+			continue;
+		free_list_set_state(p, b, BLOCK_NEW);
+		return b;
+	}
+	return NULL;
+}
+
+struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+{
+	/* memory with guards is unmapped */
+	uint64_t room = size <= p->size && !p->guard ? room_for(p, size, false) : 0;
+	struct block *b;
+
+	if (!room || p->zone)
+		return room ? take_zoned(p, size, s, stream_id) : NULL;
 	TAILQ_FOREACH(b, &p->freed, freed)
 	{
 		if (b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
@@ -327,6 +357,15 @@ void free_list_set_state(struct free_list *p, struct block *b, enum block_state 
 		TAILQ_REMOVE(list_of(p, b->state), b, freed);
 	if (list_of(p, state))
 		TAILQ_INSERT_TAIL(list_of(p, state), b, freed);
+	if (b->state == BLOCK_FREED)
+		TAILQ_REMOVE(alike_of(p, b->room), b, alike);
+	if (state == BLOCK_FREED) {
+		p->freed_bytes += b->was_held ? 0 : b->room;
+		p->freed_count += !b->was_held;
+		b->freed_bytes = p->freed_bytes;
+		b->freed_count = p->freed_count;
+		TAILQ_INSERT_TAIL(alike_of(p, b->room), b, alike);
+	}
 	int held = (state == BLOCK_HELD) - (b->state == BLOCK_HELD);
 	p->held_bytes += (uint64_t)held * b->room;
 	p->held_count += (size_t)held;

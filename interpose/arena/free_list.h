@@ -16,11 +16,18 @@
 #define FREE_LIST_UNIT 512            /* alignment of each allocation, as in the driver */
 #define FREE_LIST_LARGE (1024 * 1024) /* a larger allocation has its own mapping */
 
+/*
+ * With zones, freed memory is held back until so much newer memory was freed. HELD_BYTES and HELD_COUNT are the
+ * limits of each range.
+ */
+#define HELD_BYTES ((uint64_t)256 << 20)
+#define HELD_COUNT 1024
+
 struct context;
 struct stream;
 struct pool;
 
-#define FREE_LIST_SIZES 64      /* lists of idle large mappings, by their size */
+#define FREE_LIST_SIZES 64      /* lists of idle large mappings and of freed blocks, by their size */
 
 struct mapping {
 	uint64_t base, size;
@@ -58,9 +65,11 @@ struct block {
 	struct stream *freed_on;   /* or only this stream's work, and its id: the struct may be reused */
 	uint64_t freed_stream;
 	uint64_t freed_serial;
+	uint64_t freed_bytes, freed_count; /* with it, in this range so far */
 	bool was_held;             /* a block is held back only once */
 	bool hold;                 /* of a block that is being freed: it will be held back */
 	TAILQ_ENTRY(block) freed;  /* in the list of its state */
+	TAILQ_ENTRY(block) alike;  /* in the freed ones of about its size */
 };
 TAILQ_HEAD(blocks, block);
 
@@ -86,6 +95,8 @@ struct free_list {
 	struct mappings slabs, idle[FREE_LIST_SIZES]; /* oldest first */
 	uint64_t idle_bytes; /* of ready mappings without blocks */
 	struct blocks freed, held; /* blocks in these states, oldest first */
+	struct blocks alike[FREE_LIST_SIZES]; /* the freed ones */
+	uint64_t freed_bytes, freed_count; /* in all, but for what was held before */
 	uint64_t held_bytes;
 	size_t held_count;
 };
@@ -103,7 +114,7 @@ bool free_list_has_guard(const struct free_list *p, const struct block *b);
  * map and then set ready, or NULL. Returns NULL if the range has no such gap or the host no memory.
  */
 struct block *free_list_take(struct free_list *p, uint64_t size, bool guarded, struct mapping **fresh);
-/* The same, in place of a block that was freed in this stream. */
+/* The same, in place of a block that was freed in this stream. With zones, of one that is old enough and has this size. */
 struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id);
 /* The block that holds address, in any state. */
 struct block *free_list_find(const struct free_list *p, uint64_t address);

@@ -9,9 +9,6 @@
 #include "track/regions.h"
 #include "track/thread.h"
 
-#define HELD_BYTES ((uint64_t)256 << 20) /* limit in each range */
-#define HELD_COUNT 1024
-
 static struct tt_fill_range zone_range(uint64_t base, uint64_t size)
 {
 	return (struct tt_fill_range){.base = base, .size = size, .seed = TT_ZONE_SEED};
@@ -21,10 +18,15 @@ unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3])
 {
 	uint64_t end = b->base + b->size;
 
-	ranges[0] = fill_range(b->base, options.zones ? b->size : block_end(b) - b->base);
-	ranges[1] = zone_range(block_start(b), b->before);
-	ranges[2] = zone_range(end, block_end(b) - end);
-	return options.zones ? 3 : 1;
+	unsigned count = 0;
+
+	if (options.zones) {
+		ranges[count++] = zone_range(block_start(b), b->before);
+		ranges[count++] = zone_range(end, block_end(b) - end);
+	}
+	if (options.fill.kind != FILL_KEEP)
+		ranges[count++] = fill_range(b->base, (options.zones ? end : block_end(b)) - b->base);
+	return count;
 }
 
 bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
@@ -53,7 +55,7 @@ static bool is_worth_holding(const struct context *c, const struct block *b)
 }
 
 /* Within the gate, no epoch is cut. Earlier epochs may read the zones until the next wait for the block. */
-static void end_zones(const struct block *b)
+void zones_end(const struct block *b)
 {
 	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
 	struct thread *t = thread_current();
@@ -84,7 +86,7 @@ static struct block *take_oldest(struct free_list *p, bool all)
 /* The block is free after the next wait: earlier epochs may read its zones. */
 static void let_go(struct block *b)
 {
-	end_zones(b);
+	zones_end(b);
 	pthread_mutex_lock(&arena.lock);
 	arena_block_freed(b, b->context, NULL);
 	pthread_mutex_unlock(&arena.lock);

@@ -17,7 +17,7 @@
  *	SIZE      bytes such as 64M or 2GiB, at least `limit`
  *	DISK      auto, off, or as SIZE
  *	COMPRESS  off, device, or a whole number, at most `limit`
- *	FILL      off, zero, ones or pattern:N, where N is as SEED
+ *	FILL      off, keep, zero, ones or pattern:N, where N is as SEED
  *	TIME_NS   such as 50us, at most `limit`; a number alone, `limit` and the field are nanoseconds
  *	TIME_MS   the same in milliseconds
  *	TIME_S    the same in seconds; the field has milliseconds
@@ -85,10 +85,10 @@ OPTION(DETERMINISTIC, deterministic, SWITCH, "", "0", "",
 OPTION(ADDRESS_SPACE, address_space, SIZE, "64M", "", "SIZE",
        "With --deterministic: how many addresses to reserve for each device, such as 64G (default and most: 1 TiB). Allocations "
        "that do not fit have addresses of the driver.")
-OPTION(FILL, fill, FILL, "", "off", "off|zero|ones|pattern:N",
+OPTION(FILL, fill, FILL, "", "off", "off|keep|zero|ones|pattern:N",
        "Fill new allocations before the program gets them: with zeros (zero), with 0xFF bytes (ones), or with bytes that depend on "
        "their address and on seed N (pattern:N). A program that reads uninitialised memory then shows it (default off: memory is "
-       "as the driver gives it, and zero with --deterministic).")
+       "as the driver gives it, and zero with --deterministic). keep: memory has what it had, with --deterministic too.")
 OPTION(ZONES, zones, SIZE, "256", "", "SIZE",
        "Surround each allocation with zones of this size, such as 256, and hold back freed memory, both filled with a "
        "pattern that epochs capture: what changes there was written out of bounds. Implies --deterministic.")

@@ -236,7 +236,8 @@ static bool take_time(const struct option *o, const char *text, uint64_t unit, u
 
 static bool parse_fill(const char *text)
 {
-	static const char *const words[] = {[FILL_OFF] = "off", [FILL_ZERO] = "zero", [FILL_ONES] = "ones"};
+	static const char *const words[] = {
+		[FILL_OFF] = "off", [FILL_KEEP] = "keep", [FILL_ZERO] = "zero", [FILL_ONES] = "ones"};
 	static const char pattern[] = "pattern:";
 
 	for (enum fill i = FILL_OFF; i < FILL_PATTERN; i++)

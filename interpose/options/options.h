@@ -48,7 +48,7 @@ enum thread_priority { THREADS_NORMAL, THREADS_IDLE };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 /* Contents of new device memory. */
-enum fill { FILL_OFF, FILL_ZERO, FILL_ONES, FILL_PATTERN };
+enum fill { FILL_OFF, FILL_KEEP, FILL_ZERO, FILL_ONES, FILL_PATTERN };
 
 static inline uint64_t guard_bytes(enum guard guard)
 {
