@@ -41,7 +41,8 @@ static int become_nvdisasm(void *of)
 	char *arguments[] = {options.nvdisasm, "-b", c->architecture, input, NULL}, *none[] = {NULL};
 	struct rlimit limit = {MOST_SECONDS, MOST_SECONDS};
 
-	if (!setrlimit(RLIMIT_CPU, &limit) && dup2(c->code, 0) == 0 && dup2(c->text, 1) == 1 && dup2(c->text, 2) == 2)
+	setrlimit(RLIMIT_CPU, &limit);
+	if (dup2(c->code, 0) == 0 && dup2(c->text, 1) == 1 && dup2(c->text, 2) == 2)
 		syscall(SYS_execve, options.nvdisasm, arguments, none);
 	syscall(SYS_exit_group, 127);
 	return 0;
@@ -50,7 +51,10 @@ static int become_nvdisasm(void *of)
 /* A child that does not become another program ends without a signal. It waits for nvdisasm, whose end gives one. */
 static int wait_for_nvdisasm(void *of)
 {
+	unsigned long by_default[4] = {0}; /* as the kernel has it: a program may ignore the signal, and then nobody can wait */
 	struct child *c = of;
+
+	syscall(SYS_rt_sigaction, SIGCHLD, by_default, NULL, sizeof(uint64_t));
 	pid_t pid = clone(become_nvdisasm, c->stacks[1] + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, c);
 
 	while (pid > 0 && syscall(SYS_wait4, pid, &c->status, 0, NULL) < 0 && errno == EINTR)
