@@ -70,7 +70,7 @@ def test_loads_by_tensor_maps_say_what_their_map_says(built: Path, tmp_path: Pat
     """As on the simulator, which has stores and sums besides."""
     command = support.command("tensor_maps", built)
     bare = support.run(command, BARE)
-    done = instrument(tmp_path / "run", command, "--way", "sanitizer", "--kind", "tma")
+    done = instrument(tmp_path / "run", [*command], "--way", "sanitizer", "--kind", "tma")
     assert (done.status, done.stdout) == (bare.status, bare.stdout)
     shown = support.ttanalyze("query", tmp_path / "run", "--table", "tma", "--format", "json")
     loads = [row for row in json.loads(shown.stdout) if row["does"] == "load"]
