@@ -67,6 +67,12 @@ def read(path: str | os.PathLike[str]) -> Config:
     Raises:
         Error: The file cannot be read.
         FormatError: The file does not follow the schema.
+
+    Example:
+        >>> text = '{"version": "1.0", "delay_ns": 500, "mode": "random", "kernels": {}}'
+        >>> _ = Path("delays.json").write_text(text)
+        >>> tt.delays.read("delays.json").count_on()
+        (0, 0)
     """
     path = Path(path)
     document = read_json(path)

@@ -56,6 +56,11 @@ def name(name: str, value: Any) -> int:
 
     Returns:
         The number of arrays that got a new name, 0 if nothing is recorded.
+
+    Example:
+        >>> import numpy as np
+        >>> tt.names.name("batch", np.zeros(4))  # not recorded
+        0
     """
     told = memory()
     if told is None:

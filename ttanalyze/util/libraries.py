@@ -14,7 +14,12 @@ STATIC_RUNTIME = "libttstatic.so"  # beside the simulator: for programs that con
 
 
 def library_folder() -> Path:
-    """Returns the folder of the native libraries. The variable TT_LIB names another folder."""
+    """Returns the folder of the native libraries. The variable TT_LIB names another folder.
+
+    Example:
+        >>> tt.paths.library_folder().name
+        'lib'
+    """
     chosen = os.environ.get("TT_LIB")
     return Path(chosen).absolute() if chosen else Path(__file__).resolve().parent.parent / "lib"
 
@@ -37,6 +42,10 @@ def simulator() -> Path:
 
     Raises:
         Error: The package was not built.
+
+    Example:
+        >>> tt.paths.simulator().name
+        'sim'
     """
     return _built(library_folder() / "sim" / "libcuda.so.1").parent
 
@@ -59,6 +68,10 @@ def demo() -> Path:
 
     Raises:
         Error: The package was not built.
+
+    Example:
+        >>> tt.paths.demo().name
+        'demo'
     """
     return _built(library_folder() / "demo" / "vecadd").parent
 

@@ -197,6 +197,15 @@ def compare(
 
     Raises:
         Error: Nothing can be compared, or an input is wrong.
+
+    Example:
+        >>> import json
+        >>> record = {"type": "opcode_only", "ctx": "0x1", "grid_launch_id": 0, "cta": [0, 0, 0]}
+        >>> record |= {"warp": 0, "opcode_id": 0, "pc": "0x0", "sass": "EXIT ;"}
+        >>> record |= {"trace_index": 0, "timestamp": 1}
+        >>> _ = Path("trace.ndjson").write_text(json.dumps(record))
+        >>> tt.compare.compare("trace.ndjson", "trace.ndjson").same
+        True
     """
     sides = _Side(a), _Side(b)
     for side in sides:

@@ -116,6 +116,11 @@ def written(
 
     Raises:
         Error: An argument is wrong. It is raised at once.
+
+    Example:
+        >>> lines = b"".join(tt.events.written(tt.open("run1"), "ndjson")).splitlines()
+        >>> len(lines)
+        2
     """
     if form not in FORMATS:
         raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")

@@ -465,6 +465,10 @@ def remarks(rewound: Rewound) -> list[str]:
 
     Args:
         rewound: The selection.
+
+    Example:
+        >>> tt.rewind.remarks(tt.rewind.rewind(tt.open("run1"), 1))
+        []
     """
     said = (
         (rewound.left_out, "left out, which no epoch had captured by then"),

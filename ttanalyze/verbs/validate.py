@@ -31,6 +31,15 @@ def validate(
 
     Raises:
         Error: It cannot be read, its kind is unclear, or the run has no traces.
+
+    Example:
+        >>> import json
+        >>> record = {"type": "opcode_only", "ctx": "0x1", "grid_launch_id": 0, "cta": [0, 0, 0]}
+        >>> record |= {"warp": 0, "opcode_id": 0, "pc": "0x0", "sass": "EXIT ;"}
+        >>> record |= {"trace_index": 0, "timestamp": 1}
+        >>> _ = Path("trace.ndjson").write_text(json.dumps(record))
+        >>> tt.validate.validate("trace.ndjson").faults
+        []
     """
     path = Path(path)
     if not path.is_dir():
