@@ -796,7 +796,7 @@ def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path)
     """Also those that wait for an epoch that comes after the one that could not be stored."""
     program = [str(support.build_program("recorder_blocked_graph", built)), "off"]
     bare = support.run(program, SIM)
-    library, what = failing / "failing.so", "pwrite:29-29:28"  # the first epoch's record
+    library, what = failing / "failing.so", "pwrite:25-25:28"  # the first epoch's record
     environment = with_failing(library, "FAILING", what, run, events="0", stall_ms="100")
     outcome = support.run(program, environment | {"FAILING_PAUSE_US": "500000"})
     compare("", bare, outcome)
