@@ -237,7 +237,10 @@ def test_memory_of_a_stream_is_used_again_without_a_wait(built: Path, tmp_path: 
     assert done.stdout == "value 24\n"
     process = tt.open(tmp_path / "run").process(0)
     given = process.regions.birth[process.regions.birth["kind"] == zones.ARENA]
-    assert len(given) == 24 and 7 <= len(set(given["base"].tolist())) <= 8
+    places = len(set(given["base"].tolist()))
+    assert len(given) == 24 and 7 <= places <= 8
+    around = process.regions.birth["seq"][process.regions.birth["kind"] == zones.ZONE]
+    assert np.isin(around, given["seq"]).sum() == 2 * places, "zones of a place go on"
     (zone,) = zones.changed_zones(process)
     assert zone.side == zones.END and zone.allocation == given["id"][-1]
 

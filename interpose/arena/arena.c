@@ -137,7 +137,6 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	struct range *range = arena_range_for(c->device);
 	if (range && s)
 		b = free_list_take_freed(&range->free_list, size, s, s->id);
-	bool had_zones = b && zones_concern(b);
 	if (range && !b)
 		b = free_list_take(&range->free_list, size, guarded, &fresh);
 	uint64_t users = range ? range->users : 0;
@@ -150,8 +149,6 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	}
 	pthread_mutex_unlock(&arena.lock);
 	*out = b;
-	if (had_zones)
-		zones_end(b);
 	if (b && options.guard && !free_list_has_guard(&range->free_list, b))
 		session_warn("device %d has no memory for more guards: some allocations have none", c->device);
 	if (!b || !fresh)

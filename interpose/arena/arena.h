@@ -85,7 +85,7 @@ struct arena_allocation {
 	unsigned sync_memops;
 };
 bool arena_find(uint64_t address, struct arena_allocation *found);
-/* The zones of an allocation: from start to base, and from its end to end. False: no zones. */
+/* The new zones of an allocation: from start to base, and from its end to end. False: none, or they go on. */
 bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end);
 /* Whether unmapped addresses follow an allocation. */
 bool arena_has_guard(CUdeviceptr base);

@@ -68,6 +68,7 @@ struct block {
 	uint64_t freed_bytes, freed_count; /* with it, in this range so far */
 	bool was_held;             /* a block is held back only once */
 	bool hold;                 /* of a block that is being freed: it will be held back */
+	bool has_zones;            /* their pattern is in memory, and they are regions */
 	TAILQ_ENTRY(block) freed;  /* in the list of its state */
 	TAILQ_ENTRY(block) alike;  /* in the freed ones of about its size */
 };

@@ -73,10 +73,8 @@ uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s)
 
 /* ---- zones.c ---- */
 
-/* What a new block must be filled with: its memory, and its zones if it has any. Returns how many ranges. */
+/* What a new block must be filled with: its memory, and its zones unless it has them. Returns how many ranges. */
 unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3]);
-/* Ends the zones of a block that nobody has. */
-void zones_end(const struct block *b);
 /* Whether a block has zones that epochs may capture: these must end before the block is free. */
 bool zones_concern(const struct block *b);
 /* Takes such blocks. Their work is complete, and they are in no list. Holds them back, or ends their zones. */

@@ -3,7 +3,7 @@
  * regions, so epochs capture them.
  *
  * Invariant: a zone's region begins after the pattern is in memory, and ends before another allocation can get its
- * block.
+ * block, unless that has the same place and size: then the zones go on.
  */
 #include "arena/parts.h"
 #include "track/regions.h"
@@ -20,7 +20,7 @@ unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3])
 
 	unsigned count = 0;
 
-	if (options.zones) {
+	if (options.zones && !b->has_zones) {
 		ranges[count++] = zone_range(block_start(b), b->before);
 		ranges[count++] = zone_range(end, block_end(b) - end);
 	}
@@ -32,11 +32,12 @@ unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3])
 bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
 {
 	pthread_mutex_lock(&arena.lock);
-	const struct block *b = free_list_find(&arena_range_of(base)->free_list, base);
-	bool found = b && b->base == base;
+	struct block *b = free_list_find(&arena_range_of(base)->free_list, base);
+	bool found = b && b->base == base && !b->has_zones;
 	if (found) {
 		*start = block_start(b);
 		*end = block_end(b);
+		b->has_zones = true;
 	}
 	pthread_mutex_unlock(&arena.lock);
 	return found;
@@ -55,7 +56,7 @@ static bool is_worth_holding(const struct context *c, const struct block *b)
 }
 
 /* Within the gate, no epoch is cut. Earlier epochs may read the zones until the next wait for the block. */
-void zones_end(const struct block *b)
+static void end_zones(struct block *b)
 {
 	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
 	struct thread *t = thread_current();
@@ -68,6 +69,7 @@ void zones_end(const struct block *b)
 	region_died(b->base + b->size, &origin);
 	if (!inside)
 		gate_leave(t);
+	b->has_zones = false;
 }
 
 /* The oldest held-back block over the limit, or of all. Only the caller owns it then. */
@@ -86,7 +88,7 @@ static struct block *take_oldest(struct free_list *p, bool all)
 /* The block is free after the next wait: earlier epochs may read its zones. */
 static void let_go(struct block *b)
 {
-	zones_end(b);
+	end_zones(b);
 	pthread_mutex_lock(&arena.lock);
 	arena_block_freed(b, b->context, NULL);
 	pthread_mutex_unlock(&arena.lock);

@@ -145,7 +145,7 @@ def _changed(
 ) -> ChangedZone:
     birth = process.regions.birth[row]
     base, size, region = int(birth["base"]), int(birth["size"]), int(birth["id"])
-    allocation, side = _owner(process, row)
+    allocation, side = _owner(process, row, epoch)
     zone = ChangedZone(region, side, allocation, epoch, before, tail=_is_tail(birth))
     try:
         found = contents.read(process, epoch, region)
@@ -163,20 +163,24 @@ def _changed(
     return replace(zone, first=first, last=last, count=len(other), sample=sample)
 
 
-def _owner(process: Process, row: int) -> tuple[int | None, str]:
-    """The allocation that a zone belongs to, and on which side of it the zone lies."""
+def _owner(process: Process, row: int, epoch: int) -> tuple[int | None, str]:
+    """The allocation that a zone belongs to, and on which side of it the zone lies. Of several,
+    one after the other in the same place, the last one before the epoch.
+    """
     regions = process.regions
     birth = regions.birth[row]
     base, size = int(birth["base"]), int(birth["size"])
     owners = np.flatnonzero(regions.birth["kind"] != ZONE)
     bases, sizes = regions.birth["base"][owners], regions.size[owners]
-    same = regions.birth["seq"][owners] == birth["seq"]
+    there = regions.birth["seq"][owners] >= birth["seq"]
+    there &= regions.born[owners] <= epoch
+    freed = regions.died[owners] != layout.NO_EPOCH
     for match, side in (
-        (same & (bases + sizes == base), END),
-        (same & (bases == base + size), START),
-        ((bases == base) & (sizes == size) & (regions.died[owners] != layout.NO_EPOCH), FREED),
+        (there & (bases + sizes == base), END),
+        (there & (bases == base + size), START),
+        (freed & (regions.id[owners] < birth["id"]) & (bases == base) & (sizes == size), FREED),
     ):
-        found = owners[match & (regions.id[owners] < birth["id"] + 2)]
+        found = owners[match]
         if len(found):
             return int(regions.id[found[-1]]), side
     return None, FREED
