@@ -1,7 +1,6 @@
 """What it costs to find writes out of bounds: steps of programs with zones, and under memcheck.
 
-The programs are recorded as the first run of `ttanalyze check --only bounds` does it: an epoch at
-each wait, with digests alone.
+The programs are recorded as the first run of `ttanalyze check --only bounds` does it.
 """
 
 from __future__ import annotations
@@ -23,10 +22,12 @@ from bench.bed import (
     torch_python,
 )
 from bench.figures import RATIO, Figure, Quantity
+from ttanalyze import options
 from ttanalyze.verbs.check import bounds
+from ttanalyze.verbs.check.session import BUDGET
 
 MEMCHECK_SECONDS = 40
-OPTIONS = {"zones": "256", "contents": "none", "params": "1", "cpu_callstack": "auto"}
+OPTIONS = options.variables({**bounds.FIRST, **BUDGET}, {})
 
 Steps = list[float]
 
@@ -77,7 +78,7 @@ def _measure(
 
 def _recorded(bed: Bed, command: Command, given: Mapping[str, str]) -> Steps:
     with bed.run_folder() as run:
-        steps = _steps(bed, command, {**bed.recorded(run, OPTIONS), **given})
+        steps = _steps(bed, command, {**bed.recorded(run, {}), **OPTIONS, **given})
         process_of(run)
     return steps
 

@@ -37,6 +37,8 @@ from ttanalyze.verbs.record.series import Recording
 NAME = "bounds"
 DESCRIPTION = "writes outside of allocations, and to memory that was freed"
 ZONES = {**PLAIN, "zones": "256"}
+# The first recording is compared with no other, so new memory need not be the same: that saves time.
+FIRST = {**ZONES, "fill": "keep"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
 WINDOWS = 3  # stretches of launches that are looked at closely
@@ -122,8 +124,7 @@ def with_zones(session: Session) -> Recording:
     Args:
         session: The session.
     """
-    # It is compared with no other recording, so new memory need not be the same: that saves time.
-    return session.record("zones", EACH_TENSOR, **{**ZONES, "fill": "keep", **session.budget})
+    return session.record("zones", EACH_TENSOR, **{**FIRST, **session.budget})
 
 
 def examine(session: Session) -> Outcome:
