@@ -37,7 +37,7 @@ from ttanalyze.verbs.record.series import Recording
 NAME = "bounds"
 DESCRIPTION = "writes outside of allocations, and to memory that was freed"
 ZONES = {**PLAIN, "zones": "256"}
-# The first recording is compared with no other, so new memory need not be the same: that saves time.
+# The first recording is compared with no other: new memory need not be the same, which saves time.
 FIRST = {**ZONES, "fill": "keep"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
