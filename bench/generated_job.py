@@ -21,7 +21,7 @@ from ttanalyze.format.digest import digests_of_spans
 from ttanalyze.format.files import KINDS
 from ttanalyze.format.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID, Array
 from ttanalyze.util.parallel import each
-from ttanalyze.verbs.record.totals import keep_summary
+from ttanalyze.verbs.record.totals import keep_summaries
 
 PIECE = 500  # steps that are written together
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -57,6 +57,7 @@ def write(run: Path, job: Job) -> None:
     ranks = range(job.ranks)
     files = each(lambda rank: _files(run, job, rank), [r for r in ranks if job.links_to(r) is None])
     infos = each(lambda rank: _rank(run, job, rank, dict(files)), ranks)
+    keep_summaries([(run / f"p{rank}", infos[rank]) for rank in ranks])
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
     text = json.dumps({**head, "processes": infos, "exit": {"status": 0, "signal": None}})
     (run / "run.json").write_text(text)
@@ -101,7 +102,6 @@ def _rank(run: Path, job: Job, rank: int, files: dict[int, dict[str, Any]]) -> d
     info["rank"] = {"rank": rank, "local_rank": rank % 8, "world_size": job.ranks, **node}
     info["files"] = files[rank if other is None else other]
     (folder / "process.json").write_text(json.dumps(info))
-    keep_summary(folder, info)
     return info
 
 

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from ttanalyze.format.run import FORMAT, Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.record.run import make_way
-from ttanalyze.verbs.record.totals import keep_summary
+from ttanalyze.verbs.record.totals import keep_summaries
 
 CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES)
 ANEW = ("process.json", "manifest.json", summaries.NAME)  # files that are not linked
@@ -109,7 +108,7 @@ def merge(
                     to = draft / f"p{number}" / path.relative_to(process.path)
                     size += path.stat().st_size
                     linked &= _take(path, to)
-                _keep_summary(process, draft / f"p{number}")
+            _keep_summaries(processes, draft)
             _write(draft / "run.json", orjson.dumps(_run_json(runs, infos)))
             _join_manifests(processes, draft)
             make_way(out, force)
@@ -118,6 +117,18 @@ def merge(
             shutil.rmtree(draft, ignore_errors=True)
     ranks = [process.rank.rank for process in processes if process.rank is not None]
     return Merged(out, len(processes), ranks, size, linked)
+
+
+def _keep_summaries(processes: Sequence[Process], draft: Path) -> None:
+    """Writes the summaries that the processes have, and those of long ones that have none."""
+    missing = []
+    for number, process in enumerate(processes):
+        known = summaries.kept(process.path, summaries.files_of(process.path))
+        if known is None:
+            missing.append((draft / f"p{number}", process.info))
+        else:
+            summaries.keep(draft / f"p{number}", known)
+    keep_summaries(missing)
 
 
 def _require_distinct(processes: Sequence[Process]) -> None:
@@ -147,16 +158,6 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(data)
-
-
-def _keep_summary(process: Process, to: Path) -> None:
-    """Writes the summary of a process to its new folder."""
-    known = summaries.kept(process.path, summaries.files_of(process.path))
-    if known is not None:
-        summaries.keep(to, known)
-        return
-    with suppress(Error):  # of damage, which `info` then finds itself
-        keep_summary(to, process.info)
 
 
 def _take(path: Path, to: Path) -> bool:

@@ -196,11 +196,9 @@ def record(
         code = TIMED_OUT
     ending = {"status": code, "signal": died, "seconds": round(seconds, 6)}
     ours = out if job is None else recorded_ranks(out).get(job.rank, out / NAME)
-    for one in totals.contents(out):  # before run.json says that the run is over
-        folder = totals.folder_of(out, one)
-        if ours in (out, folder):
-            with contextlib.suppress(OSError, Error):  # `info` then reads the files themselves
-                totals.keep_summary(folder, one)
+    over = [(totals.folder_of(out, one), one) for one in totals.contents(out)]
+    mine = [of for of in over if ours in (out, of[0])]
+    totals.keep_summaries(mine)  # before run.json says that the run is over
     info = note(out, {"exit": job.worst(out, ending) if job else ending}, warn)
     listed = [
         one for one in totals.processes(info) if job is None or totals.folder_of(out, one) == ours

@@ -12,6 +12,7 @@ import orjson
 
 from ttanalyze import options
 from ttanalyze._format import ffi
+from ttanalyze.errors import Error
 from ttanalyze.format import statuses
 from ttanalyze.output import text
 
@@ -120,13 +121,26 @@ def sums(out: Path) -> tuple[int, int, int, int]:
     return processes, counts["epochs.bin"], counts["launches.bin"], size
 
 
-def keep_summary(folder: Path, process: dict[str, Any]) -> None:
-    """Writes what `info` tells of a process, so that it need not read the epochs of every rank.
+def keep_summaries(processes: list[tuple[Path, dict[str, Any]]]) -> None:
+    """Writes what `info` tells of long recordings of ranks, so that it need not read their epochs.
 
-    Only for long recordings of ranks that have ended. Raises OSError or Error.
+    processes: folder and process.json of each, of which those that have ended count.
     """
-    over = process.get("status") in statuses.OVER
-    if over and process.get("rank") and records(folder / "epochs.bin") >= LONG:
-        from ttanalyze.core import summary
+    folders = [
+        folder
+        for folder, process in processes
+        if process.get("status") in statuses.OVER
+        and process.get("rank")
+        and records(folder / "epochs.bin") >= LONG
+    ]
+    if folders:
+        from ttanalyze.util.parallel import each
 
+        each(_keep_summary, folders)
+
+
+def _keep_summary(folder: Path) -> None:
+    from ttanalyze.core import summary
+
+    with contextlib.suppress(OSError, Error):  # `info` then reads the files
         summary.keep(folder)
