@@ -12,9 +12,10 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.rundir import Writer
+from tests.rundir import Writer, record, seal
 from tests.trace_writer import TraceWriter
 from tests.traced_run import BEGIN, PARAM, RET, begun, warp, written
+from ttanalyze.format import layout
 from ttanalyze.traces.instructions import SIMULATOR
 from ttanalyze.verbs.query import TracedRun
 from ttanalyze.verbs.query.trace_columns import LISTS, RECORDED, WORKED_OUT
@@ -125,6 +126,37 @@ def test_launches_have_their_clusters(tmp_path: Path) -> None:
     fields = ("--fields", "grid_x,cluster_x,cluster_y,cluster_z")
     found = query(tmp_path / "run", "--table", "traced", *fields)
     assert found.values.tolist() == [[4, 2, 1, 1], [1, 0, 0, 0]]
+
+
+def test_im2col_maps_are_decoded(tmp_path: Path) -> None:
+    trace = begun(tmp_path / "run")
+    trace.launch(kinds=("tma",))
+    bits = [*range(1, 17)]
+    made = record(layout.TENSOR_MAP, address=0x7000, rank=4, mode=1, data_type=6, swizzle=3)
+    for name, values in {
+        "map": bits,
+        "sizes": [64, 32, 16, 2, 0],
+        "strides": [128, 4096, 65536, 0],
+        "box": [64, 128, 0xFFFFFFFF, 0x0002FFFE, 0],
+        "steps": [1, 2, 2, 1, 0],
+    }.items():
+        made[name] = values
+    trace.run.append("tensormaps.bin", seal(made))
+    trace.tma(BEGIN, 0x9000, barrier=8, coordinates=(0, -1, -2, 1), tensor_map=bits)
+    trace.end()
+    trace.chunk()
+    trace.run.close(devices=[{"ordinal": 0, "name": SIMULATOR, "memory": 1 << 30}])
+    done = support.ttanalyze("query", tmp_path / "run", "--table", "tma", "--format", "json")
+    (row,) = orjson.loads(done.stdout)
+    assert (row["mode"], row["bytes"], row["first"]) == ("IM2COL", 16384, [0, -1, -2, 1])
+    assert row["pixel_box_lower_corner"] == [-1, -2]
+    assert row["pixel_box_upper_corner"] == [-1, 2]
+    assert row["encoded_by"] == (
+        "cuTensorMapEncodeIm2col(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, (void *)0x7000, "
+        "{64, 32, 16, 2}, {128, 4096, 65536}, {-1, -2}, {-1, 2}, 64, 128, {1, 2, 2, 1}, "
+        "CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, "
+        "CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)"
+    )
 
 
 def test_race_knows_the_cluster_of_each_block(tmp_path: Path) -> None:

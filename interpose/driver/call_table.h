@@ -86,7 +86,7 @@
 	X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) X(cuModuleGetTexRef) X(cuModuleGetSurfRef) \
 	X(cuFuncSetCacheConfig) X(cuKernelSetCacheConfig) X(cuLibraryEnumerateKernels) \
 	X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuSurfObjectCreate) X(cuSurfObjectDestroy) \
-	X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) \
+	X(cuTensorMapEncodeIm2col) X(cuTensorMapEncodeTiled) X(cuTensorMapReplaceAddress) \
 	X(cuLibraryLoadData) X(cuLibraryLoadFromFile) X(cuLibraryUnload) \
 	X(cuLibraryGetKernel) X(cuKernelGetFunction) X(cuLibraryGetModule) X(cuLibraryGetGlobal) X(cuLibraryGetManaged) \
 	X(cuLaunch) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLaunchCooperativeKernelMultiDevice) \
@@ -259,7 +259,7 @@
 #define PASS_TEXTURES(X) \
 	X(cuParamSetTexRef) \
 	X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
-	X(cuTensorMapEncodeIm2col) X(cuTensorMapEncodeIm2colWide) \
+	X(cuTensorMapEncodeIm2colWide) \
 	X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) \
 	X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) X(cuTexRefGetAddress_v2) \
 	X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \

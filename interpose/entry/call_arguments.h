@@ -5,7 +5,7 @@
 #ifndef TT_ENTRY_CALL_ARGUMENTS_H
 #define TT_ENTRY_CALL_ARGUMENTS_H
 
-#define CALL_ARGUMENTS_MOST 12
+#define CALL_ARGUMENTS_MOST 15
 #define CALL_ARGUMENTS(X) \
 	X(cuGetProcAddress, "8848") \
 	X(cuGetProcAddress_v2, "88488") \
@@ -79,6 +79,7 @@
 	X(cuTexObjectDestroy, "8") \
 	X(cuSurfObjectCreate, "88") \
 	X(cuSurfObjectDestroy, "8") \
+	X(cuTensorMapEncodeIm2col, "844888884484444") \
 	X(cuTensorMapEncodeTiled, "844888884444") \
 	X(cuTensorMapReplaceAddress, "88") \
 	X(cuLibraryLoadData, "88884884") \

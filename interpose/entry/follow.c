@@ -28,9 +28,9 @@
 
 typedef uint64_t arguments[CALL_ARGUMENTS_MOST];
 typedef CUresult any_call(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
-			  uint64_t, uint64_t);
-#define SPREAD(a) a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]
-_Static_assert(CALL_ARGUMENTS_MOST == 12, "any_call and SPREAD have all arguments");
+			  uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+#define SPREAD(a) a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14]
+_Static_assert(CALL_ARGUMENTS_MOST == 15, "any_call and SPREAD have all arguments");
 
 static struct {
 	uint16_t calls[IDS]; /* by CUPTI's number, from 1; 0: not followed */
@@ -86,9 +86,10 @@ static CUresult through(unsigned call, const uint64_t *a)
 
 #define X(symbol) \
 	static CUresult through_##symbol(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, \
-					 uint64_t h, uint64_t i, uint64_t j, uint64_t k, uint64_t l) \
+					 uint64_t h, uint64_t i, uint64_t j, uint64_t k, uint64_t l, uint64_t m, uint64_t n, \
+					 uint64_t o) \
 	{ \
-		return through(CALL_##symbol, (arguments){a, b, c, d, e, f, g, h, i, j, k, l}); \
+		return through(CALL_##symbol, (arguments){a, b, c, d, e, f, g, h, i, j, k, l, m, n, o}); \
 	}
 HOOK_TABLE(X)
 #undef X

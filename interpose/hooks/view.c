@@ -29,7 +29,7 @@ EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapData
 	CUresult r = real.cuTensorMapEncodeTiled(map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
 						 promotion, fill);
 	struct tt_tensor_map m = {.address = (uintptr_t)address,
-				  .rank = rank,
+				  .rank = (uint16_t)rank,
 				  .data_type = type,
 				  .interleave = interleave,
 				  .swizzle = swizzle,
@@ -41,6 +41,38 @@ EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapData
 		m.steps[i] = steps[i];
 		if (i)
 			m.strides[i - 1] = strides[i - 1];
+	}
+	if (r == CUDA_SUCCESS)
+		tensor_map_encoded(map, &m);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+						const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower,
+						const int *upper, cuuint32_t channels, cuuint32_t pixels,
+						const cuuint32_t *steps, CUtensorMapInterleave interleave,
+						CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+						CUtensorMapFloatOOBfill fill)
+{
+	HOOK(op, cuTensorMapEncodeIm2col);
+	CUresult r = real.cuTensorMapEncodeIm2col(map, type, rank, address, sizes, strides, lower, upper, channels, pixels,
+						  steps, interleave, swizzle, promotion, fill);
+	struct tt_tensor_map m = {.address = (uintptr_t)address,
+				  .box = {channels, pixels},
+				  .rank = (uint16_t)rank,
+				  .mode = TT_TENSOR_IM2COL,
+				  .data_type = type,
+				  .interleave = interleave,
+				  .swizzle = swizzle,
+				  .l2_promotion = promotion,
+				  .oob_fill = fill};
+	for (cuuint32_t i = 0; r == CUDA_SUCCESS && i < rank; i++) {
+		m.sizes[i] = sizes[i];
+		m.steps[i] = steps[i];
+		if (i)
+			m.strides[i - 1] = strides[i - 1];
+		if (i + 2 < rank)
+			m.box[i + 2] = ((uint32_t)lower[i] & 0xffff) | (uint32_t)upper[i] << 16;
 	}
 	if (r == CUDA_SUCCESS)
 		tensor_map_encoded(map, &m);

@@ -628,15 +628,18 @@ struct tt_traced {
 	uint64_t check;        /* XXH3-64 of the preceding 56 bytes */
 };
 
-/* A tensor map, and the arguments of the call that encoded it: cuTensorMapEncodeTiled. */
+/* A tensor map, and the arguments of the call that encoded it: cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col. */
+#define TT_TENSOR_IM2COL 1
 struct tt_tensor_map {
 	uint64_t map[16];      /* its bytes */
 	uint64_t address;      /* of the tensor */
 	uint64_t sizes[5];     /* elements, innermost dimension first */
 	uint64_t strides[4];   /* bytes, of the dimensions from the second one on */
-	uint32_t box[5];
+	uint32_t box[5];       /* im2col: channels, pixels, then for each dimension but first and last 16 bits of the lower and of
+				* the upper corner */
 	uint32_t steps[5];     /* between elements that are copied */
-	uint32_t rank;         /* number of dimensions; what arrays have beyond is 0 */
+	uint16_t rank;         /* number of dimensions; what arrays have beyond is 0 */
+	uint16_t mode;         /* 0: tiled; TT_TENSOR_IM2COL */
 	uint32_t data_type;    /* CUtensorMapDataType */
 	uint32_t interleave;
 	uint32_t swizzle;

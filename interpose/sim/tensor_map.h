@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define SIM_TENSOR_MAP 0x70616d726f736e74u
+#define SIM_IM2COL_MAP 0x6d726f736e6574u /* kernels can't copy by it */
 #define SIM_TENSOR_RANK 5
 #define SIM_TENSOR_BOX 256 /* elements of a dimension at most */
 #define SIM_TENSOR_LINE 16 /* bytes that a swizzle moves together */
@@ -22,6 +23,7 @@ struct sim_tensor_map {
 	uint8_t step[SIM_TENSOR_RANK];    /* between elements that are copied */
 	uint8_t rank, element;            /* element: bytes */
 	uint8_t swizzle;                  /* bits of an address / 8 that change its lower bits */
+	int16_t corner[3][2];             /* of im2col: lower and upper */
 	char form;                        /* of numbers: 'u' unsigned, 's' signed, 'f' float; 0: of no more than 2 bytes */
 };
 

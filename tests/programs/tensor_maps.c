@@ -59,6 +59,18 @@ static CUresult encode(CUtensorMap *map, CUdeviceptr at, const cuuint32_t *of, C
 				      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+/* Of 2 pictures of 8 times 8 pixels of 16 channels. */
+static CUresult encode_im2col(CUtensorMap *map, CUdeviceptr at, int lower, cuuint32_t channels)
+{
+	static const cuuint64_t size[] = {16, 8, 8, 2}, stride[] = {64, 512, 4096};
+	static const cuuint32_t step[] = {1, 1, 1, 1};
+	const int lowers[] = {lower, -1}, uppers[] = {-1, -1};
+
+	return cuTensorMapEncodeIm2col(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, (void *)(uintptr_t)at, size, stride, lowers,
+				       uppers, channels, 32, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+				       CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 static void show(const char *what, CUdeviceptr at)
 {
 	static uint32_t seen[WIDTH * HEIGHT];
@@ -113,6 +125,9 @@ int main(void)
 	SHOW(encode(&from, data, (cuuint32_t[]){64, 1}, CU_TENSOR_MAP_SWIZZLE_128B));
 	SHOW(encode(&from, data, (cuuint32_t[]){32, 257}, CU_TENSOR_MAP_SWIZZLE_NONE));
 	SHOW(encode(NULL, data, box, CU_TENSOR_MAP_SWIZZLE_NONE));
+	SHOW(encode_im2col(&from, data, -1, 16));
+	SHOW(encode_im2col(&from, data, -129, 16));
+	SHOW(encode_im2col(&from, data, -1, 3));
 	OK(cuMemFree(data));
 	OK(cuMemFree(out));
 	return 0;

@@ -36,10 +36,20 @@ SIZES: dict[str, float] = {
 }  # bytes of an element, else 4
 
 
-def tiled(made: Any) -> dict[str, Any]:
+IM2COL = 1  # tt_tensor_map.mode
+
+
+def encoded(made: Any) -> dict[str, Any]:
     """Returns what a tt_tensor_map record says, with the names of CUTracer."""
     kinds = {"data_type": TYPES, "interleave": INTERLEAVES, "swizzle": SWIZZLES}
     rest = {"l2_promotion": PROMOTIONS, "oob_fill": FILLS}
+    box = made["box"].tolist()
+    corners = made["box"][2 : int(made["rank"])].astype("<u4").view("<i2").reshape(-1, 2).tolist()
+    im2col = {
+        "box_dim": box[:2],
+        "pixel_box_lower_corner": [lower for lower, _ in corners],
+        "pixel_box_upper_corner": [upper for _, upper in corners],
+    }
     return {
         **{name: _name(made, name, names) for name, names in (kinds | rest).items()},
         **{f"{name}_id": int(made[name]) for name in kinds},
@@ -47,7 +57,7 @@ def tiled(made: Any) -> dict[str, Any]:
         "global_address": hex(int(made["address"])),
         "global_dim": made["sizes"].tolist(),
         "global_strides": made["strides"].tolist(),
-        "box_dim": made["box"].tolist(),
+        **(im2col if int(made["mode"]) == IM2COL else {"box_dim": box}),
         "element_strides": made["steps"].tolist(),
     }
 
@@ -66,7 +76,8 @@ def transfer(made: Any, text: Text, coordinates: Sequence[int], blocks: int) -> 
         coordinates: Five coordinates.
         blocks: The mask of blocks, 0 for none.
     """
-    what, said = does(text, {}), tiled(made)
+    what, said = does(text, {}), encoded(made)
+    mode = "im2col" if int(made["mode"]) == IM2COL else "tiled"
     size = box_bytes(said)
     spaces = ("GLOBAL", "SHARED") if what in ("load", "prefetch") else ("SHARED", "GLOBAL")
     return {
@@ -82,9 +93,9 @@ def transfer(made: Any, text: Text, coordinates: Sequence[int], blocks: int) -> 
         "dst_memspace": spaces[1],
         "tensor": {
             "dim": said["rank"],
-            "mode": "TILED",
+            "mode": mode.upper(),
             "coords": [*coordinates],
-            "tiled": said,
+            mode: said,
         },
     }
 
@@ -103,12 +114,14 @@ def does(text: Text, info: Mapping[str, Any]) -> str:
     return "store" if to.startswith("global") else "load"
 
 
-def box_bytes(tiled: Mapping[str, Any]) -> int | None:
-    """Returns the bytes of the box that a tiled descriptor copies."""
-    if not tiled.get("box_dim"):
+def box_bytes(said: Mapping[str, Any]) -> int | None:
+    """Returns the bytes that a copy by a descriptor has."""
+    if not said.get("box_dim"):
         return None
-    size = SIZES.get(str(tiled.get("data_type")), 4)
-    steps = [1, *(tiled.get("element_strides") or [])[1:]]
-    for each, step in zip_longest(tiled["box_dim"][: tiled.get("rank") or 5], steps, fillvalue=1):
+    size = SIZES.get(str(said.get("data_type")), 4)
+    steps = [1, *(said.get("element_strides") or [])[1:]]
+    if "pixel_box_lower_corner" in said:
+        steps = []
+    for each, step in zip_longest(said["box_dim"][: said.get("rank") or 5], steps, fillvalue=1):
         size *= -(-each // max(step, 1))
     return int(size)

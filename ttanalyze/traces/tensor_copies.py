@@ -15,11 +15,13 @@ from ttanalyze.traces.native import AnyTrace
 from ttanalyze.traces.reader import Kernel, Record, cta
 
 TYPE = "tma_trace"
+CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")  # of im2col
 MAP = (
     *("data_type", "global_address", "global_dim", "global_strides", "box_dim"),
     *("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill"),
+    *CORNERS,
 )
-SIZES_OF = ("global_dim", "global_strides", "box_dim", "element_strides")
+SIZES_OF = ("global_dim", "global_strides", "box_dim", "element_strides", *CORNERS)
 LISTS = (*SIZES_OF, "first", "last")
 TEXTS = {*MAP, "does", "mode", "barrier", "descriptor", "encoded_by", "source"} - {*SIZES_OF}
 COLUMNS = (
@@ -88,13 +90,13 @@ def _info(record: Record) -> Mapping[str, Any]:
 def _row(group: _Group) -> dict[str, Any]:
     record, info = group.record, _info(group.record)
     tensor = info.get("tensor") or {}
-    tiled = tensor.get("tiled") or {}
-    if not isinstance(tiled, dict):
-        raise record.place.error("tma_transfer_info: expected tiled to be an object")
-    rank = tiled.get("rank") or tensor.get("dim") or 0
-    told = {name: tiled.get(name) for name in MAP}
+    said = tensor.get("tiled") or tensor.get("im2col") or {}
+    if not isinstance(said, dict):
+        raise record.place.error("tma_transfer_info: expected tiled or im2col to be an object")
+    rank = said.get("rank") or tensor.get("dim") or 0
+    told = {name: said.get(name) for name in MAP}
     for name in SIZES_OF:
-        listed = tiled.get(name)
+        listed = said.get(name)
         told[name] = listed[: rank - (name == "global_strides")] if listed else None
     return {
         "kernel": record.kernel and record.kernel.name,
@@ -110,33 +112,37 @@ def _row(group: _Group) -> dict[str, Any]:
         "multicast": group.masks,
         "first": group.first,
         "last": group.last,
-        "bytes": info.get("byte_count") or box_bytes(tiled),
+        "bytes": info.get("byte_count") or box_bytes(said),
         "barrier": record.members.get("barrier"),
         "descriptor": record.members.get("desc_addr"),
         **told,
-        "encoded_by": encoding(tiled) if tiled else None,
+        "encoded_by": encoding(said) if said else None,
         "source": statement(group.text, tensor, bool(group.masks)),
     }
 
 
-def encoding(tiled: Mapping[str, Any]) -> str:
+def encoding(said: Mapping[str, Any]) -> str:
     """Returns the call of the driver that makes such a descriptor."""
 
-    def listed(name: str, count: int) -> str:
-        return "{" + ", ".join(str(x) for x in (tiled.get(name) or [])[:count]) + "}"
+    def listed(name: str, count: int = 5) -> str:
+        return "{" + ", ".join(str(x) for x in (said.get(name) or [])[:count]) + "}"
 
-    rank = int(tiled.get("rank") or 0)
+    rank = int(said.get("rank") or 0)
     modes = [
-        prefix + more.get(str(tiled.get(name)), str(tiled.get(name)))
+        prefix + more.get(str(said.get(name)), str(said.get(name)))
         for name, (prefix, more) in NAMES.items()
     ]
+    box, call = [listed("box_dim", rank)], "cuTensorMapEncodeTiled"
+    if said.get(CORNERS[0]) is not None:
+        call = "cuTensorMapEncodeIm2col"
+        box = [*(listed(name) for name in CORNERS), *map(str, said.get("box_dim") or [])]
     arguments = (
-        *("&map", f"CU_TENSOR_MAP_DATA_TYPE_{tiled.get('data_type')}", str(rank)),
-        f"(void *){tiled.get('global_address')}",
+        *("&map", f"CU_TENSOR_MAP_DATA_TYPE_{said.get('data_type')}", str(rank)),
+        f"(void *){said.get('global_address')}",
         *(listed("global_dim", rank), listed("global_strides", rank - 1)),
-        *(listed("box_dim", rank), listed("element_strides", rank), *modes),
+        *(*box, listed("element_strides", rank), *modes),
     )
-    return f"cuTensorMapEncodeTiled({', '.join(arguments)})"
+    return f"{call}({', '.join(arguments)})"
 
 
 def statement(text: Text, tensor: Mapping[str, Any], multicast: bool) -> str | None:

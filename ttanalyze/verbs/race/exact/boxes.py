@@ -14,7 +14,7 @@ import numpy as np
 from ttanalyze.format.instruction_traces import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.traces.descriptors import SIZES, TYPES, box_bytes, tiled
+from ttanalyze.traces.descriptors import SIZES, TYPES, box_bytes, encoded
 from ttanalyze.verbs.race.exact.model import STRIDED
 
 MODES = ("im2col", "gather", "scatter", "multicast")  # that write elsewhere, or by other maps
@@ -61,9 +61,9 @@ def boxes(process: Process, index: int, number: int, text: str) -> Boxes | None:
     for records in process.trace_records(index, ["tma"], [number]):
         for map_, copy in zip(records.tensor_maps(), records.tma(), strict=True):
             made = known.get(map_.tobytes())
-            if made is None:
+            if made is None or made["mode"]:
                 return None
-            sizes.add(box_bytes(tiled(made)))
+            sizes.add(box_bytes(encoded(made)))
             if stores:
                 lines.append(_lines(made, copy["coordinates"].tolist()))
     if not stores:
