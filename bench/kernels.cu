@@ -89,7 +89,7 @@ struct kernel {
 };
 
 struct variant {
-	kernel digest, gather, restore;
+	kernel digest, digest_small, gather, restore;
 };
 
 static int multiprocessors;
@@ -123,8 +123,8 @@ static variant load_variant(const char *path)
 		text.append(buffer, n);
 	fclose(file);
 	TRY_DRIVER(cu.load(&module, text.c_str()));
-	return { load_kernel(module, TT_KERNEL_DIGEST), load_kernel(module, TT_KERNEL_GATHER),
-		     load_kernel(module, TT_KERNEL_RESTORE) };
+	return { load_kernel(module, TT_KERNEL_DIGEST), load_kernel(module, TT_KERNEL_DIGEST_SMALL),
+		     load_kernel(module, TT_KERNEL_GATHER), load_kernel(module, TT_KERNEL_RESTORE) };
 }
 
 template <typename P> static void launch(const kernel &k, P params, uint64_t work, int ctas = 0)
@@ -162,6 +162,7 @@ struct bed {
 	tt_capture_params params = {};
 	volatile tt_capture_status *status;
 	uint64_t expected_head = 0;
+	bool small; /* a warp for each block */
 };
 
 static uint64_t allocate(uint64_t size, bool host)
@@ -229,6 +230,7 @@ static bed make_bed(const std::vector<std::pair<uint64_t, uint64_t>> &spans, uin
 	b.params.region_count = (uint32_t)b.regions.size();
 	b.params.blocks = (uint32_t)blocks;
 	b.params.last = TT_CAPTURE_LAST;
+	b.small = payload <= blocks * TT_DIGEST_SMALL;
 	return b;
 }
 
@@ -269,12 +271,17 @@ static tt_capture_status gather(const variant &v, bed &b, int ctas)
 	return wait_status(b);
 }
 
+static const kernel &digest_of(const variant &v, const bed &b)
+{
+	return b.small ? v.digest_small : v.digest;
+}
+
 static tt_capture_status capture(const variant &v, bed &b, bool full, int ctas)
 {
 	begin_epoch(b);
 	b.params.sequence++;
 	b.params.flags = full ? TT_CAPTURE_FULL : 0;
-	launch(v.digest, b.params, b.params.blocks, ctas);
+	launch(digest_of(v, b), b.params, b.params.blocks, ctas);
 	b.params.flags = 0;
 	if (full)
 		return wait_status(b);
@@ -420,7 +427,7 @@ static void check_restore(const variant &v, const fixture &f, bed &b, const tt_c
 	TRY(cudaMemcpy((void *)f.arena, f.bytes.data(), ARENA, cudaMemcpyDefault));
 }
 
-static void check_variant(const variant &v, bool host, int ctas)
+static void check_variant(const variant &v, bool host, int ctas, bool small = false)
 {
 	static const uint64_t sizes[] = { 1, 2, 3, 4, 8, 9, 16, 17, 32, 100, 128, 129, 200, 240, 241, 256, 257, 319, 320, 321,
 		                              1000, 1023, 1024, 1025, 1088, 1089, 2048, 4000, 4095, 4096, 4097, 8192, 12288, 20000,
@@ -443,6 +450,7 @@ static void check_variant(const variant &v, bool host, int ctas)
 	CHECK(at <= ARENA, "arena too small: %llu", (unsigned long long)at);
 
 	bed b = make_bed(spans, 32ull << 20, host);
+	b.small = small;
 	std::vector<bool> all(b.params.blocks, true), none(b.params.blocks, false), seen = none, changed;
 	tt_capture_status s = capture(v, b, true, ctas);
 
@@ -481,6 +489,7 @@ static void check_variant(const variant &v, bool host, int ctas)
 
 	/* A full epoch larger than the ring. */
 	b = make_bed(spans, 4ull << 20, host);
+	b.small = small;
 	s = capture(v, b, true, ctas);
 	CHECK(s.flags == TT_CAPTURE_OVERFLOW && s.count == b.params.blocks && s.payload == b.params.payload,
 	      "full overflow: flags %u", s.flags);
@@ -577,9 +586,9 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 {
 	bed b = make_bed({ { data, size } }, TT_RING_ALIGN, false);
 	auto reset = [&] { TRY(cudaMemsetAsync((void *)b.params.control, 0, sizeof(tt_capture_control))); };
-	auto digest = [&] { launch(v.digest, b.params, b.params.blocks); };
+	auto digest = [&] { launch(digest_of(v, b), b.params, b.params.blocks); };
 	auto delta = [&] {
-		launch(v.digest, b.params, b.params.blocks);
+		digest();
 		launch(v.gather, b.params, b.params.blocks);
 	};
 	uint64_t own_ring = b.params.ring, spread = 0;
@@ -627,6 +636,7 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 		uint64_t smallest, largest;
 	} sets[] = { { "regions_1000_of_4KiB_to_2MiB", 1000, 4096, 2 << 20 }, { "regions_1000_of_64KiB", 1000, 65536, 65536 },
 		         { "regions_1000_of_4KiB", 1000, 4096, 4096 },            { "region_of_20MiB", 1, 20 << 20, 20 << 20 },
+		         { "regions_100000_of_4KiB", 100000, 4096, 4096 },        { "regions_100000_of_700B", 100000, 700, 700 },
 		         { "region_of_64KiB", 1, 65536, 65536 },                  { "regions_1000_of_4B", 1000, 4, 4 } };
 
 	for (auto &set : sets) {
@@ -647,17 +657,19 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 			continue;
 		b = make_bed(spans, 2 * bytes + (1 << 20), false);
 		b.params.flags = TT_CAPTURE_FULL;
-		launch(v.digest, b.params, b.params.blocks);
+		launch(digest_of(v, b), b.params, b.params.blocks);
 		b.params.flags = 0;
 		t = measure(reset, digest);
 		printf("\"%s\": {\"MiB\": %.2f, \"digest_us\": %.1f, ", set.name, bytes / 1048576.0, t);
-		if (&set == sets) {
+		if (&set == sets || set.count == 100000) {
 			uint64_t sink = allocate(64, false);
 			auto read = [&] {
 				read_all<<<multiprocessors * 8, 256>>>((ulonglong2 *)data, bytes / 16, (uint64_t *)sink);
 			};
 
-			printf("\"one_by_one_us\": %.1f, \"read_us\": %.1f, ", time_one_by_one(v, b), measure([] {}, read));
+			printf("\"read_us\": %.1f, ", measure([] {}, read));
+			if (&set == sets)
+				printf("\"one_by_one_us\": %.1f, ", time_one_by_one(v, b));
 			release(sink, false);
 		}
 		printf("\"delta_0%%_us\": %.1f}, ", measure(reset, delta));
@@ -722,6 +734,8 @@ int main(int argc, char **argv)
 			check_variant(v, false, 0);
 			check_variant(v, false, 1);
 			check_variant(v, true, 0);
+			check_variant(v, false, 0, true);
+			check_variant(v, false, 1, true);
 		}
 		time_variant(v, data, size, ring, ring_size);
 		TRY(cudaDeviceSynchronize());

@@ -63,8 +63,9 @@ class Interpreter:
     def launch(self, name: str, ctas: int, seed: int, params: Any) -> None:
         error = self.ffi.new("char[]", 400)
         size = self.ffi.sizeof(self.ffi.typeof(params).item)
+        threads = 256 if name == "tt_restore" else 128  # TT_COPY_THREADS, TT_DIGEST_THREADS
         status = self.lib.harness_launch(
-            self.module, name.encode(), ctas, 256, seed, params, size, error, 400
+            self.module, name.encode(), ctas, threads, seed, params, size, error, 400
         )
         assert status == 0, self.ffi.string(error).decode()
 
@@ -131,6 +132,7 @@ class Bed:
     last: int = LAST
     all_listed: set[int] = field(default_factory=set)
     readable: bool = True
+    by_warp: bool = False  # each block by a warp, not by a CTA
 
     def __post_init__(self) -> None:
         ffi = self.run.ffi
@@ -223,7 +225,8 @@ class Bed:
         self.epoch += 1
         self.part, self.first, self.last = 0, 0, LAST
         self.sequence += 1
-        self.launch("tt_capture_digest", FULL if full else 0)
+        kernel = "tt_capture_digest_small" if self.by_warp else "tt_capture_digest"
+        self.launch(kernel, FULL if full else 0)
         return self.read_status() if full else self.gather()
 
     def head(self) -> int:
@@ -345,12 +348,16 @@ def grid(request: pytest.FixtureRequest) -> tuple[int, int]:
     return ctas, seed
 
 
+both_ways = pytest.mark.parametrize("by_warp", [False, True], ids=["by CTA", "by warp"])
+
+
+@both_ways
 @pytest.mark.parametrize("shift", [0, 1, 4, 8])
 @pytest.mark.parametrize("sizes", [SMALL, LONG, LARGE], ids=["short", "long", "blocks"])
 def test_full_epoch_digests_and_copies_everything(
-    interpreter: Interpreter, sizes: list[int], shift: int
+    interpreter: Interpreter, sizes: list[int], shift: int, by_warp: bool
 ) -> None:
-    bed = Bed(interpreter, pack(sizes, [shift]), BIG_RING, ctas=2)
+    bed = Bed(interpreter, pack(sizes, [shift]), BIG_RING, ctas=2, by_warp=by_warp)
     status = bed.capture(full=True)
     assert status.flags == FINAL
     assert bed.read_chunk(0) == bed.blocks
@@ -359,9 +366,13 @@ def test_full_epoch_digests_and_copies_everything(
     }
 
 
+@both_ways
 @pytest.mark.parametrize("shift", [0, 1, 2, 8])
-def test_first_delta_computes_equal_digests(interpreter: Interpreter, shift: int) -> None:
-    bed = Bed(interpreter, pack(SMALL + LONG + LARGE, [shift]), BIG_RING, ctas=2)
+def test_first_delta_computes_equal_digests(
+    interpreter: Interpreter, shift: int, by_warp: bool
+) -> None:
+    sizes = SMALL + LONG + LARGE
+    bed = Bed(interpreter, pack(sizes, [shift]), BIG_RING, ctas=2, by_warp=by_warp)
     bed.capture(full=False)
     assert sorted(bed.read_chunk(0)) == bed.blocks
     assert bed.stored_digests() == {
@@ -369,8 +380,11 @@ def test_first_delta_computes_equal_digests(interpreter: Interpreter, shift: int
     }
 
 
-def test_delta_lists_exactly_what_changed(interpreter: Interpreter, grid: tuple[int, int]) -> None:
-    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+@both_ways
+def test_delta_lists_exactly_what_changed(
+    interpreter: Interpreter, grid: tuple[int, int], by_warp: bool
+) -> None:
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid, by_warp=by_warp)
     bed.capture(full=True)
     changes: list[list[Block]] = [[], [(1, 0)], [(2, 0), (2, 2), (6, 0)], bed.blocks, [(7, 1)]]
     for changed in changes:
@@ -381,10 +395,11 @@ def test_delta_lists_exactly_what_changed(interpreter: Interpreter, grid: tuple[
         assert sorted(bed.read_chunk(head)) == changed
 
 
+@both_ways
 def test_region_marked_full_is_listed_whole(
-    interpreter: Interpreter, grid: tuple[int, int]
+    interpreter: Interpreter, grid: tuple[int, int], by_warp: bool
 ) -> None:
-    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid, by_warp=by_warp)
     bed.capture(full=True)
     bed.all_listed = {2, 5}
     bed.change([(0, 0)])

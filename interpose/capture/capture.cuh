@@ -164,6 +164,85 @@ INLINE void prepare_job(struct job *job, const struct tt_capture_params &p, unsi
 	job->region = region;
 }
 
+/* Where a launch puts what it finds. */
+struct found {
+	uint64_t list;            /* entries */
+	uint64_t payload, copies; /* of a full epoch that fits: its contents, and the same if it stores them */
+	uint64_t check;           /* of the entries */
+};
+
+INLINE struct found begin_digest(const struct tt_capture_params &p)
+{
+	struct found found = { p.scratch, 0, 0, 0 };
+
+	if (p.flags & TT_CAPTURE_FULL) {
+		struct place place = place_chunk(p, p.blocks, p.payload);
+
+		if (place.fits) {
+			found.list = p.ring + place.at + sizeof(struct tt_chunk);
+			found.payload = p.ring + place.at + place.payload;
+			found.copies = p.flags & TT_CAPTURE_DIGESTS ? 0 : found.payload;
+		}
+	}
+	return found;
+}
+
+/*
+ * By one thread: lists a block if its digest is not the stored one. index: its place in a full epoch. Returns what it
+ * adds to the check.
+ */
+INLINE uint64_t list_block(const struct tt_capture_params &p, const struct found &found, const struct job &job,
+                           unsigned index, uint64_t digest, uint64_t before, uint64_t *stored)
+{
+	const struct tt_capture_region &r = at<struct tt_capture_region>(p.regions)[job.region];
+	bool full = p.flags & TT_CAPTURE_FULL, digests = p.flags & TT_CAPTURE_DIGESTS;
+
+	if (!full && digest == before && !(r.flags & TT_CAPTURE_REGION_ALL))
+		return 0;
+	struct tt_chunk_entry entry = { digest, digests ? 0 : r.payload + (uint64_t)job.block * TT_BLOCK_SIZE, r.region,
+		                            job.block, job.length, found.payload ? 0 : job.region };
+
+	if (!full) {
+		uint64_t units = digests ? 0 : tt_payload_size(job.length) / TT_CHUNK_ALIGN;
+		uint64_t cursor = add(&at<struct tt_capture_control>(p.control)->cursor, 1ull << CURSOR_SHIFT | units);
+
+		/* One addition gives both, so offsets grow with the index, without gaps. */
+		index = cursor >> CURSOR_SHIFT;
+		entry.offset = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
+	}
+	write_entry(found.list + index * sizeof entry, entry);
+	if (!found.payload)
+		return 0;
+	*stored = digest;
+	return tt_entry_mix(&entry);
+}
+
+/* Ends a full epoch, in the last CTA. */
+INLINE void end_digest(const struct tt_capture_params &p, const struct found &found)
+{
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
+
+	if (!(p.flags & TT_CAPTURE_FULL))
+		return;
+	__syncthreads();
+	if (!last_to_finish(control, found.check))
+		return;
+	struct place place = place_chunk(p, p.blocks, p.payload);
+	uint64_t total = 0;
+
+	if (cancelled(p)) {
+		control->entries_check = 0;
+		write_status(p, place, 0, 0, 0, TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL);
+		return;
+	}
+	if (found.payload)
+		total = commit_chunk(p, place, p.blocks);
+	else
+		control->cursor = (uint64_t)p.blocks << CURSOR_SHIFT | p.payload / TT_CHUNK_ALIGN;
+	write_status(p, place, p.blocks, p.payload, total, found.payload ? TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
+}
+
+/* A CTA for each block. */
 INLINE void digest(const struct tt_capture_params &p)
 {
 	/*
@@ -174,30 +253,19 @@ INLINE void digest(const struct tt_capture_params &p)
 	__shared__ uint64_t sums[2][BLOCK_ROUNDS][8];
 	__shared__ struct job jobs[4];
 	__shared__ unsigned blocks[4];
-	__shared__ uint64_t list, payload, copies, check;
+	__shared__ struct found found;
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, region = 0;
 	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
 	const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
-	bool full = p.flags & TT_CAPTURE_FULL, digests = p.flags & TT_CAPTURE_DIGESTS;
 	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
 
 	prepare_constants(&constants, lane);
 	if (prepares) {
-		check = payload = copies = 0;
-		list = p.scratch;
-		if (full) {
-			struct place place = place_chunk(p, p.blocks, p.payload);
-
-			if (place.fits) {
-				list = p.ring + place.at + sizeof(struct tt_chunk);
-				payload = p.ring + place.at + place.payload;
-				copies = digests ? 0 : payload;
-			}
-		}
+		found = begin_digest(p);
 		blocks[0] = cancelled(p) ? p.blocks : blockIdx.x;
 		if (blocks[0] < p.blocks) {
 			region = find_region(regions, p.region_count, 0, blockIdx.x);
-			prepare_job(&jobs[0], p, region, blockIdx.x, copies);
+			prepare_job(&jobs[0], p, region, blockIdx.x, found.copies);
 		}
 	}
 	__syncthreads();
@@ -209,7 +277,7 @@ INLINE void digest(const struct tt_capture_params &p)
 			blocks[(turn + 1) % 4] = b;
 			if (b < p.blocks) {
 				region = find_region(regions, p.region_count, region, b);
-				prepare_job(&jobs[(turn + 1) % 4], p, region, b, copies);
+				prepare_job(&jobs[(turn + 1) % 4], p, region, b, found.copies);
 			}
 		}
 		if (job.length > XXH3_LONG)
@@ -217,47 +285,98 @@ INLINE void digest(const struct tt_capture_params &p)
 		__syncthreads();
 		if (warp != 0)
 			continue;
-		const struct tt_capture_region &r = regions[job.region];
-		uint64_t *stored = at<uint64_t>(r.digests) + job.block, before = full ? 0 : *stored;
+		uint64_t *stored = at<uint64_t>(regions[job.region].digests) + job.block;
+		uint64_t before = p.flags & TT_CAPTURE_FULL ? 0 : *stored;
 		uint64_t digest = finish_job(job, constants, sums[turn % 2], lane);
-		if (lane != 0 || (!full && digest == before && !(r.flags & TT_CAPTURE_REGION_ALL)))
-			continue;
-		struct tt_chunk_entry entry = { digest, digests ? 0 : r.payload + (uint64_t)job.block * TT_BLOCK_SIZE, r.region,
-			                            job.block, job.length, payload ? 0 : job.region };
-		unsigned slot = blocks[turn % 4];
-
-		if (!full) {
-			uint64_t units = digests ? 0 : tt_payload_size(job.length) / TT_CHUNK_ALIGN;
-			uint64_t cursor = add(&control->cursor, 1ull << CURSOR_SHIFT | units);
-
-			/* One addition gives both, so offsets grow with the index, without gaps. */
-			slot = cursor >> CURSOR_SHIFT;
-			entry.offset = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
-		}
-		write_entry(list + slot * sizeof entry, entry);
-		if (payload) {
-			*stored = digest;
-			check += tt_entry_mix(&entry);
-		}
+		if (lane == 0)
+			found.check += list_block(p, found, job, blocks[turn % 4], digest, before, stored);
 	}
-	if (!full)
-		return;
+	end_digest(p, found);
+}
+
+/* A warp's digest of one block, by parts of WARP_ROUNDS, in every lane. */
+INLINE uint64_t digest_alone(const struct job &job, const struct constants &constants, uint64_t (*sums)[8], unsigned lane)
+{
+	unsigned last = (job.length - 1) / XXH3_ROUND, i = lane % 8;
+	uint64_t accumulator = constants.start[i];
+
+#pragma unroll 1
+	for (unsigned first = 0; first <= last; first += WARP_ROUNDS) {
+		sum_rounds(job, first, first + WARP_ROUNDS, constants, sums, 0, 1, lane);
+		__syncwarp();
+		accumulator = take_rounds(accumulator, min(last - first, WARP_ROUNDS), constants, sums, i);
+		if (last - first < WARP_ROUNDS)
+			accumulator += sums[last - first][i];
+		__syncwarp();
+	}
+	return merge(accumulator, job.length, constants, i);
+}
+
+/*
+ * The same with a warp for each block, which waits for no other warp. It takes up to four blocks at once, so that its
+ * lanes finish them together, 8 lanes each.
+ */
+INLINE void digest_small(const struct tt_capture_params &p)
+{
+	__shared__ __align__(16) struct constants constants;
+	__shared__ uint64_t room[TT_DIGEST_WARPS][WARP_ROUNDS][8], alone[TT_DIGEST_WARPS][4];
+	__shared__ struct job all[TT_DIGEST_WARPS][4];
+	__shared__ struct found found;
+	__shared__ bool off;
+	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, mine = lane / 8, region = 0, next;
+	unsigned warps = gridDim.x * TT_DIGEST_WARPS, take = min(4u, (p.blocks + warps - 1) / warps);
+	unsigned first = (blockIdx.x + warp * gridDim.x) * take;
+	uint64_t (*sums)[8] = room[warp], check = 0;
+	struct job *jobs = all[warp];
+
+	prepare_constants(&constants, lane);
+	if (threadIdx.x == 0) {
+		found = begin_digest(p);
+		off = cancelled(p);
+	}
 	__syncthreads();
-	if (!last_to_finish(control, check))
-		return;
-	struct place place = place_chunk(p, p.blocks, p.payload);
-	uint64_t total = 0;
+#pragma unroll 1
+	for (; first < p.blocks && !off; first = __shfl_sync(ALL_LANES, next, 0)) {
+		unsigned count = min(take, p.blocks - first), length = 1;
+		uint64_t *stored = NULL, before = 0;
 
-	if (cancelled(p)) {
-		control->entries_check = 0;
-		write_status(p, place, 0, 0, 0, TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL);
-		return;
+		if (lane == 0)
+			next = (warps + atomicAdd(&at<struct tt_capture_control>(p.control)->next, 1u)) * take;
+		if (lane % 8 == 0 && mine < count) {
+			region = find_region(at<struct tt_capture_region>(p.regions), p.region_count, region, first + mine);
+			prepare_job(&jobs[mine], p, region, first + mine, found.copies);
+			stored = at<uint64_t>(at<struct tt_capture_region>(p.regions)[region].digests) + jobs[mine].block;
+			before = p.flags & TT_CAPTURE_FULL ? 0 : *stored;
+		}
+		__syncwarp();
+		if (mine < count)
+			length = jobs[mine].length;
+		bool together = !__any_sync(ALL_LANES, length > WARP_ROUNDS / 4 * XXH3_ROUND);
+#pragma unroll 1
+		for (unsigned k = 0; k < count; k++) {
+			if (jobs[k].length <= XXH3_LONG)
+				continue;
+			if (together)
+				sum_rounds(jobs[k], 0, WARP_ROUNDS / 4, constants, sums + k * (WARP_ROUNDS / 4), 0, 1, lane);
+			else
+				alone[warp][k] = digest_alone(jobs[k], constants, sums, lane);
+		}
+		bool brief = mine < count && length <= XXH3_LONG;
+		if (brief && jobs[mine].copy)
+			copy_bytes(jobs[mine].copy, jobs[mine].data, lane % 8, length, 8);
+		__syncwarp();
+		uint64_t digest = alone[warp][mine];
+		if (together)
+			digest = finish_block(length, constants, sums + mine * (WARP_ROUNDS / 4), lane);
+		if (brief)
+			digest = xxh3_short(at<uint8_t>(jobs[mine].copy ? jobs[mine].copy : jobs[mine].data), length);
+		if (stored)
+			check += list_block(p, found, jobs[mine], first + mine, digest, before, stored);
+		__syncwarp();
 	}
-	if (payload)
-		total = commit_chunk(p, place, p.blocks);
-	else
-		control->cursor = (uint64_t)p.blocks << CURSOR_SHIFT | p.payload / TT_CHUNK_ALIGN;
-	write_status(p, place, p.blocks, p.payload, total, payload ? TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
+	if (check)
+		add(&found.check, check);
+	end_digest(p, found);
 }
 
 /* ---- copies ---- */

@@ -46,7 +46,7 @@ struct capture {
 	CUstream stream;
 	CUstream drain_streams[2]; /* for even and odd buffers: a copy in one overlaps the completion word of the other */
 	CUmodule module, pack_module;
-	CUfunction digest, gather, pack; /* pack: only with --compress device */
+	CUfunction digest, digest_small, gather, pack; /* pack: only with --compress device */
 	unsigned processors;
 	struct memory ring, control, scratch, regions, shared; /* shared: release word, then status slots */
 	struct memory staging_memory;      /* pinned host memory */

@@ -168,7 +168,8 @@ static bool submit(struct capture *p, struct tt_capture_params *params, bool ful
 	       (p->staged || !p->list->count ||
 		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging), p->stream) ==
 			CUDA_SUCCESS) &&
-	       launch(p, p->digest, params, p->blocks) == CUDA_SUCCESS &&
+	       launch(p, p->payload <= p->blocks * TT_DIGEST_SMALL ? p->digest_small : p->digest, params, p->blocks) ==
+		       CUDA_SUCCESS &&
 	       (full || launch(p, p->gather, params, p->blocks * 8) == CUDA_SUCCESS) &&
 	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
 }

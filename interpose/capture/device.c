@@ -207,6 +207,8 @@ static CUresult get_kernels(struct capture *p)
 	if (r == CUDA_SUCCESS)
 		r = get_kernel(p->module, TT_KERNEL_DIGEST, &p->digest);
 	if (r == CUDA_SUCCESS)
+		r = get_kernel(p->module, TT_KERNEL_DIGEST_SMALL, &p->digest_small);
+	if (r == CUDA_SUCCESS)
 		r = get_kernel(p->module, TT_KERNEL_GATHER, &p->gather);
 	if (r != CUDA_SUCCESS || options.compress != COMPRESS_DEVICE)
 		return r;

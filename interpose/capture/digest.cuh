@@ -14,6 +14,7 @@
 #define BATCH_ROUNDS 4 /* rounds that a warp reads at once: 8 loads of 16 bytes per lane */
 #define BATCH (BATCH_ROUNDS * XXH3_ROUND)
 #define BLOCK_ROUNDS (TT_BLOCK_SIZE / XXH3_ROUND)
+#define WARP_ROUNDS (2 * BLOCK_ROUNDS / TT_DIGEST_WARPS) /* room for sums of a warp that works by itself */
 
 /* Constants of the CTA, in shared memory because registers are short. */
 struct constants {
@@ -144,36 +145,60 @@ INLINE void sum_round(const struct job &job, unsigned offset, uint64_t sums[8], 
 	}
 }
 
+/*
+ * By several warps, this one being `warp`: the sums of rounds [first, end) of a block of more than XXH3_LONG bytes, or
+ * to its end. first: a multiple of BATCH_ROUNDS.
+ */
+INLINE void sum_rounds(const struct job &job, unsigned first, unsigned end, const struct constants &constants,
+		       uint64_t (*sums)[8], unsigned warp, unsigned warps, unsigned lane)
+{
+	unsigned batches = job.data % 16 == 0 ? min(end * XXH3_ROUND, job.length) / BATCH : 0;
+	unsigned i = first / BATCH_ROUNDS + warp;
+
+#pragma unroll 1
+	for (; i < batches; i += warps)
+		sum_batch(job, i * BATCH, constants, sums + i * BATCH_ROUNDS - first, lane);
+#pragma unroll 1
+	for (i = max(batches * BATCH_ROUNDS, first) + warp; i < end && i * XXH3_ROUND < job.length; i += warps)
+		sum_round(job, i * XXH3_ROUND, sums[i - first], lane);
+}
+
 /* By every warp of the CTA: the sums of a block of more than XXH3_LONG bytes. */
 INLINE void sum_block(const struct job &job, const struct constants &constants, uint64_t (*sums)[8], unsigned warp,
                       unsigned lane)
 {
-	unsigned batches = job.data % 16 == 0 ? job.length / BATCH : 0;
-
-#pragma unroll 1
-	for (unsigned i = warp; i < batches; i += TT_DIGEST_WARPS)
-		sum_batch(job, i * BATCH, constants, sums + i * BATCH_ROUNDS, lane);
-#pragma unroll 1
-	for (unsigned i = batches * BATCH_ROUNDS + warp; i * XXH3_ROUND < job.length; i += TT_DIGEST_WARPS)
-		sum_round(job, i * XXH3_ROUND, sums[i], lane);
+	sum_rounds(job, 0, BLOCK_ROUNDS, constants, sums, warp, TT_DIGEST_WARPS, lane);
 }
 
-/* By one warp: the digest, in every lane, from the sums. */
-INLINE uint64_t finish_block(unsigned length, const struct constants &constants, const uint64_t (*sums)[8],
-                             unsigned lane)
+/* Puts the sums of whole rounds into an accumulator. */
+INLINE uint64_t take_rounds(uint64_t accumulator, unsigned rounds, const struct constants &constants, const uint64_t (*sums)[8],
+			    unsigned i)
 {
-	unsigned i = lane % 8, last = (length - 1) / XXH3_ROUND;
-	uint64_t accumulator = constants.start[i], secret = constants.scramble[i];
+	uint64_t secret = constants.scramble[i];
 
 #pragma unroll 4
-	for (unsigned round = 0; round < last; round++)
+	for (unsigned round = 0; round < rounds; round++)
 		accumulator = xxh3_scramble(accumulator + sums[round][i], secret);
-	accumulator += sums[last][i];
+	return accumulator;
+}
+
+/* By 8 lanes for a block: its digest, in each of them, from its 8 accumulators. */
+INLINE uint64_t merge(uint64_t accumulator, unsigned length, const struct constants &constants, unsigned i)
+{
 	accumulator ^= constants.merge[i];
 	uint64_t folded = xxh3_fold(accumulator, across(accumulator, 1));
 	folded += across(folded, 2);
 	folded += across(folded, 4);
 	return xxh3_avalanche(length * XXH3_PRIME64_1 + folded);
+}
+
+/* By 8 lanes for a block: the digest, in each of them, from the sums. All lanes of the warp take part. */
+INLINE uint64_t finish_block(unsigned length, const struct constants &constants, const uint64_t (*sums)[8], unsigned lane)
+{
+	unsigned i = lane % 8, last = (length - 1) / XXH3_ROUND;
+	uint64_t accumulator = take_rounds(constants.start[i], last, constants, sums, i);
+
+	return merge(accumulator + sums[last][i], length, constants, i);
 }
 
 /* By one warp: the digest of a block that was summed or is short; a short block is copied here first. */

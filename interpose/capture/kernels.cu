@@ -9,6 +9,11 @@ DIGEST_KERNEL tt_capture_digest(const struct tt_capture_params p)
 	digest(p);
 }
 
+DIGEST_KERNEL tt_capture_digest_small(const struct tt_capture_params p)
+{
+	digest_small(p);
+}
+
 DIGEST_KERNEL tt_capture_gather(const struct tt_capture_params p)
 {
 	gather(p);

@@ -51,6 +51,8 @@
 /* void NAME(struct tt_capture_params) */
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
+/* TT_KERNEL_DIGEST for blocks of up to TT_DIGEST_SMALL bytes on average, with a warp for each: only the speed differs. */
+#define TT_KERNEL_DIGEST_SMALL "tt_capture_digest_small"
 /*
  * The same as graph nodes: void NAME(const struct tt_replay_launch *, uint32_t which). Digest and gather do nothing at a
  * point that is taken. Taken says that it is. Stamp writes the time; turn ends the launch and is the last node. Front, one CTA of TT_FRONT_THREADS, is the first: void NAME(const struct
@@ -75,6 +77,7 @@
 #define TT_DIGEST_WARPS 4
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
+#define TT_DIGEST_SMALL 8192 /* bytes */
 #define TT_COPY_THREADS 256
 #define TT_COPY_CTAS_PER_SM 4
 #define TT_PACK_THREADS 256
