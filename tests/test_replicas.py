@@ -185,7 +185,7 @@ def test_missing_and_shorter_ranks_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--ranks", "0,9"], "no rank 9 with epochs (there are: 0, 1, 2, 3)"),
+        (["--ranks", "0,9"], "no rank 9 with epochs (there are: 0-3)"),
         (["--ranks", "1"], "it takes two ranks to compare, and there is rank 1 alone"),
         (["--rank", "x"], "--rank x: expected a number or a range"),
     ],

@@ -213,7 +213,7 @@ class Run:
         for process in self.processes:
             if process.index == index:
                 return process
-        have = ", ".join(str(p.index) for p in self.processes) or "none"
+        have = text.ranges(sorted(p.index for p in self.processes)) or "none"
         raise Error(f"{self.path}: no process {index} (there are: {have})")
 
     def _of_rank(self, index: int, rank: int) -> Process:

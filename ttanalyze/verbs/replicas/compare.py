@@ -114,7 +114,7 @@ def _chosen(run: Run, ranks: Sequence[int] | None, report: ReplicasReport) -> li
         found = {p.index: p for p in run.processes if len(p.epochs)}
     for rank in ranks or ():
         if rank not in found:
-            have = ", ".join(map(str, sorted(found)))
+            have = text.ranges(sorted(found))
             raise Error(f"{run.path}: no rank {rank} with epochs (there are: {have})")
     report.ranks = sorted(found if ranks is None else set(ranks))
     report.missing = sorted(set(range(world)) - found.keys()) if ranks is None else []
