@@ -42,8 +42,8 @@ def replayable(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def found(run: Path, **place: Any) -> Exact:
-    target = find_target(tt.open(run).process(0), 0, type=U32, **place)
+def found(run: Path, region: int = 0, **place: Any) -> Exact:
+    target = find_target(tt.open(run).process(0), region, type=U32, **place)
     return exact(tt.blame(target))
 
 
@@ -162,3 +162,15 @@ def test_wrong_use_is_named(replayable: Path, place: dict[str, int], message: st
 def test_sim_needs_exact(replayable: Path) -> None:
     done = support.ttanalyze("blame", replayable, "-r", "0", "--sim")
     assert done.status == 2 and done.stderr == "ttanalyze: --sim needs --exact\n"
+
+
+def test_kernels_of_a_graph_are_searched_from_the_last_node(built: Path, tmp_path: Path) -> None:
+    graph = support.build_examples(built / "examples") / "graph"
+    given = ("instrument", "--sim", "--kind", "values", "--epoch", "graph", "-o", tmp_path / "run")
+    assert support.ttanalyze(*given, "--", graph, environment=SIM).status == 0
+    result = found(tmp_path / "run", region=1, offset=64)
+    assert [one.kernel for one in result.launches] == ["energy", "step", "step"]
+    (write,) = result.launches[-1].writes
+    (change, *_) = tt.blame(find_target(tt.open(tmp_path / "run").process(0), 1, 64)).changes[::-1]
+    assert write.after is not None and write.after[:1] == change.after and write.block == (0, 0, 0)
+    assert "order of its nodes" in result.launches[-1].doubts[0] and not result.unclear

@@ -28,23 +28,22 @@ ANSWER = re.compile(rb"^\{.*^\}", re.M | re.S)
 OTHER_MEMORY = "the replay left other memory than the recorded launch"
 
 
-def own_trace(process: Process, seq: int, kind: str, category: str) -> int | None:
-    """Returns the index of a launch in `process.traced`, if it has a complete trace.
+def own_traces(process: Process, seq: int, kind: str, category: str) -> list[int]:
+    """Returns the kernels of a launch with a complete trace, by their index in `process.traced`.
 
     Args:
         process: The process.
-        seq: The sequence number of the launch.
+        seq: The sequence number of the launch, perhaps of a graph.
         kind: The kind of records that is needed.
         category: The instructions that are needed.
     """
     chosen = str(process.info.get("options", {}).get("TT_INSTRUMENT_CATEGORY", ""))
     if chosen and category not in chosen.split(","):
-        return None
+        return []
     heads = process.traced
     good = (heads["seq"] == seq) & (heads["refused"] == 0)
     good &= heads["kinds"] >> kind_number(kind) & 1 != 0
-    found = [index for index in np.flatnonzero(good).tolist() if not missing(process, index)]
-    return found[0] if found else None
+    return [index for index in np.flatnonzero(good).tolist() if not missing(process, index)]
 
 
 @dataclass(frozen=True)

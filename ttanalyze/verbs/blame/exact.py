@@ -28,7 +28,7 @@ from ttanalyze.verbs.blame.suspects import Suspect
 from ttanalyze.verbs.blame.target import Target
 from ttanalyze.verbs.blame.writes import Write, fits, followed
 from ttanalyze.verbs.replay.plan import plan
-from ttanalyze.verbs.retrace import own_trace, traced_launch
+from ttanalyze.verbs.retrace import own_traces, traced_launch
 
 CATEGORY = "memory"
 TRACED = {"TT_INSTRUMENT": "values", "TT_INSTRUMENT_CATEGORY": CATEGORY}
@@ -123,8 +123,9 @@ def exact(found: Blame, sim: bool = False) -> Exact:
         raise Error(f"region {target.region} has no change in these epochs")
     change = changes[-1]
     listed = change.suspects.listed
-    launches = sorted((one for one in listed if one.kind == "launch"), key=lambda one: -one.seq)
-    out = Exact(others=[one for one in listed if one.kind != "launch"])
+    launches = [one for one in listed if one.kind == "launch" or _graph_traces(target, one)]
+    launches.sort(key=lambda one: -one.seq)
+    out = Exact(others=[one for one in listed if one not in launches])
     if not launches:
         calls = ", ".join(f"call {one.seq} ({one.call or one.kind})" for one in out.others)
         why = (
@@ -133,29 +134,59 @@ def exact(found: Blame, sim: bool = False) -> Exact:
         raise Error(f"no launch made the change of epoch {change.epoch}: {why}")
     for suspect in launches[:TRIES]:
         try:
-            made = _launch(target, change, suspect, sim, len(listed) == 1)
+            for made in _launches(target, change, suspect, sim, len(listed) == 1):
+                out.launches.append(made)
+                if any(one.changes for one in made.writes):
+                    return out
         except FormatError:
             raise
         except Error as e:
             out.untraced[suspect.seq] = str(e)
-            continue
-        out.launches.append(made)
-        if any(one.changes for one in made.writes):
-            return out
     out.untraced |= {one.seq: "too many launches" for one in launches[TRIES:]}
     return out
 
 
-def _launch(
+def _graph_traces(target: Target, suspect: Suspect) -> list[int]:
+    """Returns the traced kernels of a launch of a graph, by their index in `process.traced`."""
+    if suspect.kind != "graph-launch":
+        return []
+    return own_traces(target.process, suspect.seq, "values", CATEGORY)
+
+
+def _launches(
     target: Target, change: Change, suspect: Suspect, sim: bool, alone: bool
-) -> LaunchWrites:
-    """alone: no other call may have made the change."""
+) -> Iterator[LaunchWrites]:
+    """Yields what a launch wrote; of a graph, its kernels from the last to the first node.
+
+    alone: no other call may have made the change.
+    """
     process, seq = target.process, suspect.seq
+    kernels = _graph_traces(target, suspect)
+    for index in reversed(kernels):
+        head = process.traced[index]
+        name = process.kernel(int(head["function"])) or ""
+        out = LaunchWrites(seq, name, head["grid"].tolist(), head["block"].tolist())
+        if len(kernels) > 1:
+            out.doubts.append("kernels of a graph are taken in the order of its nodes")
+        yield _search(target, out, (None, None), _own_trace(target, index))
+    if kernels:
+        return
     out = LaunchWrites(seq, suspect.kernel or "", suspect.grid or [], suspect.block or [])
     before, after = _around(target, seq)
     if alone:
         before, after = before or change.before, after or change.after
-    with _trace(target, seq, sim) as (of, index, base, doubt):
+    yield _search(target, out, (before, after), _trace(target, seq, sim))
+
+
+def _search(
+    target: Target,
+    out: LaunchWrites,
+    around: tuple[bytes | None, bytes | None],
+    trace: contextlib.AbstractContextManager[tuple[Process, int, int, str]],
+) -> LaunchWrites:
+    """Adds the writes in a trace. around: the contents before and after the launch."""
+    process, (before, after) = target.process, around
+    with trace as (of, index, base, doubt):
         out.replayed = of is not process
         out.doubts += [doubt] if doubt else []
         code = instructions_of(open_run(of.path.parent), of, int(of.traced["function"][index]))
@@ -164,8 +195,8 @@ def _launch(
         lacks = [line for line in missing(of, index) if not (out.replayed and "addresses" in line)]
         out.missing = lacks + untold(code)
         out.doubts += [code.note] if code.note else []
-        around = base, base + target.stop - target.start
-        stores = accesses(of, index, code, around, out.missing)
+        window = base, base + target.stop - target.start
+        stores = accesses(of, index, code, window, out.missing)
     for number in sorted({store.instruction.number for store in stores}):
         if (several := code.by_number[number].statements) > 1:
             out.doubts.append(f"line {number} has {several} statements that one record may mean")
@@ -195,6 +226,19 @@ def _around(target: Target, seq: int) -> tuple[bytes | None, bytes | None]:
     return out[0], out[1]
 
 
+def _begin(target: Target) -> int:
+    """Returns the address of the target."""
+    regions = target.process.regions
+    birth = regions.birth[regions.rows(np.array([target.region]))[0]]
+    return int(birth["base"]) + target.start
+
+
+@contextlib.contextmanager
+def _own_trace(target: Target, index: int) -> Iterator[tuple[Process, int, int, str]]:
+    """Yields what `_trace` does, for a trace of the run."""
+    yield target.process, index, _begin(target), ""
+
+
 @contextlib.contextmanager
 def _trace(target: Target, seq: int, sim: bool) -> Iterator[tuple[Process, int, int, str]]:
     """Yields the process whose trace has a launch, the index there, the address of the target, and
@@ -202,10 +246,9 @@ def _trace(target: Target, seq: int, sim: bool) -> Iterator[tuple[Process, int, 
     """
     process, regions = target.process, target.process.regions
     birth = regions.birth[regions.rows(np.array([target.region]))[0]]
-    begin = int(birth["base"]) + target.start
-    own = own_trace(process, seq, "values", CATEGORY)
-    if own is not None:
-        yield process, own, begin, ""
+    begin = _begin(target)
+    if own := own_traces(process, seq, "values", CATEGORY):
+        yield process, own[0], begin, ""
         return
     last = begin + target.stop - target.start - 1
     window = {"TT_INSTRUMENT_ADDRESSES": f"{begin:#x}:{last:#x}"}
