@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 
 from tests import support
 from tests.support import Cli
-from ttanalyze.verbs.check import values, zoom
+from ttanalyze.format import contents
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.check import check as run_checks
+from ttanalyze.verbs.check import choose, values, zoom
+from ttanalyze.verbs.check.session import Settings
 
 pytestmark = pytest.mark.native
 
@@ -108,3 +113,35 @@ def test_a_long_window_takes_more_rounds(
     monkeypatch.setattr(zoom, "EPOCHS", 4)
     (finding,) = check("computes", "--epoch", "sync,@999-999")["findings"]
     assert finding["call"]["kernel"] == "add" and finding["details"]["calls"] == 1
+
+
+POOL = """
+import ctypes
+cu, p, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), ctypes.c_void_p()
+assert not cu.cuInit(0) and not cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not cu.cuCtxSetCurrent(context)
+assert not cu.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(4 << 20))
+for step in range(30):
+    assert not cu.cuMemsetD8_v2(p, ctypes.c_ubyte(step), ctypes.c_size_t(1000))
+    assert not cu.cuCtxSynchronize()
+"""
+
+
+def test_unwritten_memory_that_stays_the_same_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A framework's pool: each step changes a little of it, and most of it nobody writes."""
+    read = list[int]()
+
+    def counted(process: Process, records: Any, out: Any) -> None:
+        read.append(len(out))
+        read_blocks(process, records, out)
+
+    read_blocks = contents.read_blocks
+    monkeypatch.setattr(contents, "read_blocks", counted)
+    program = tmp_path / "pool.py"
+    program.write_text(POOL)
+    settings = Settings((sys.executable, str(program)), sim=True)
+    report = run_checks(settings, tmp_path / "out", choose("uninitialized"))
+    assert report.outcomes[0].status == "clean"
+    assert 4 * (4 << 20) <= sum(read) < 6 * (4 << 20)

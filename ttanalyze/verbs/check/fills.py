@@ -236,6 +236,7 @@ def dependent(same: Same, left_out: Mapping[int, int]) -> list[Dependent]:
     found: dict[bool, Dependent] = {}
     before: int | None = None
     since: set[int] = set()
+    seen: dict[int, Array] = {}
     for row, changed in _differing(same):
         since.update(changed)
         if not _has_contents(same, row):
@@ -245,8 +246,13 @@ def dependent(same: Same, left_out: Mapping[int, int]) -> list[Dependent]:
         for region in regions:
             if epoch >= left_out.get(region, layout.NO_EPOCH) or not _alive(same, row, region):
                 continue
-            sorts = _sorts(same, row, region)
-            for computed, tally in ((True, sorts.computed), (False, sorts.copied)):
+            there = _Blocks(same, row, region)
+            fresh = there.sorts(seen.get(region))
+            seen[region] = there.digests
+            if fresh.computed.count + fresh.copied.count == 0:
+                continue
+            every = there.sorts()
+            for computed, tally in ((True, every.computed), (False, every.copied)):
                 if tally.first is not None and computed not in found:
                     where = region, epoch, before, tally.first, tally.count
                     found[computed] = Dependent(same.processes[0], *where, computed)
@@ -270,7 +276,7 @@ def sorts(same: Same, epoch: int, region: int) -> Sorts | None:
     rows = same.epochs[same.epochs[:, 0] == epoch]
     if not len(rows) or region not in same.regions or not _alive(same, rows[0], region):
         return None
-    return _sorts(same, rows[0], region)
+    return _Blocks(same, rows[0], region).sorts()
 
 
 def _has_contents(same: Same, row: Array) -> bool:
@@ -287,25 +293,37 @@ def _alive(same: Same, row: Array, region: int) -> bool:
     return True
 
 
-def _sorts(same: Same, row: Array, region: int) -> Sorts:
-    """Looks at the blocks that differ, some at a time."""
-    records = [
-        contents.block_records(process, epoch, ids[region])
-        for process, ids, epoch in zip(same.processes, same.ids, row.tolist(), strict=True)
-    ]
-    digests = np.stack([own["digest"] for own in records])
-    blocks = np.flatnonzero((digests != digests[0]).any(axis=0))
-    out = Sorts(Tally(), Tally(), Tally())
-    for first in range(0, len(blocks), BATCH):
-        own = blocks[first : first + BATCH]
-        lengths = records[0]["length"][own].astype("i8")
-        held = []
-        for process, of in zip(same.processes, records, strict=True):
-            held.append(np.empty(int(lengths.sum()), "u1"))
-            contents.read_blocks(process, of[own], held[-1])
-        within = np.arange(len(held[0])) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        _sort(same, region, held, np.repeat(own * BLOCK_SIZE, lengths) + within, out)
-    return out
+class _Blocks:
+    """The blocks of a region in the runs. digests: one row for each run."""
+
+    def __init__(self, same: Same, row: Array, region: int) -> None:
+        self._same, self._region = same, region
+        self._records = [
+            contents.block_records(process, epoch, ids[region])
+            for process, ids, epoch in zip(same.processes, same.ids, row.tolist(), strict=True)
+        ]
+        self.digests: Array = np.stack([own["digest"] for own in self._records])
+
+    def sorts(self, before: Array | None = None) -> Sorts:
+        """Looks at the blocks that differ, some at a time. before: earlier digests: only blocks
+        that changed since then in some run.
+        """
+        differ = (self.digests != self.digests[0]).any(axis=0)
+        if before is not None:
+            differ &= (self.digests != before).any(axis=0)
+        blocks = np.flatnonzero(differ)
+        out = Sorts(Tally(), Tally(), Tally())
+        for first in range(0, len(blocks), BATCH):
+            own = blocks[first : first + BATCH]
+            lengths = self._records[0]["length"][own].astype("i8")
+            held = []
+            for process, of in zip(self._same.processes, self._records, strict=True):
+                held.append(np.empty(int(lengths.sum()), "u1"))
+                contents.read_blocks(process, of[own], held[-1])
+            within = np.arange(len(held[0])) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            where = np.repeat(own * BLOCK_SIZE, lengths) + within
+            _sort(self._same, self._region, held, where, out)
+        return out
 
 
 def _sort(same: Same, region: int, held: Sequence[Array], where: Array, out: Sorts) -> None:
