@@ -14,6 +14,7 @@
 
 struct traced_graph {
 	struct traced_graph *next;
+	pthread_mutex_t launching; /* held from traced_graph_begin to traced_graph_end */
 	const struct exec *exec;
 	struct graph_clone clone;
 	CUgraphExec copy;
@@ -85,6 +86,7 @@ void traced_graph_made(struct thread *t, struct exec *x, CUgraph graph, uint64_t
 	if (!g)
 		return;
 	CUstreamCaptureMode mode = recorder_work_begin(t);
+	pthread_mutex_init(&g->launching, NULL);
 	g->exec = x;
 	g->refused = make_copy(g, x, graph, flags);
 	recorder_work_end(t, mode);
@@ -268,6 +270,7 @@ CUgraphExec traced_graph_begin(struct graph_launch *l)
 	l->graph = find(l->exec);
 	if (!l->graph)
 		return NULL;
+	pthread_mutex_lock(&l->graph->launching);
 	if (l->graph->last)
 		real.cuStreamWaitEvent(l->stream, l->graph->last, 0);
 	if (!instrument_next())
@@ -294,10 +297,9 @@ void traced_graph_end(struct graph_launch *l, bool failed)
 	if (!l->graph)
 		return;
 	end_flights(l, failed);
-	if (failed)
-		return;
-	if (!l->graph->last && real.cuEventCreate(&l->graph->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+	if (!failed && !l->graph->last && real.cuEventCreate(&l->graph->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
 		l->graph->last = NULL;
-	if (l->graph->last)
+	if (!failed && l->graph->last)
 		real.cuEventRecord(l->graph->last, l->stream);
+	pthread_mutex_unlock(&l->graph->launching);
 }
