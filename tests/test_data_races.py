@@ -29,7 +29,7 @@ RECORDINGS = {
     "threads_one_pool": {"epoch": "none"},
     "stream_per_thread": {"epoch": "launch", "overwrite": "drop-oldest", "ring_bytes": "1M"},
     "graph_threads": {"epoch": "graph-node:.*", "graph_stamps": ".*", "timeline": "events"},
-    "graph_relaunch": {"epoch": "none", "instrument": "opcode"},
+    "recorder_graph_epochs_streams": {"epoch": "none", "instrument": "opcode"},
     "simonly_short_of_memory": {"epoch": "launch", "regions": "touched", "sim_memory": "64M"},
     "recorder_blocked_graph": {"epoch": "sync", "stall_ms": "200"},
     "recorder_graph_epochs_blocked": {"epoch": "graph-node:mix", "stall_ms": "200"},
