@@ -177,6 +177,10 @@ def test_kernels_in_graphs_are_traced_in_each_launch(built: Path, tmp_path: Path
     assert [nodes[number] for number in found["node"]] == found["kernel"].tolist()
     launches = tt.open(tmp_path / "run").events.query("kind == 'graph-launch'")["seq"].tolist()
     assert found["seq"].tolist() == [seq for seq in launches for _ in range(3)]
+    given = ("query", tmp_path / "run", "--table", "trace", "--format", "cutracer", "--head", "1")
+    kernel = json.loads(support.ttanalyze(*given).stdout.splitlines()[0])
+    assert (kernel["mangled_name"], kernel["grid"]) == ("step", [16, 1, 1])
+    assert kernel["shmem_dynamic"] == 0
 
 
 @pytest.mark.parametrize("options", [["--every", "2"], ["--launch", "2"]])

@@ -235,7 +235,7 @@ class _Launch:
             "shmem_static": 0 if known is None else int(known["shared"]),
             "grid": self._traced["grid"].tolist(),
             "block": self._traced["block"].tolist(),
-            "shmem_dynamic": 0 if self._event is None else int(self._event["shared"]),
+            "shmem_dynamic": self._shared(),
             "instructions": {
                 str(one.number): {
                     "sass": f"{one.text} ;",
@@ -246,6 +246,16 @@ class _Launch:
                 for one in self._table.by_number.values()
             },
         }
+
+    def _shared(self) -> int:
+        """Returns the bytes of dynamic shared memory of a block, 0 if they are unknown."""
+        if self._event is None:
+            return 0
+        node = self._process.traced_nodes[self.index]
+        if node == layout.NO_ID:
+            return int(self._event["shared"])
+        graph, seq = int(self._event["id"]), int(self._event["seq"])
+        return int(self._process.graphs.nodes(graph, seq)[node]["shared"])
 
     def members(self, records: TraceRecords, first: int) -> Iterator[dict[str, Any]]:
         """Yields the members of records. first: the number of the first one in the launch."""
