@@ -116,12 +116,13 @@ def of_ways(
     stack: ExitStack,
     bed: Bed,
     command: Command,
-    ways: Mapping[str, Options],
+    ways: Mapping[str, Options | None],
     imports: tuple[str, ...] = TORCH,
 ) -> dict[str, Forks]:
     """Forks of the bare program and of each way, until the stack is closed."""
     out = {}
-    for name, options in {"bare": None, **ways}.items():
+    every: dict[str, Options | None] = {"bare": None, **ways}
+    for name, options in every.items():
         out[name] = Forks(bed, command, imports, options)
         stack.callback(out[name].close)
     return out

@@ -7,10 +7,14 @@ the drain needs for one, where that is longer: what a long training would have.
 
 from __future__ import annotations
 
+import json
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from bench.bed import PROGRAMS, Bed, Command, Result, median, say, torch_python
 from bench.figures import RATIO, Figure, Quantity
@@ -34,17 +38,24 @@ BESIDE = {
 
 RESERVE = 25  # seconds: of ways that store contents, and of digests
 DIGESTS = {"epoch": "api", "contents": "none"}
-Samples = dict[str, dict[int, Sample]]  # by way and turn
+STORING = [name for name, options in WAYS.items() if options["epoch"] != "none"]
+Samples = dict[str, dict[int, Sample]]  # by way and round
 
 
 def measure(bed: Bed) -> Result:
     result = Result()
     program: Command = [torch_python(bed), PROGRAMS / "train_step.py"]
     with ExitStack() as stack:
-        forks = of_ways(stack, bed, program, {**WAYS, "digests": DIGESTS})
-        digests = forks.pop("digests")
-        result.attempt(partial(_ways, bed, forks, result))
-        result.attempt(partial(_digests, bed, digests, result))
+        others = {"digests": DIGESTS, **dict.fromkeys(PEERS)}
+        forks = of_ways(stack, bed, program, {**WAYS, **others})
+        samples: Samples = {name: {} for name in forks}
+        result.attempt(partial(_live, bed, forks, samples, result))
+        few = ["--llama", "--steps", str(bed.pick(20, 10, 5)), "--warm", "4"]
+        for name in STORING:
+            result.attempt(partial(_sample, samples[name], name, partial(sample, forks[name], few)))
+        result.attempt(partial(_digests, bed, forks["digests"], result))
+    result.data |= samples
+    result.figures += _figures(samples)
     return result
 
 
@@ -60,37 +71,51 @@ def _digests(bed: Bed, forks: Forks, result: Result) -> None:
     result.data["turns_us"] = said
 
 
-def _ways(bed: Bed, forks: dict[str, Forks], result: Result) -> None:
-    """By turns. A way that fails takes none along. Those that store contents take longest and come
-    last.
-    """
-    arguments = ["--llama", "--steps", str(bed.pick(40, 30, 5)), "--warm", "10"]
-    few = ["--llama", "--steps", str(bed.pick(20, 10, 5)), "--warm", "4"]
-    storing = [name for name, options in WAYS.items() if options["epoch"] != "none"]
-    makers: dict[str, Callable[[], Sample]] = {
-        name: partial(sample, of, few if name in storing else arguments)
-        for name, of in forks.items()
-    }
-    makers["profilers"] = partial(_profiled, forks["bare"], arguments)
-    samples: Samples = {name: {} for name in makers}
-    took = 0.0
-    for turn in range(bed.pick(7, 1, 1)):
-        began = time.monotonic()
-        if turn and bed.left < took * 1.2 + RESERVE:
-            break
-        for name in [name for name in makers if name not in (*storing, "profilers")]:
-            result.attempt(partial(_sample, samples[name], name, turn, makers[name]))
-        took = time.monotonic() - began
-        if not turn:
-            name = "profilers"
-            result.attempt(partial(_sample, samples[name], name, turn, makers[name]))
-    for name in storing:
-        result.attempt(partial(_sample, samples[name], name, 0, makers[name]))
-    result.data |= samples
-    of_peers = samples["profilers"].values()
-    peers = {key: median([s[key] / s["bare_us"] for s in of_peers]) for key in PEERS if of_peers}
+def _live(bed: Bed, forks: dict[str, Forks], samples: Samples, result: Result) -> None:
+    """Ways without epochs and torch.profiler, by slices of time of processes that live together."""
+    names = [name for name in forks if name not in (*STORING, "digests")]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(names)) as pool:
+        meeting = Path(folder)
+        asked = {
+            name: pool.submit(_slices, forks[name], name, f"{i}/{len(names)}", meeting)
+            for i, name in enumerate(names)
+        }
+        until = time.monotonic() + bed.left / 2
+        while time.monotonic() < until and len([*meeting.iterdir()]) < len(names):
+            time.sleep(0.05)
+        begin = time.time() + 0.5
+        end = begin + max(min(bed.left - RESERVE, bed.pick(60, 30, 1)), 5)
+        (meeting / "new").write_text(json.dumps([begin, end]))
+        (meeting / "new").rename(meeting / "go")
+        for name, future in asked.items():
+            result.attempt(partial(_add, samples[name], name, future))
+
+
+def _slices(forks: Forks, name: str, share: str, meeting: Path) -> dict[str, list[float]]:
+    arguments = ["--llama", "--warm", "10", "--slice", share, "--meeting", str(meeting)]
+    if name in PEERS:
+        arguments += ["--under", name]
+    if forks.options is None:
+        said: dict[str, list[float]] = forks.answer(arguments)["slices_us"]
+    else:
+        said = forks.with_run(arguments, lambda said, _: said["slices_us"])
+    return said
+
+
+def _add(into: dict[int, Sample], name: str, future: Future[dict[str, list[float]]]) -> None:
+    for number, steps in future.result().items():
+        into[int(number)] = {"step_us": median(steps)}
+    steps = [of["step_us"] for of in into.values()]
+    say(f"llama, {name}: {text.count(len(steps), 'slice')}, median {median(steps):,.0f} µs")
+
+
+def _figures(samples: Samples) -> list[Figure]:
+    out: list[Figure] = []
+    if not samples["bare"]:
+        return out
+    peers = {key: _against_bare(samples, key)[0] for key in PEERS if samples[key]}
     for name, keys in BESIDE.items():
-        if not samples[name] or not samples["bare"]:
+        if not samples[name]:
             continue
         ratio, ours = _against_bare(samples, name)
         beside = [Quantity(PEERS[key], peers[key], RATIO) for key in keys if key in peers]
@@ -99,20 +124,15 @@ def _ways(bed: Bed, forks: dict[str, Forks], result: Result) -> None:
             if samples["changed"]:
                 beside += [Quantity("not coded", _against_bare(samples, "changed")[0], RATIO)]
             note = drain_note([*samples[name].values()], 0.0)
-        result.figures.append(Figure(f"llama-{name}", ratio, ours, beside, note))
-        if name == "cupti" and peers:
-            result.figures.append(Figure("llama-profiler", ratio / peers["gpu_us"]))
+        out.append(Figure(f"llama-{name}", ratio, ours, beside, note))
+        if name == "cupti" and "gpu_us" in peers:
+            out.append(Figure("llama-profiler", ratio / peers["gpu_us"]))
+    return out
 
 
-def _sample(into: dict[int, Sample], name: str, turn: int, make: Callable[[], Sample]) -> None:
-    into[turn] = make()
-    steps = {key: us for key, us in into[turn].items() if key.endswith("_us")}
-    say(f"llama, {name}: " + ", ".join(f"{key} {us:,.0f}" for key, us in steps.items()))
-
-
-def _profiled(forks: Forks, arguments: list[str]) -> Sample:
-    said = forks.answer([*arguments, "--profile"])
-    return {name: median(steps) for name, steps in said.items()}
+def _sample(into: dict[int, Sample], name: str, make: Callable[[], Sample]) -> None:
+    into[0] = make()
+    say(f"llama, {name}: step {into[0]['step_us']:,.0f} µs")
 
 
 def _sustained(sample: Sample) -> float:
@@ -121,11 +141,11 @@ def _sustained(sample: Sample) -> float:
 
 
 def _against_bare(samples: Samples, name: str) -> tuple[float, list[Quantity]]:
-    """The ratio of a step to a bare one of the same turn, and both."""
+    """The ratio of a step to a bare one of the same round, and both."""
     pairs = [
-        (_sustained(ours), samples["bare"][turn]["step_us"])
-        for turn, ours in samples[name].items()
-        if turn in samples["bare"]
+        (_sustained(ours), samples["bare"][number]["step_us"])
+        for number, ours in samples[name].items()
+        if number in samples["bare"]
     ]
     both = (median([pair[i] for pair in pairs]) for i in (0, 1))
     ours = [Quantity(word, step, "µs") for word, step in zip(("step", "bare"), both, strict=True)]

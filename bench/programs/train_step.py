@@ -1,6 +1,7 @@
 """Training steps in PyTorch, each timed to the end of its last kernel.
 
     python train_step.py [--llama] [--steps N] [--pause MS] [--profile | --turns N] [--device cpu]
+    python train_step.py [--llama] --slice I/N --meeting DIR [--under gpu_us | --under stacks_us]
     python train_step.py --serve [MODULE…]
 
 The model is a small perceptron. With --llama it is a Llama of 8 layers and 34 million parameters
@@ -11,16 +12,24 @@ Prints {"step_us": […]}. With --profile, the same steps bare, under torch.prof
 GPU's activity only, and with the CPU's and with stacks: {"bare_us": […], "gpu_us": […],
 "stacks_us": […]}. With --turns, by turns N steps do not cut an epoch and N do, which only a
 recorded program can: {"turns_us": [[…], …]}.
+
+With --slice, N processes run steps by turns, half a second each, so that what else the machine does
+slows all of them alike. This one is the Ith. When it is ready it writes DIR/ready-I, and then waits
+for DIR/go, which has when the first turn begins and when all end. {"slices_us": {ROUND: […], …}}.
+--under: the same under torch.profiler.
 """
 
 # mypy: disable-error-code="misc,import-not-found"
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from forked import serve
@@ -43,6 +52,9 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--turns", type=int, default=0)
+    parser.add_argument("--slice")
+    parser.add_argument("--meeting", type=Path)
+    parser.add_argument("--under")
     options = parser.parse_args()
 
     torch.manual_seed(0)
@@ -59,23 +71,30 @@ def main() -> None:
     if options.turns:
         print(json.dumps({"turns_us": by_turns(step, options.steps, options.turns)}))
         return
+    if options.slice:
+        index, count = map(int, options.slice.split("/"))
+        with profiler(options.under) if options.under else contextlib.nullcontext():
+            slices = by_slices(step, index, count, options.meeting)
+        print(json.dumps({"slices_us": slices}))
+        return
     if not options.profile:
         print(json.dumps({"step_us": timed(step, options.steps, options.pause)}))
         return
-    from torch.profiler import ProfilerActivity, profile
-
     out = {"bare_us": timed(step, options.steps, options.pause)}
-    ways = {
-        "gpu_us": profile(activities=[ProfilerActivity.CUDA]),
-        "stacks_us": profile(
-            activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True
-        ),
-    }
-    for name, profiler in ways.items():
-        with profiler:
+    for name in ("gpu_us", "stacks_us"):
+        with profiler(name):
             step()
             out[name] = timed(step, options.steps, options.pause)
     print(json.dumps(out))
+
+
+def profiler(name: str) -> Any:
+    """torch.profiler with the GPU's activity only, or with the CPU's and with stacks."""
+    from torch.profiler import ProfilerActivity, profile
+
+    if name == "gpu_us":
+        return profile(activities=[ProfilerActivity.CUDA])
+    return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True)
 
 
 def perceptron(device: torch.device, width: int, count: int) -> Callable[[], None]:
@@ -183,6 +202,34 @@ def timed(step: Callable[[], None], steps: int, pause: float) -> list[float]:
         out.append((time.perf_counter() - began) * 1e6)
         if pause:
             time.sleep(pause / 1000)
+    return out
+
+
+SLICE = 0.5  # seconds
+LEFT = 0.06  # of a slice, in which no step begins
+
+
+def by_slices(
+    step: Callable[[], None], index: int, count: int, meeting: Path
+) -> dict[int, list[float]]:
+    """Microseconds of the steps of each slice but its first, by round."""
+    out: dict[int, list[float]] = {}
+    step()
+    (meeting / f"ready-{index}").touch()
+    while not (meeting / "go").exists():
+        time.sleep(0.02)
+    begin, end = json.loads((meeting / "go").read_text())
+    while time.time() < end:
+        now = time.time() - begin
+        number = int(now // SLICE)
+        if now < 0 or number % count != index:
+            rounds = number // count + (number % count > index) if now >= 0 else 0
+            time.sleep(max((rounds * count + index) * SLICE - now, 0.002))
+            continue
+        step()
+        until = begin + (number + 1) * SLICE - LEFT
+        while time.time() < until:
+            out.setdefault(number // count, []).extend(timed(step, 1, 0.0))
     return out
 
 

@@ -29,7 +29,7 @@
 
 #define BUFFER ((size_t)4 << 20)
 #define KEPT 4                   /* buffers for later requests */
-#define KNOWN ((size_t)1 << 18)  /* call numbers that are remembered */
+#define KNOWN ((size_t)1 << 19)  /* call numbers that are remembered */
 #define CALLBACKS 4096            /* upper bound of the driver calls with callbacks */
 #define PROBES 8
 #define PROBE_BYTES 4096
@@ -126,7 +126,7 @@ static void note_call(void *user, uint32_t domain, uint32_t id, const struct cup
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&k->time_ns, clock_ns(), __ATOMIC_RELAXED);
 	atomic_store_explicit(&k->correlation, call->correlation, memory_order_release);
-	if (unlikely(call->correlation - atomic_load_explicit(&asked, memory_order_relaxed) > KNOWN / 2)) {
+	if (unlikely(call->correlation - atomic_load_explicit(&asked, memory_order_relaxed) > KNOWN / 4)) {
 		atomic_store_explicit(&asked, call->correlation, memory_order_relaxed);
 		timeline_wake(); /* before they are forgotten */
 	}
