@@ -343,9 +343,9 @@ def test_tensor_copies_have_their_map_and_coordinates() -> None:
 	st.global.u64 [m+8], %base;
 	mov.u16 %h1, 1;
 	mbarrier.expect_tx.shared.b64 [b], 32;
-	{load}.multicast::cluster [s], [%l1, {{6, 3}}], [b], %h1; // in
-	mov.u32 %r1, 0;
-	cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%l1, {{%r1, -1}}], [s]; // out
+	{load}.multicast::cluster [s], [%l1, {{4, 3}}], [b], %h1; // in
+	mov.u32 %r1, 4;
+	cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%l1, {{%r1, 2}}], [s]; // out
 """,
         TMA | ADDRESSES,
         before=(
@@ -355,9 +355,10 @@ def test_tensor_copies_have_their_map_and_coordinates() -> None:
         block=[1],
     )
     assert r.error is None
-    assert r.values[:32].tolist() == [0] * 4 + [*range(104, 132)]
+    moved = [*range(128, 132), *range(124, 128), 0, 0, 0, 0]
+    assert r.values[:32].tolist() == [*range(100, 120), *moved]
     into, out = (one for one in r.records if one.kind == "tma")
-    assert (into.tma[1:8], out.tma[1:8]) == ((128, 6, 3, 0, 0, 0, 1), (0, 0, 2**32 - 1, 0, 0, 0, 0))
+    assert (into.tma[1:8], out.tma[1:8]) == ((128, 4, 3, 0, 0, 0, 1), (0, 4, 2, 0, 0, 0, 0))
     assert into.tma[0] == out.tma[0] and into.tma[8:10] == (MAGIC, r.out)
     assert [one.addresses for one in r.records if one.kind == "addresses"] == [(0,), (0,)]
 
