@@ -162,7 +162,7 @@ struct bed {
 	tt_capture_params params = {};
 	volatile tt_capture_status *status;
 	uint64_t expected_head = 0;
-	bool small; /* a warp for each block */
+	bool small; /* TT_KERNEL_DIGEST_SMALL */
 };
 
 static uint64_t allocate(uint64_t size, bool host)
@@ -230,7 +230,7 @@ static bed make_bed(const std::vector<std::pair<uint64_t, uint64_t>> &spans, uin
 	b.params.region_count = (uint32_t)b.regions.size();
 	b.params.blocks = (uint32_t)blocks;
 	b.params.last = TT_CAPTURE_LAST;
-	b.small = payload <= blocks * TT_DIGEST_SMALL;
+	b.small = blocks > (uint64_t)multiprocessors * TT_DIGEST_CTAS_PER_SM && payload <= blocks * TT_DIGEST_SMALL;
 	return b;
 }
 

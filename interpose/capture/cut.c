@@ -10,6 +10,13 @@
 #include "session/session.h"
 #include "util/clock.h"
 
+static CUfunction digest_kernel(const struct capture *p)
+{
+	bool many = p->blocks > (uint64_t)p->processors * TT_DIGEST_CTAS_PER_SM;
+
+	return many && p->payload <= p->blocks * TT_DIGEST_SMALL ? p->digest_small : p->digest;
+}
+
 static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)
 {
 	void *args[] = {params};
@@ -168,8 +175,7 @@ static bool submit(struct capture *p, struct tt_capture_params *params, bool ful
 	       (p->staged || !p->list->count ||
 		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging), p->stream) ==
 			CUDA_SUCCESS) &&
-	       launch(p, p->payload <= p->blocks * TT_DIGEST_SMALL ? p->digest_small : p->digest, params, p->blocks) ==
-		       CUDA_SUCCESS &&
+	       launch(p, digest_kernel(p), params, p->blocks) == CUDA_SUCCESS &&
 	       (full || launch(p, p->gather, params, p->blocks * 8) == CUDA_SUCCESS) &&
 	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
 }

@@ -51,7 +51,10 @@
 /* void NAME(struct tt_capture_params) */
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
-/* TT_KERNEL_DIGEST for blocks of up to TT_DIGEST_SMALL bytes on average, with a warp for each: only the speed differs. */
+/*
+ * TT_KERNEL_DIGEST with a warp for each block. It is faster if there are more blocks than CTAs, of up to TT_DIGEST_SMALL
+ * bytes on average.
+ */
 #define TT_KERNEL_DIGEST_SMALL "tt_capture_digest_small"
 /*
  * The same as graph nodes: void NAME(const struct tt_replay_launch *, uint32_t which). Digest and gather do nothing at a
@@ -77,7 +80,7 @@
 #define TT_DIGEST_WARPS 4
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
-#define TT_DIGEST_SMALL 8192 /* bytes */
+#define TT_DIGEST_SMALL 4096 /* bytes */
 #define TT_COPY_THREADS 256
 #define TT_COPY_CTAS_PER_SM 4
 #define TT_PACK_THREADS 256
