@@ -81,18 +81,23 @@ def test_privileged_program_ignores_options(open_folder: Path, tmp_path: Path) -
 @pytest.mark.gpu
 @pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU")
 @pytest.mark.parametrize("entry", ["stubs", "cupti"])
-def test_injection_into_the_real_driver(entry: str, built: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("example-vecadd", "example-training", "example-graph", "example-async"),
+        *("dlopen_only", "proc_address_run"),
+    ],
+)
+def test_injection_into_the_real_driver(name: str, entry: str, built: Path, tmp_path: Path) -> None:
     """What the driver lets in sees the same calls as what was preloaded."""
     bare_environment = support.bare_environment()
-    names = ("example-vecadd", "example-training", "example-graph", "example-async")
-    for name in (*names, "dlopen_only", "proc_address_run"):
-        command = support.command(name, built)
-        bare = support.run(command, bare_environment)
-        preloaded, run = tmp_path / f"{name}-preloaded", tmp_path / name
-        support.run(command, support.recording(bare_environment, preloaded))
-        environment = injected(bare_environment, run) | {"TT_ENTRY": entry}
-        assert support.run(command, environment) == bare
-        expected, opened = tt.open(preloaded), tt.open(run)
-        assert opened.events["kind"].tolist() == expected.events["kind"].tolist()
-        assert len(opened.epochs) == len(expected.epochs)
-        assert tt.verify(opened, preloaded / "manifest.json").same
+    command = support.command(name, built)
+    bare = support.run(command, bare_environment)
+    preloaded, run = tmp_path / "preloaded", tmp_path / "run"
+    support.run(command, support.recording(bare_environment, preloaded))
+    environment = injected(bare_environment, run) | {"TT_ENTRY": entry}
+    assert support.run(command, environment) == bare
+    expected, opened = tt.open(preloaded), tt.open(run)
+    assert opened.events["kind"].tolist() == expected.events["kind"].tolist()
+    assert len(opened.epochs) == len(expected.epochs)
+    assert tt.verify(opened, preloaded / "manifest.json").same
