@@ -27,4 +27,4 @@ def check_region_ready(run: Path) -> list[int]:
     seen, _ = traced(run)
     shown = [item for item in seen.items if item.name == f"waits for region {region}"]
     assert len(shown) == len(waits)
-    return [int(wait) for wait in waits["gpu_time"]]
+    return [int(wait) for wait in waits["gpu_time"].astype("i8")]

@@ -19,6 +19,7 @@ from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.format import layout
 from ttanalyze.format.layout import NO_ID
+from ttanalyze.output.times import as_nanoseconds
 from ttanalyze.tui.timeline import Timeline
 from ttanalyze.verbs.query import Query, query
 
@@ -46,7 +47,7 @@ def nulls(frame: pd.DataFrame) -> list[list[Any]]:
 
 
 def ranges_of(path: Path, *columns: str) -> list[list[Any]]:
-    return nulls(tt.open(path).ranges[list(columns)])
+    return nulls(as_nanoseconds(tt.open(path).ranges)[list(columns)])
 
 
 # ---- tables ----

@@ -13,6 +13,7 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from ttanalyze.errors import Error
+from ttanalyze.output.times import as_nanoseconds
 
 NCCL = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 
@@ -57,11 +58,13 @@ def test_times_of_each_rank_and_step(tmp_path: Path) -> None:
     found = tt.breakdown(tt.open(job(tmp_path / "run")))
     assert found.steps["step"].tolist() == ["step 0", "step 1"] * 2
     assert found.ranks["rank"].tolist() == [0, 1] and found.ranks["step"].tolist() == [2, 2]
-    (row,) = found.steps[["total", "compute", "communication", "exposed_communication"]][1:2].values
+    (row,) = as_nanoseconds(found.steps)[
+        ["total", "compute", "communication", "exposed_communication"]
+    ][1:2].values
     assert row.tolist() == [1000, 400, 300, 200]
-    (row,) = found.steps[["memory", "exposed_memory", "idle", "idle_host", "idle_waiting"]][
-        :1
-    ].values
+    (row,) = as_nanoseconds(found.steps)[
+        ["memory", "exposed_memory", "idle", "idle_host", "idle_waiting"]
+    ][:1].values
     assert row.tolist() == [100, 100, 300, 200, 100]
     assert found.ranks["overlap"].tolist() == [33.33, 33.33]
     assert found.notes == []
@@ -86,8 +89,10 @@ def test_epochs_are_steps_without_ranges(tmp_path: Path) -> None:
     writer.close()
     found = tt.breakdown(tt.open(tmp_path / "run"))
     assert found.steps["step"].tolist() == ["iter_0", "iter_1", "iter_2"]
-    assert found.steps["total"].tolist() == [1000, 1000, 500]
-    assert tt.breakdown(tt.open(tmp_path / "run"), "_1$").steps["total"].tolist() == [500]
+    assert found.steps["total"].dtype == "m8[ns]"
+    assert found.steps["total"].astype("i8").tolist() == [1000, 1000, 500]
+    chosen = tt.breakdown(tt.open(tmp_path / "run"), "_1$").steps
+    assert chosen["total"].astype("i8").tolist() == [500]
 
 
 def test_work_of_the_recorder_is_not_idle_time(tmp_path: Path) -> None:
@@ -96,7 +101,7 @@ def test_work_of_the_recorder_is_not_idle_time(tmp_path: Path) -> None:
     writer.activity("launch", 0, 200, 300, "capture", flags=2, device=0)
     writer.work("launch", 0, 400, 500, "gemm")
     writer.close()
-    row = tt.breakdown(tt.open(tmp_path / "run")).ranks.iloc[0]
+    row = as_nanoseconds(tt.breakdown(tt.open(tmp_path / "run")).ranks).iloc[0]
     assert (row["total"], row["compute"], row["recorder"], row["idle"]) == (400, 200, 100, 100)
 
 
@@ -127,7 +132,7 @@ def test_sums_are_those_of_each_nanosecond(seed: int, tmp_path: Path) -> None:
         marks[kind, begin:end] = True
     writer.close()
     memory, compute, nccl = marks
-    row: Any = tt.breakdown(tt.open(tmp_path / "run")).ranks.iloc[0]
+    row: Any = as_nanoseconds(tt.breakdown(tt.open(tmp_path / "run")).ranks).iloc[0]
     busy = marks.any(axis=0)
     span = np.flatnonzero(busy)[-1] + 1 - np.flatnonzero(busy)[0]
     assert row["total"] == span and row["idle"] == span - busy.sum()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import ttanalyze as tt
@@ -93,7 +94,7 @@ def test_delayed_work_starts_later(handoffs: Handoffs, examples: Path, tmp_path:
     record(run, [examples / "handoff", "--fixed"], timeline="events", launch_delay_mode="stream")
     rows = query(tt.open(run), Query(filter="kind == 'launch'", fields=["delayed", "queue_time"]))
     late = rows[rows["delayed"].notna()]["queue_time"]
-    assert len(late) and late.min() >= int(NS)
+    assert len(late) and late.min() >= pd.Timedelta(int(NS))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.rundir import Writer
 from tests.support import Cli
 from ttanalyze.core.meanings import meanings
 from ttanalyze.core.run_tables import TABLES
+from ttanalyze.output.times import as_nanoseconds
 from ttanalyze.verbs.query import Query, query
 
 
@@ -38,7 +39,7 @@ def test_sqlite_answers_as_query_does(database: Path, run_path: Path) -> None:
     run = tt.open(run_path)
     for name, table in TABLES.items():
         columns = [c for c in table.columns if c != "stack_text"]
-        expected = query(run, Query(name, fields=columns))
+        expected = as_nanoseconds(query(run, Query(name, fields=columns)))
         listed = ", ".join(f'"{c}"' for c in columns)
         found = ask(database, f"SELECT {listed} FROM {name}")
         assert len(found) == len(expected)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -84,17 +85,41 @@ def test_memory_is_read_by_label(run: tt.Run) -> None:
         run.read(1, "bias")
 
 
-def test_wrong_arguments_are_named(run: tt.Run) -> None:
-    for given, message in (
-        ({"dtype": "zz"}, "dtype='zz': data type 'zz' not understood"),
-        ({"epoch": "last"}, "epoch='last': expected the number of an epoch"),
-        ({"region": None}, "region=None: expected an id, a label, or the name of a tensor"),
-    ):
-        with pytest.raises(tt.Error, match=message):
-            run.read(**{"epoch": 1, "region": "weights"} | given)  # type: ignore[arg-type]
-    for verb in ("memory", "info", "verify", "stats"):
-        with pytest.raises(tt.Error, match=r"^run='run1': expected a run, as ttanalyze.open"):
-            getattr(tt, verb)("run1")
+WRONG = {
+    "run.read(1, 'weights', dtype='zz')": "dtype='zz': data type 'zz' not understood",
+    "run.read('last', 'weights')": "epoch='last': expected a whole number",
+    "run.read(1, None)": "region=None: expected a whole number or text",
+    "run.tensors('x')": "epoch='x': expected a whole number",
+    "tt.compare(run, run)": r"a=<Run .*>: expected a path",
+    "tt.diff(run, 3)": r"b=3: expected a run \(of ttanalyze.open\), a mapping or a path",
+    "tt.diff(run)": "diff: missing a required argument: 'b'; its arguments: a, b, every",
+    "tt.export(run, 'out')": r"needs=<Run .*>: expected a ttanalyze.export.Needs",
+    "tt.memory('run1')": r"run='run1': expected a run \(of ttanalyze.open\)",
+    "tt.memory(run, until=3)": "memory: got an unexpected keyword argument 'until'; its arguments:",
+    "tt.merge(['run1'], 'out')": r"runs=\['run1'\]: expected a list of runs",
+    "tt.open('run1', ranks=3)": "ranks=3: expected a list of whole numbers or None",
+    "tt.push(run, 's3://x')": r"run=<Run .*>: expected a path",
+    "tt.query(run, filter=3)": "filter=3: expected text, a list of texts or None",
+    "tt.query(run, fields='short')": "fields='short': expected a list of texts",
+    "tt.rewind(run, 0, regions='weights')": "regions='weights': expected a list of whole numbers",
+    "tt.sql(run, 3)": "statement=3: expected text",
+    "tt.trace(run, 'file')": "file='file': expected an open binary file",
+    "tt.validate(3)": "path=3: expected a path",
+    "tt.verify(run, epochs=3)": "epochs=3: expected 2 whole numbers or None",
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("call", WRONG)
+def test_wrong_arguments_are_named(run: tt.Run, call: str) -> None:
+    with pytest.raises(tt.Error, match=f"^{WRONG[call]}"):
+        eval(call, {"tt": tt, "run": run})
+
+
+def test_numbers_of_numpy_and_text_for_paths_are_taken(run: tt.Run, tmp_path: Path) -> None:
+    assert run.read(np.int64(1), "weights", start=np.uint8(12), stop=16).any()
+    merged = tt.merge([run], str(tmp_path / "merged"))  # type: ignore[arg-type]
+    assert merged.out == tmp_path / "merged"
 
 
 def test_memory_of_a_tensor_is_read_from_its_regions(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from ttanalyze.cli.query import QUERY_EXAMPLES
 from ttanalyze.core import run_tables
 from ttanalyze.format import layout
 from ttanalyze.format.layout import HEADER_SIZE
+from ttanalyze.output.times import as_nanoseconds
 from ttanalyze.verbs.query import TABLES, Query, query, stream
 
 
@@ -540,7 +541,7 @@ def read(outcome: Outcome, form: str) -> list[dict[str, Any]]:
 def test_formats_have_all_rows_and_columns(
     cli: Cli, small: Writer, run_path: Path, pieces: int, table: str, form: str
 ) -> None:
-    frame = query(tt.open(run_path), Query(table))
+    frame = as_nanoseconds(query(tt.open(run_path), Query(table)))
     rows = read(cli("query", run_path, "--table", table, "--format", form), form)
     assert len(rows) == len(frame)
     for name in frame.columns:

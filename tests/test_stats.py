@@ -16,12 +16,11 @@ from tests.rundir import Writer, small_run
 from tests.support import Cli
 from ttanalyze.format import layout
 from ttanalyze.verbs.stats import SUMMARIES, stats
+from ttanalyze.verbs.stats.show import to_object
 
 
 def rows(run: Path, name: str) -> list[dict[str, Any]]:
-    (summary,) = stats(tt.open(run), [name])
-    frame = summary.table.astype("object")
-    found: list[dict[str, Any]] = frame.where(frame.notna(), None).to_dict("records")
+    found: list[dict[str, Any]] = to_object(stats(tt.open(run), [name]), None)[name]["rows"]
     return found
 
 
@@ -68,20 +67,20 @@ def timed(run_path: Path) -> Path:
 def test_kernels_with_the_most_gpu_time_come_first(timed: Path) -> None:
     assert rows(timed, "kernels") == [
         {
-            "share": pytest.approx(100 * 1600 / 1800),
-            "time": 1600,
-            "mean": pytest.approx(1600 / 3),
-            "min": 200,
-            "max": 700,
+            "share_percent": pytest.approx(100 * 1600 / 1800),
+            "time_ns": 1600,
+            "mean_ns": 533,
+            "min_ns": 200,
+            "max_ns": 700,
             "launches": 3,
             "kernel": "scale",
         },
         {
-            "share": pytest.approx(100 * 200 / 1800),
-            "time": 200,
-            "mean": 100,
-            "min": 100,
-            "max": 100,
+            "share_percent": pytest.approx(100 * 200 / 1800),
+            "time_ns": 200,
+            "mean_ns": 100,
+            "min_ns": 100,
+            "max_ns": 100,
             "launches": 2,
             "kernel": "void lib::fill<float>(float*, int)",
         },
@@ -102,34 +101,34 @@ def test_without_times_kernels_are_ranked_by_count(timed: Path) -> None:
         ("device to host", 8),
         ("device to device", 1),
     ]
-    assert "time" not in copies[0]
+    assert "time_ns" not in copies[0]
     assert "in graphs are not counted" in notes(timed, "copies")
 
 
 def test_copies_are_summed_by_direction(timed: Path) -> None:
     found = {row["direction"]: row for row in rows(timed, "copies")}
-    assert {name: (row["count"], row["bytes"], row["time"]) for name, row in found.items()} == {
+    assert {name: (row["count"], row["bytes"], row["time_ns"]) for name, row in found.items()} == {
         "host to device": (2, 4096, 60),
         "device to host": (1, 8, 20),
         "copy in graphs": (1, 16, 3),
         "device to device": (1, 1, 1),
     }
-    assert sum(row["share"] for row in found.values()) == pytest.approx(100)
+    assert sum(row["share_percent"] for row in found.values()) == pytest.approx(100)
     assert found["host to device"]["bytes_max"] == 4000
 
 
 def test_calls_count_failures_and_waits(timed: Path) -> None:
     found = rows(timed, "calls")
-    assert found[0]["call"] == "cuCtxSynchronize" and found[0]["wait_time"] == 500
+    assert found[0]["call"] == "cuCtxSynchronize" and found[0]["wait_time_ns"] == 500
     by_call = {row["call"]: row for row in found}
     assert by_call["cuLaunchKernel"]["failed"] == 1
     assert by_call["cuMemcpyHtoD_v2"]["count"] == 4
-    assert by_call["cuMemcpyHtoD_v2"]["wait_time"] is None
+    assert by_call["cuMemcpyHtoD_v2"]["wait_time_ns"] is None
 
 
 def test_ranges_have_the_work_inside_them(timed: Path) -> None:
     shown = [
-        (r["range"], r["count"], r["time"], r["launches"], r["gpu_time"])
+        (r["range"], r["count"], r["time_ns"], r["launches"], r["gpu_time_ns"])
         for r in rows(timed, "ranges")
     ]
     assert shown == [("step", 2, 900, 4, 1600), ("forward", 2, 20, 4, 1600)]
@@ -138,7 +137,7 @@ def test_ranges_have_the_work_inside_them(timed: Path) -> None:
 def test_memory_is_summed_by_site(run_path: Path) -> None:
     small_run(run_path)
     found = rows(run_path, "memory")
-    assert {"site", "kind", "bytes", "largest", "allocations", "freed"} <= {*found[0]}
+    assert {"site", "kind", "bytes", "largest_bytes", "allocations", "freed"} <= {*found[0]}
     sizes = [row["bytes"] for row in found]
     assert sizes == sorted(sizes, reverse=True)
 

@@ -17,6 +17,7 @@ from tests.support import Cli
 from ttanalyze.core import run_tables
 from ttanalyze.format import activities, files, layout
 from ttanalyze.format.digest import checks_of
+from ttanalyze.output.times import as_nanoseconds
 from ttanalyze.tui.timeline import Timeline
 from ttanalyze.verbs.info import info, info_text
 from ttanalyze.verbs.query import Query, query
@@ -149,7 +150,10 @@ def test_record_completed_while_reading(run_path: Path, monkeypatch: pytest.Monk
 
 def test_activities_of_a_run(run_path: Path) -> None:
     work_run(run_path)
-    table = tt.open(run_path).activities
+    timed = tt.open(run_path).activities
+    assert timed[["gpu_time", "wait_time"]].dtypes.tolist() == ["m8[ns]", "m8[ns]"]
+    assert timed["begin_ns"].dtype == "u8"
+    table = as_nanoseconds(timed)
     assert table["kernel"].astype(object).where(table["kernel"].notna(), None).tolist() == [
         *("tt_digest", KERNEL, KERNEL, "scale", None, "scale", None),
     ]
@@ -171,7 +175,7 @@ def test_query_sums_gpu_time_by_kernel(
     kernels = Query("activities", 'kind == "launch"', ["short"], True, ["gpu_time"], ["gpu_time"])
     frame = query(run, Query(**{**vars(kernels), "sort": ["-gpu_time_sum"]}))
     assert frame["short"].tolist() == ["step", "scale", "tt_digest"]
-    assert frame["gpu_time_sum"].tolist() == [3000, 2200, 1]
+    assert frame["gpu_time_sum"].astype("i8").tolist() == [3000, 2200, 1]
     assert frame["gpu_time_share"].round(2).tolist() == [57.68, 42.3, 0.02]
     assert frame["count"].tolist() == [2, 2, 1]
     full = query(run, Query("activities", group_by=["demangled"], max=["gpu_time"]))
@@ -184,7 +188,7 @@ def test_calls_have_gpu_times(run_path: Path, monkeypatch: pytest.MonkeyPatch, p
     work_run(run_path)
     run = tt.open(run_path)
     fields = ["gpu_begin", "gpu_end", "gpu_time", "queue_time", "wait_time"]
-    rows = query(run, Query(fields=fields)).astype(object)
+    rows = as_nanoseconds(query(run, Query(fields=fields))).astype(object)
     rows = rows.where(rows.notna(), None)
     assert rows.to_numpy().tolist() == [
         [5000, 6000, 1000, 4000, None],
@@ -196,7 +200,7 @@ def test_calls_have_gpu_times(run_path: Path, monkeypatch: pytest.MonkeyPatch, p
     (slow,) = query(run, Query(filter="queue_time > 4500", fields=["seq"]))["seq"]
     assert slow == 3
     callers = query(run, Query(group_by=["caller"], sum=["gpu_time", "wait_time"]))
-    assert callers.iloc[0].tolist() == ["fit (train.py:7)", 3000, 4900]
+    assert as_nanoseconds(callers).iloc[0].tolist() == ["fit (train.py:7)", 3000, 4900]
 
 
 def test_shares_of_an_empty_run(run_path: Path) -> None:

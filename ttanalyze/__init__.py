@@ -206,12 +206,8 @@ class _Verb(ModuleType):
         return signature(self._function)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        signature = self.__signature__
-        for name, given in signature.bind(*args, **keywords).arguments.items():
-            if signature.parameters[name].annotation == "Run" and not hasattr(given, "processes"):
-                wanted = "expected a run, as ttanalyze.open returns it"
-                raise __getattr__("Error")(f"{name}={given!r}: {wanted}")
-        return self._function(*args, **keywords)
+        arguments = import_module(f"{__name__}.util.arguments")
+        return arguments.checked(self._function)(*args, **keywords)
 
 
 def _module(name: str) -> ModuleType:

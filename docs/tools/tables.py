@@ -14,7 +14,7 @@ from ttanalyze.core.run_tables import TABLES
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "tables.md"
 HEAD = """# Tables
 
-A run has these tables, as pandas DataFrames (`run.events`) and in `ttanalyze query`. All have a column `process`: N of `RUN/pN`. Times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes, addresses are the driver's. Names are categoricals. Missing values are `NA`."""  # noqa: E501
+A run has these tables, as pandas DataFrames (`run.events`) and in `ttanalyze query`. All have a column `process`: N of `RUN/pN`. Times are those of CLOCK_MONOTONIC. They are whole nanoseconds in columns whose name ends in `_ns`. Other times are `timedelta64[ns]` in DataFrames, and nanoseconds in filters, in SQL, on the screen and in files. Sizes are bytes, addresses are the driver's. Names are categoricals. Missing values are `NA`."""  # noqa: E501
 TAIL = """## Computed columns
 
 A query computes these columns when it names them. The table `nodes` has the nodes of all graphs at their end.

@@ -18,6 +18,7 @@ import ttanalyze as tt
 from tests import support
 from tests.recordings import record
 from ttanalyze.core.intervals import Intervals
+from ttanalyze.output.times import as_nanoseconds
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,7 +79,7 @@ def test_figures_are_those_of_a_profiler(ranks: int, tmp_path: Path) -> None:
     assert done.status == 0, done.stderr
     found = tt.breakdown(tt.open(path))
     assert found.steps["step"].tolist() == [f"step {i}" for i in range(STEPS)] * ranks
-    for rank, (_, ours) in enumerate(found.ranks.iterrows()):
+    for rank, (_, ours) in enumerate(as_nanoseconds(found.ranks).iterrows()):
         theirs = profiled(tmp_path / f"rank{rank}.json")
         other = int(ours["exposed_communication"] + ours["exposed_memory"])
         figures = {"compute": ours["compute"], "other work": other, "idle": ours["idle"]}

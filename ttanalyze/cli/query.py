@@ -323,7 +323,7 @@ def _answer(
     opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool, cluster: str | None
 ) -> None:
     """Writes or prints the answer, in pieces as they come."""
-    from ttanalyze.verbs.query import stream
+    from ttanalyze.verbs.query.execute import result_pieces
 
     tables, form = _tables(opened), to.form
     shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
@@ -333,7 +333,7 @@ def _answer(
     # A progress bar and a result that comes in pieces would mix on one terminal.
     silent = quiet or (to.out is None and form != "table")
     with common.progress_bar("querying", silent) as progress:
-        pieces = stream(opened, wanted, progress, shown, cluster)
+        pieces = result_pieces(opened, wanted, progress, shown, cluster)
         answer = _put(pieces, to, limited, lambda told: _hidden(tables, wanted, told))
     _print(answer, to)
 

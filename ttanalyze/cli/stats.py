@@ -47,12 +47,12 @@ def stats(
     """Summarise kernels, copies, driver calls, memory by allocation site, and NVTX ranges.
 
     Rows with the most GPU time come first. Without GPU times (record --timeline), a note says so
-    and rows are ranked by count or bytes. Times in CSV and JSON are nanoseconds, shares percent.
+    and rows are ranked by count or bytes. In CSV and JSON, the name of a column says its unit.
     """
     from ttanalyze.format import open_run
     from ttanalyze.output.tables import written
     from ttanalyze.verbs.stats import stats as summarise
-    from ttanalyze.verbs.stats.show import stats_text, to_object
+    from ttanalyze.verbs.stats.show import stats_text, to_object, with_units
 
     form = "json" if json else form
     if form not in FORMATS:
@@ -67,7 +67,7 @@ def stats(
         answer = common.as_json(to_object(found, top))
     elif form == "csv":
         table = found[0].table if top is None else found[0].table.head(top)
-        answer = "".join(written(iter([table]), "csv")).removesuffix("\n")
+        answer = "".join(written(iter([with_units(table)]), "csv")).removesuffix("\n")
         for note in found[0].notes:
             common.say(note)
     else:

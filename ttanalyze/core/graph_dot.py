@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ttanalyze.output import text
+from ttanalyze.output.tables import as_records
 
 SHAPES = {
     "kernel": "box",
@@ -36,7 +37,7 @@ def _box(prefix: str, title: str, nodes: pd.DataFrame, edges: pd.DataFrame) -> I
     yield f"subgraph cluster_{prefix} {{"
     yield f"  label={_quoted(title)};"
     inside: dict[int, list[dict[str, Any]]] = {}
-    for node in rows(nodes.sort_values("node")):
+    for node in as_records(nodes.sort_values("node")):
         inside.setdefault(-1 if node["parent"] is None else node["parent"], []).append(node)
     levels = [iter(inside.get(-1, []))]
     while levels:
@@ -52,7 +53,7 @@ def _box(prefix: str, title: str, nodes: pd.DataFrame, edges: pd.DataFrame) -> I
             yield f"{indent}subgraph cluster_{prefix}_{node['node']} {{"
             yield f"{indent}  label={_quoted('in node ' + str(node['node']))};"
             levels.append(iter(inside[node["node"]]))
-    for edge in rows(edges):
+    for edge in as_records(edges):
         dashed = " [style=dashed]" if edge["type"] else ""
         yield f"  {prefix}_{edge['from']} -> {prefix}_{edge['to']}{dashed};"
     # What a node holds hangs on it.
@@ -105,13 +106,3 @@ def node_text(node: dict[str, Any]) -> str:
     if kind == "conditional":
         return {0: "if", 1: "while", 2: "switch"}.get(node["dst"], "?")
     return ""
-
-
-def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Converts a table to one dictionary per row, with None for missing values.
-
-    Args:
-        frame: The table.
-    """
-    whole = frame.astype("object").where(~frame.isna(), None)
-    return whole.to_dict("records")

@@ -48,6 +48,7 @@ from ttanalyze.format.kernel_checksums import Checksums, Sources
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.output.times import as_nanoseconds
 from ttanalyze.util.progress import Progress, tell
 
 PIECE = 1 << 18  # rows
@@ -312,6 +313,7 @@ def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) 
     for process in run.processes:
         for number in range(len(process.graphs)):
             nodes = graph_tables.nodes(process, number, times="gpu_time" in columns)
+            nodes = as_nanoseconds(nodes)
             parts.append(nodes.assign(process=process.index, graph=number))
             tell(progress, len(parts), total)
     found = pd.concat(parts, ignore_index=True) if parts else graph_tables.no_nodes()

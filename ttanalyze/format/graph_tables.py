@@ -15,6 +15,7 @@ from ttanalyze.format.columns import nullable
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.output.times import as_timedeltas
 from ttanalyze.util.progress import Progress, counted
 
 GRAPH_LAUNCH = KIND["graph-launch"]
@@ -93,7 +94,7 @@ def nodes(
 
     Each node comes after the nodes that it depends on.
 
-    With times, `gpu_time` is one column more: nanoseconds, the mean of the launches.
+    With times, `gpu_time` is one column more: the mean of the launches, as timedelta64[ns].
 
     Args:
         process: The process.
@@ -146,7 +147,7 @@ def nodes(
     }
     if times:
         columns["gpu_time"] = _mean_times(process, number, seq, records["node"])
-    return pd.DataFrame(columns)
+    return as_timedeltas(pd.DataFrame(columns))
 
 
 def _mean_times(process: Process, number: int, seq: int | None, numbers: Array) -> Any:

@@ -7,7 +7,6 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterator
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from ttanalyze.format.process_info import ProcessInfo, check_process
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress, counted
 from ttanalyze.util.remote import Url, forget, location, names_in, place
 
@@ -36,6 +36,7 @@ PUSHED = "push.json"  # beside the files of a run that `push` uploaded
 AT_ONCE = 64  # processes that are opened with their run
 
 
+@checked
 def open_run(path: str | os.PathLike[str], ranks: Collection[int] | None = None) -> Run:
     """Opens a run directory.
 
@@ -74,13 +75,14 @@ def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
 
     def made(run: Run) -> pd.DataFrame:
         from ttanalyze.format import collective_table, graph_tables, tables, trace_tables
+        from ttanalyze.output.times import as_timedeltas
 
         others = {
             "collectives": collective_table,
             "graphs": graph_tables,
             "traced": trace_tables,
         }
-        return getattr(others.get(name, tables), name)(run.processes)
+        return as_timedeltas(getattr(others.get(name, tables), name)(run.processes))
 
     made.__doc__ = f"One row per {row}: the table `{name}`."
     return functools.cached_property(made)
@@ -90,7 +92,9 @@ class Run:
     """A recorded run. Use `tt.open` to open one.
 
     The tables are pandas DataFrames. Each is read at its first use and then kept. Integer columns
-    have fixed-width dtypes, and texts are categories. The page Tables describes their columns.
+    have fixed-width dtypes, and texts are categories. Times are timedelta64[ns], except those in
+    columns whose name ends in `_ns`: these are whole nanoseconds. The page Tables describes the
+    columns.
 
     Args:
         path: The run directory.
@@ -198,6 +202,7 @@ class Run:
             raise Error(f"{self.path}: no rank {text.ranges(missing)} (there are: {there})")
         return sorted((i for i in have if have[i] in ranks), key=lambda i: (have[i], i))
 
+    @checked
     def process(self, index: int = 0, rank: int | None = None) -> Process:
         """Returns a process by its number or its rank.
 
@@ -266,6 +271,7 @@ class Run:
     modules = _table("modules", "loaded image")
     traced = _table("traced", "launch whose instructions were to be traced")
 
+    @checked
     def trace_records(
         self,
         launch: int | None = None,
@@ -299,6 +305,7 @@ class Run:
         """
         return self.process(process, rank).trace_records(launch, kinds, instructions)
 
+    @checked
     def tensors(self, epoch: int, process: int = 0, rank: int | None = None) -> pd.DataFrame:
         """Returns the named parts of regions in an epoch, such as tensors.
 
@@ -328,6 +335,7 @@ class Run:
         functions["checksum"] = tables.checksums(self.processes)
         return functions
 
+    @checked
     def graph_nodes(
         self, graph: int, seq: int | None = None, process: int = 0, rank: int | None = None
     ) -> pd.DataFrame:
@@ -350,6 +358,7 @@ class Run:
 
         return graph_tables.nodes(self.process(process, rank), graph, seq)
 
+    @checked
     def graph_edges(
         self, graph: int, seq: int | None = None, process: int = 0, rank: int | None = None
     ) -> pd.DataFrame:
@@ -374,6 +383,7 @@ class Run:
 
     # ---- contents ----
 
+    @checked
     def read(
         self,
         epoch: int,
@@ -416,10 +426,6 @@ class Run:
             >>> run.read(epoch=1, region="weights", start=12, stop=16)
             array([  0,   0, 192,  63], dtype=uint8)
         """
-        if not isinstance(region, (str, Real)):
-            raise Error(f"region={region!r}: expected an id, a label, or the name of a tensor")
-        if not isinstance(epoch, Real):
-            raise Error(f"epoch={epoch!r}: expected the number of an epoch")
         of, end = self.process(process, rank), None if stop is None else int(stop)
         found = selection.named(of, region, epoch) if isinstance(region, str) else int(region)
         parts = [found] if isinstance(found, int) else [part.region for part in found]

@@ -1,7 +1,8 @@
 """The tables of a run as DataFrames. Each has a column `process`: N of RUN/pN.
 
-Times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes, addresses are the driver's. Texts that
-were not recorded are missing values. Numbers that may be missing have the dtype Int64.
+Times are nanoseconds of CLOCK_MONOTONIC, of which `output/times.py` makes timedeltas for users.
+Sizes are bytes, addresses are the driver's. Texts that were not recorded are missing values.
+Numbers that may be missing have the dtype Int64.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ttanalyze.errors import Error
 from ttanalyze.output import text
+from ttanalyze.output.times import as_nanoseconds
 
 FORMATS = ("table", "csv", "json", "ndjson", "parquet")
 SHOWN = 50  # rows of a text table, unless more are asked for
@@ -94,6 +95,12 @@ def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
             index = pd.Index(list(names), dtype="object")
             pieces = [p.assign(**{column: p[column].cat.set_categories(index)}) for p in pieces]
     return pd.concat(pieces, ignore_index=True)
+
+
+def as_records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns one dictionary per row, for JSON: None for missing values, times in nanoseconds."""
+    frame = as_nanoseconds(frame)
+    return frame.astype("object").where(~frame.isna(), None).to_dict("records")
 
 
 def written(pieces: Iterator[pd.DataFrame], form: str, header: bool = True) -> Iterator[str]:

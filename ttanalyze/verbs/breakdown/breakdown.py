@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import orjson
@@ -26,6 +25,8 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.output.tables import as_records
+from ttanalyze.output.times import as_timedeltas
 from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.remote import Url
@@ -41,7 +42,7 @@ FEW = 4  # processes that are not worth processes of their own
 
 @dataclass
 class Breakdown:
-    """The result of `breakdown`. All times are nanoseconds.
+    """The result of `breakdown`. All times are timedelta64[ns], in JSON nanoseconds.
 
     Attributes:
         run: The run.
@@ -76,7 +77,7 @@ class Breakdown:
 
     def to_json(self) -> str:
         """Returns the attributes as a JSON object in one line."""
-        tables = {name: _rows(getattr(self, name)) for name in ("ranks", "steps")}
+        tables = {name: as_records(getattr(self, name)) for name in ("ranks", "steps")}
         return orjson.dumps({"run": self.run, **tables, "notes": self.notes}).decode()
 
 
@@ -257,10 +258,4 @@ def _derived(table: pd.DataFrame) -> pd.DataFrame:
     table["overlap"] = (100 * hidden / table["communication"]).round(2)
     table["idle"] = table["idle_host"] + table["idle_waiting"]
     table = table.sort_values(["rank", "process", "device"], kind="stable", ignore_index=True)
-    return table[list(COLUMNS)]
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    whole: pd.DataFrame = table.astype("object")
-    rows: list[dict[str, Any]] = whole.where(whole.notna(), None).to_dict("records")
-    return rows
+    return as_timedeltas(table[list(COLUMNS)], (*TIMES, "idle"))

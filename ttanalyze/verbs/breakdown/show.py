@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ttanalyze.output import text
+from ttanalyze.output.tables import as_records
 from ttanalyze.verbs.breakdown.breakdown import Breakdown
 
 SHARES = {
@@ -49,10 +50,10 @@ def _lines(table: pd.DataFrame, step: str, width: int) -> Iterator[str]:
     several = table["device"].nunique() > 1
     head = ["rank", *["GPU"] * several, step, "time", *SHARES.values(), "overlap"]
     rows = [head]
-    for row in table.to_dict("records"):
-        rank = f"p{row['process']}" if pd.isna(row["rank"]) else str(row["rank"])
+    for row in as_records(table):
+        rank = f"p{row['process']}" if row["rank"] is None else str(row["rank"])
         shares = [_percent(row[name], row["total"]) for name in SHARES]
-        overlap = "" if pd.isna(row["overlap"]) else f"{row['overlap']:.1f} %"
+        overlap = "" if row["overlap"] is None else f"{row['overlap']:.1f} %"
         place = [rank, *[str(row["device"])] * several, text.printable(str(row["step"]))]
         rows.append([*place, text.duration(row["total"]), *shares, overlap])
     right = {0, *range(2 + several, len(head))}
@@ -66,8 +67,8 @@ def _percent(part: int, total: int) -> str:
 def page_rows(table: pd.DataFrame, limit: int) -> list[dict[str, Any]]:
     """Returns rows for the web page: texts, and the shares of a bar in percent."""
     out = []
-    for row in table.head(limit).to_dict("records"):
-        rank = f"process {row['process']}" if pd.isna(row["rank"]) else f"rank {row['rank']}"
+    for row in as_records(table.head(limit)):
+        rank = f"process {row['process']}" if row["rank"] is None else f"rank {row['rank']}"
         bars = [(name, 100 * row[name] / max(1, row["total"])) for name in BARS]
         out.append(
             {
@@ -75,7 +76,7 @@ def page_rows(table: pd.DataFrame, limit: int) -> list[dict[str, Any]]:
                 "step": text.printable(str(row["step"])),
                 "time": text.duration(row["total"]),
                 "bars": [(name, SHARES[name], f"{share:.1f}") for name, share in bars if share],
-                "overlap": "" if pd.isna(row["overlap"]) else f"{row['overlap']:.1f} %",
+                "overlap": "" if row["overlap"] is None else f"{row['overlap']:.1f} %",
             }
         )
     return out

@@ -18,6 +18,8 @@ from ttanalyze.format.collectives import POINT_TO_POINT
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.output.tables import as_records
+from ttanalyze.output.times import as_timedeltas
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.collectives.outputs import AGREED, Outputs, WrongOutput
 
@@ -71,7 +73,8 @@ class Collectives:
         run: The run.
         same: Whether nothing is wrong: no mismatch, nothing open, no wrong output.
         ranks: One row per rank: collectives, bytes, GPU time, how often it began last, and how much
-            later than the first rank on average and at most (`late_mean`, `late_max`).
+            later than the first rank on average and at most (`late_mean`, `late_max`). Times are
+            timedelta64[ns], in JSON nanoseconds.
         matched: The number of collectives that all ranks of their communicator called.
         mismatches: The first collectives that ranks called differently, at most 100.
         open: Collectives that did not end or that not all ranks called, one per communicator.
@@ -92,9 +95,7 @@ class Collectives:
 
     def to_json(self) -> str:
         """Returns the attributes as a JSON object in one line."""
-        rows = self.ranks.astype("object")
-        ranks = rows.where(rows.notna(), None).to_dict("records")
-        made: dict[str, Any] = asdict(self) | {"ranks": ranks}
+        made: dict[str, Any] = asdict(self) | {"ranks": as_records(self.ranks)}
         return orjson.dumps(made, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
@@ -214,7 +215,7 @@ def _ranks(every: pd.DataFrame, late: pd.DataFrame | None) -> pd.DataFrame:
         latest = latest[latest["late"] > 0]
         table["last"] = pd.Series(Counter(latest["rank"]), dtype="Int64")
         table["last"] = table["last"].fillna(0)
-    return table.reset_index()
+    return as_timedeltas(table.reset_index(), ("gpu_time", "late_mean", "late_max"))
 
 
 def _note(report: Collectives, run: Run, relations: dict[int, Any], every: pd.DataFrame) -> None:

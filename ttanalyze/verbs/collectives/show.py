@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ttanalyze.output import text
+from ttanalyze.output.tables import as_records
 from ttanalyze.verbs.collectives.collectives import Collectives, Open
 
 SHOWN = 10
@@ -86,7 +87,7 @@ def _of(communicator: str | None) -> str:
 def _ranks(report: Collectives) -> Iterator[list[str]]:
     late = "late_mean" in report.ranks
     yield ["rank", "collectives", "bytes", "GPU time", *["last in", "late: mean", "most"] * late]
-    for row in report.ranks.to_dict("records"):
+    for row in as_records(report.ranks):
         cells = [str(row["rank"]), f"{row['collectives']:,}", text.size(int(row["bytes"]))]
         cells.append(text.duration(row["gpu_time"]) if row["gpu_time"] else "")
         if late:

@@ -20,7 +20,8 @@ from ttanalyze.format.run import Run
 from ttanalyze.output.files import replacing
 from ttanalyze.output.tables import load_parquet, write_parquet
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.verbs.query import Query, stream
+from ttanalyze.verbs.query import Query
+from ttanalyze.verbs.query.execute import result_pieces
 from ttanalyze.verbs.query.sql import insert
 
 REPEATED = {"stack_text"}  # columns that another table has: `stacks`
@@ -112,7 +113,7 @@ def _tables(run: Run, progress: Progress) -> Iterator[tuple[str, Iterator[pd.Dat
         columns = [c for c in table.columns if c not in REPEATED]
         said = meanings(name)
         rows += [(name, column, said[column]) for column in columns]
-        yield name, stream(run, Query(name, fields=columns))
+        yield name, result_pieces(run, Query(name, fields=columns))
         tell(progress, i + 1, len(TABLES))
     yield REFERENCE, iter([pd.DataFrame(rows, columns=["table", "column", "meaning"], dtype="str")])
 

@@ -1,8 +1,7 @@
 """Shows the executable graphs of a run: nodes, edges, changes, pictures."""
 
-from ttanalyze.core.graph_dot import rows
 from ttanalyze.format.graph_tables import edges, nodes
-from ttanalyze.verbs.graphs.show import dot, graph_text, graphs_text, to_object
+from ttanalyze.verbs.graphs.show import dot, graph_text, graphs_text
 from ttanalyze.verbs.graphs.tables import Graph, graph, graphs
 
 __all__ = [
@@ -14,6 +13,4 @@ __all__ = [
     "graphs",
     "graphs_text",
     "nodes",
-    "rows",
-    "to_object",
 ]

@@ -1,4 +1,4 @@
-"""Graphs as text for a screen, as Graphviz pictures and as JSON."""
+"""Graphs as text for a screen and as Graphviz pictures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from ttanalyze.core.graph_dot import drawing, node_text, rows
+from ttanalyze.core.graph_dot import drawing, node_text
 from ttanalyze.output import text
-from ttanalyze.output.tables import frame_text
+from ttanalyze.output.tables import as_records, frame_text
 from ttanalyze.verbs.graphs.tables import Graph
 
 SIZES = ("grid", "block")
@@ -73,7 +73,7 @@ def _nodes(graph: Graph, width: int) -> str:
     timed = bool(graph.nodes["gpu_time"].notna().any())
     head = ["node", "kind", "what", "grid", "block", "regions", "after", "in", "time", ""]
     lines = [head]
-    for node in rows(graph.nodes):
+    for node in as_records(graph.nodes):
         parent = node["parent"]
         before = after.get(node["node"], [])
         more = " …" if len(before) > AFTER else ""
@@ -115,27 +115,6 @@ def _remarks(node: dict[str, Any]) -> list[str]:
         "unknown": not node["known"],
     }
     return [name for name, holds in answer.items() if holds]
-
-
-def to_object(graph: Graph) -> dict[str, Any]:
-    """Returns a graph as an object for JSON. Parameters are hexadecimal.
-
-    Args:
-        graph: The graph.
-    """
-    nodes = rows(graph.nodes)
-    for node in nodes:
-        node["params"] = node["params"] and node["params"].hex()
-    return {
-        "process": graph.process,
-        "graph": graph.number,
-        "seq": graph.seq,
-        "state": graph.state,
-        "changes": graph.changes,
-        "known": graph.known,
-        "nodes": nodes,
-        "edges": rows(graph.edges),
-    }
 
 
 def dot(found: Iterable[Graph]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
 import pandas as pd
 
 from ttanalyze.errors import Error
 from ttanalyze.format import graph_tables
 from ttanalyze.format.graph_tables import edges, nodes
 from ttanalyze.format.run import Run
+from ttanalyze.output.tables import as_records
 from ttanalyze.util.progress import Progress
 
 
@@ -36,6 +38,12 @@ class Graph:
     known: bool
     nodes: pd.DataFrame
     edges: pd.DataFrame
+
+    def to_json(self) -> str:
+        """Returns the attributes as a JSON object. Parameters of kernels are hexadecimal."""
+        made = vars(self) | {"nodes": as_records(self.nodes), "edges": as_records(self.edges)}
+        made = {{"number": "graph"}.get(name, name): value for name, value in made.items()}
+        return orjson.dumps(made, lambda params: params.hex(), orjson.OPT_INDENT_2).decode()
 
 
 def graphs(run: Run, progress: Progress = None) -> pd.DataFrame:

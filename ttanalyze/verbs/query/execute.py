@@ -20,6 +20,8 @@ from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.output.tables import join
+from ttanalyze.output.times import as_timedeltas
+from ttanalyze.util.arguments import bind
 from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.expression import Expression, Numbers, column_value, is_list
@@ -95,7 +97,8 @@ def query(
         options: Attributes of `Query`, in place of those of `wanted`.
 
     Returns:
-        The result, one row per row or group.
+        The result, one row per row or group. Its times are timedelta64[ns], as those of `run`;
+        expressions compare nanoseconds.
 
     Raises:
         Error: The query names an unknown table or column, or an expression is wrong.
@@ -110,6 +113,7 @@ def query(
         if name not in Query.__dataclass_fields__:
             names = ", ".join(Query.__dataclass_fields__)
             raise Error(f"{name}: no such option; a query has: {names}")
+    bind(Query, (), options)
     return join(list(stream(run, replace(wanted or Query(), **options), progress, (), cluster)))
 
 
@@ -140,6 +144,17 @@ def stream(
         >>> [len(part) for part in tt.query.stream(tt.open("run1"), wanted)]
         [2]
     """
+    return map(as_timedeltas, result_pieces(run, wanted, progress, default, cluster))
+
+
+def result_pieces(
+    run: Source,
+    wanted: Query,
+    progress: Progress = None,
+    default: Sequence[str] = (),
+    cluster: str | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Does what `stream` does, with times as whole nanoseconds."""
     if isinstance(run, Run) and wanted.table in TRACE_TABLES:
         run = TracedRun(run)
     tables = run.tables if isinstance(run, RecordsFile) else TABLES

@@ -17,8 +17,9 @@ import pandas as pd
 from ttanalyze.core.run_tables import TABLES, Table
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.query.execute import Query, Source, stream
+from ttanalyze.verbs.query.execute import Query, Source, result_pieces
 from ttanalyze.verbs.query.files import RecordsFile
 from ttanalyze.verbs.query.native import TracedRun
 from ttanalyze.verbs.query.trace_columns import integers, texts
@@ -29,12 +30,13 @@ STEPS = 1 << 16  # of SQLite, after which Ctrl-C is looked for
 READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 
 
+@checked
 def sql(run: Source, statement: str, progress: Progress = None) -> pd.DataFrame:
     """Answers a SELECT statement over the tables of a run.
 
     Only the columns that the statement names are read, to a temporary database. Digests are text
     of 16 hexadecimal digits, and whole numbers of 2**63 or more are text such as
-    "0xffffffffffffffff".
+    "0xffffffffffffffff". All times are nanoseconds.
 
     Args:
         run: A run, or a file from `open_file`.
@@ -58,7 +60,7 @@ def sql(run: Source, statement: str, progress: Progress = None) -> pd.DataFrame:
     needed = _needed(statement, _tables(run))
     with closing(sqlite3.connect("")) as database:  # in a temporary file if it is large
         for table, columns in needed.items():
-            pieces = stream(run, Query(table, fields=columns), progress)
+            pieces = result_pieces(run, Query(table, fields=columns), progress)
             for number, piece in enumerate(pieces):
                 insert(database, table, piece, number)
         return _answer(database, statement)

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from ttanalyze.output import text
-from ttanalyze.output.tables import cells
-from ttanalyze.verbs.stats.stats import Summary
+from ttanalyze.output.tables import as_records, cells
+from ttanalyze.output.times import as_nanoseconds
+from ttanalyze.verbs.stats.stats import TIMES, Summary
 
-TIMES = ("time", "mean", "min", "max", "wait_time", "wait_time_max", "gpu_time")
 BYTES = ("bytes", "bytes_mean", "bytes_max", "largest", "alive_bytes")
 
 
@@ -33,7 +33,7 @@ def stats_text(found: Sequence[Summary], top: int, width: int = 0, colour: bool 
 
 
 def _table(frame: pd.DataFrame, width: int) -> str:
-    columns = []
+    frame, columns = as_nanoseconds(frame), []
     for name in map(str, frame.columns):
         shown = cells(frame[name])
         how = text.duration if name in TIMES else text.size if name in BYTES else None
@@ -52,16 +52,22 @@ def _table(frame: pd.DataFrame, width: int) -> str:
     return text.table([list(row) for row in zip(*columns, strict=True)], right, width)
 
 
+def with_units(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table as CSV and JSON have it: numbers, with the unit in the name."""
+    units = {name: f"{name}_ns" for name in table.select_dtypes("timedelta").columns}
+    units |= {"share": "share_percent", "largest": "largest_bytes"}
+    return as_nanoseconds(table).rename(columns=units)
+
+
 def to_object(found: Sequence[Summary], top: int | None) -> dict[str, Any]:
     """As JSON has it: an object per summary."""
     made = {}
     for summary in found:
         rows = summary.table if top is None else summary.table.head(top)
-        values = rows.astype("object").where(rows.notna(), None)
         made[summary.name] = {
             "title": summary.title,
             "notes": summary.notes,
             "count": len(summary.table),
-            "rows": values.to_dict("records"),
+            "rows": as_records(with_units(rows)),
         }
     return made

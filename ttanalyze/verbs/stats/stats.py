@@ -5,7 +5,7 @@ count.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,14 @@ from ttanalyze.format.layout import NO_ID
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.output.tables import join
+from ttanalyze.output.times import as_timedeltas
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.query import Query
+from ttanalyze.verbs.query.execute import result_pieces
 
 UNTIMED = "no GPU times of them were recorded (record --timeline cupti): ranked by {}"
+TIMES = ("time", "mean", "min", "max", "wait_time", "wait_time_max", "gpu_time")
 EXECUTED = f"(flags & {CAPTURED}) == 0"
 GPU = {
     "gpu_time_share": "share",
@@ -40,8 +44,8 @@ class Summary:
     Attributes:
         name: A name of SUMMARIES.
         title: What it shows.
-        table: The rows as a DataFrame. `time`, `mean`, `min`, `max`, `wait_time` and columns that
-            end in `_time` are nanoseconds; `share` is percent.
+        table: The rows as a DataFrame. Times are timedelta64[ns], `largest` is bytes, `share`
+            percent.
         notes: What the numbers do not say, a sentence each.
     """
 
@@ -87,7 +91,8 @@ def stats(
             raise Error(f"{name}: no such summary; there are: {', '.join(SUMMARIES)}")
     processes = run.processes if process is None else [run.process(process)]
     chosen = _Chosen(run, processes, process, progress)
-    return [SUMMARIES[name](chosen) for name in names or SUMMARIES]
+    found = [SUMMARIES[name](chosen) for name in names or SUMMARIES]
+    return [replace(one, table=as_timedeltas(one.table, TIMES)) for one in found]
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,8 @@ class _Chosen:
     def ask(self, table: str, condition: str, **more: Sequence[str]) -> pd.DataFrame:
         """Returns counts and other figures of the rows that fulfil a condition."""
         where = [condition] if self.number is None else [condition, f"process == {self.number}"]
-        return query(self.run, Query(table, filter=where, count=True, **more), self.progress)  # type: ignore[arg-type]
+        wanted = Query(table, filter=where, count=True, **more)  # type: ignore[arg-type]
+        return join(list(result_pieces(self.run, wanted, self.progress)))
 
 
 def _timed(table: pd.DataFrame, key: str, columns: dict[str, str]) -> pd.DataFrame:
