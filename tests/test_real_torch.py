@@ -71,10 +71,18 @@ def trained(watched: bool, call: Any = None) -> list[Any]:
 def test_pytorch_computes_the_same(told: Told, on_cpu: None) -> None:
     assert trained(True) == trained(False)
     net, x = attention(), torch.randn(16, 16)
-    names.watch(net)
+    watch = names.watch(net)
     out = net(x)
     assert saved_names(told) >= EXPECTED
-    del out
+    target = torch.zeros(16, dtype=torch.long)
+    loss = torch.nn.functional.cross_entropy(out, target)
+    watch.name_saved("loss", loss)
+    of_loss = {name for name in saved_names(told) if name.startswith("loss:")}
+    assert of_loss == {
+        "loss:saved.LogSoftmax.result",  # NllLoss saves the same memory
+        *("loss:saved.NllLoss.target", "loss:saved.NllLoss.total_weight"),
+    }
+    del out, loss, target
     assert saved_names(told) == {"0.query:saved.Addmm.mat1"}  # x
 
 

@@ -107,6 +107,25 @@ def test_nodes_belong_to_the_innermost_module(
     assert not saved_names(told)
 
 
+def test_variables_lead_to_nodes_outside_of_modules(
+    told: Told, memory: Memory, grad: types.SimpleNamespace
+) -> None:
+    """Once, and not to those of modules, also of one that ran before another."""
+    nets = [Module(lambda x: Made(memory, SinBackward0, x)) for _ in range(2)]
+    watches = [names.watch(net, name=name) for net, name in zip(nets, "ab", strict=True)]
+    x = Made(memory, SinBackward0, saves=False)
+    made = [net(x) for net in nets]
+    loss = Made(memory, CatBackward0, *made)
+    watches[0].name_saved("loss", loss)
+    assert saved_names(told) == {"a.saved.Sin.self", "b.saved.Sin.self", "loss:saved.Cat.0"}
+    told.parts.clear()
+    watches[0].name_saved("other", loss)
+    watches[1].remove()
+    watches[1].name_saved("removed", loss)
+    watches[0].name_saved("leaf", Tensor(memory, 4))
+    assert not saved_names(told)
+
+
 def test_call_after_a_failed_one_has_its_names(
     told: Told, memory: Memory, grad: types.SimpleNamespace
 ) -> None:

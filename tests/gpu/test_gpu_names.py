@@ -14,7 +14,7 @@ from tests import support
 CASE = str(Path(__file__).with_name("names_case.py"))
 TRAINED = {
     *("0.weight", "2.bias", "0.weight.grad", "0.weight.exp_avg", "2.bias.exp_avg_sq"),
-    *("CrossEntropyLoss.output", "inputs", "targets"),
+    *("CrossEntropyLoss.output", "inputs", "targets", "loss:saved.Exp.result"),
 }
 EXPECTED = {
     "torch": TRAINED | {"0:output", "2:output", "0:output.grad"},

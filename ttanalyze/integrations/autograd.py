@@ -1,4 +1,4 @@
-"""Names the tensors that modules of PyTorch save for the backward pass.
+"""Names the tensors that programs of PyTorch save for the backward pass.
 
 Tensors are read where the nodes of autograd keep them. Nothing is unpacked: hooks of saved tensors
 do not run, and nothing is computed again. Needs PyTorch 2.6 or newer.
@@ -15,6 +15,7 @@ from typing import Any
 from ttanalyze.integrations.memory_names import NOT_NOW, SAVED, Memory
 
 MEMBER = "_raw_saved_"
+MOST = 1 << 16  # nodes that are remembered
 LEAF = 1 << 63  # nodes of leaves have higher numbers
 
 
@@ -31,22 +32,25 @@ class _Call:
 class _Thread(threading.local):
     """The running modules of a thread, outermost first, and the numbers of the nodes seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, seen_by_main: set[int]) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
         self.calls: list[_Call] = []
-        self.seen: set[int] = set()
+        self.seen = seen_by_main if is_main else set()
 
 
 class SavedTensors:
     """Follows the calls of modules. Nodes belong to the innermost module that makes them.
 
     A thread numbers its nodes in order, so those of a call have numbers from its first on. What a
-    module made before it called another is found through the arguments of that call.
+    module made before it called another is found through the arguments of that call. Nodes of no
+    module are found through variables of the program.
     """
 
     def __init__(self, memory: Memory) -> None:
         torch: Any = sys.modules.get("torch")
         self._memory = memory
-        self._here = _Thread()
+        self._seen_by_main: set[int] = set()
+        self._here = _Thread(self._seen_by_main)
         self._kinds: dict[type, tuple[str, list[tuple[str, str]]]] = {}
         self._next: Callable[[], int] | None = None
         self._enabled: Callable[[], bool] = bool
@@ -68,9 +72,7 @@ class SavedTensors:
             return
         here = self._here
         if here.calls:
-            self._find(here.calls[-1], given)
-        else:
-            here.seen.clear()
+            self._find(here.calls[-1], given, here.seen)
         here.calls.append(_Call(name, self._next()))
 
     def end(self, name: str, output: Iterable[Any]) -> None:
@@ -79,12 +81,20 @@ class SavedTensors:
         if any(call.name is name for call in calls):
             while (call := calls.pop()).name is not name:  # an exception ended it
                 continue
-            self._find(call, output)
+            self._find(call, output, self._here.seen)
 
-    def _find(self, call: _Call, tensors: Iterable[Any]) -> None:
-        """Names what the new nodes behind tensors save."""
-        first, seen = call.first, self._here.seen
-        found = {}
+    def behind(self, name: str, tensor: Any) -> None:
+        """Names what nodes of the main thread that belong to no module saved on the way to a tensor
+        of a variable. Its own node is the first of its kind.
+        """
+        if self._next is not None and getattr(tensor, "grad_fn", None) is not None:
+            self._find(_Call(f"{name}:saved.", 0), [tensor], self._seen_by_main)
+
+    def _find(self, call: _Call, tensors: Iterable[Any], seen: set[int]) -> None:
+        """Names what the new nodes behind tensors save. seen: the numbers of the others."""
+        if len(seen) > MOST:
+            seen.clear()
+        first, found = call.first, {}
         pending = [getattr(tensor, "grad_fn", None) for tensor in tensors]
         while pending:
             node = pending.pop()

@@ -145,7 +145,7 @@ class _Looker:
     def __init__(self, told: Memory) -> None:
         self._told = told
         self._next = 0.0
-        self._watches = False
+        self._watch: torch.Watch | None = None
         self._value_of = _reader()
 
     def serve(self, wait: Callable[[], None]) -> None:
@@ -159,16 +159,15 @@ class _Looker:
                 self.look()
             except Exception as e:
                 warnings.warn(f"ttanalyze --names stopped: {e!r}", stacklevel=1)
-                self._watches = True
+                self._watch = torch.Watch()
                 self._variables = lambda: iter(())  # type: ignore[method-assign]
             spent = time.thread_time() - begun
             self._next = time.monotonic() + spent * SHARE if spent > LONG else 0.0
 
     def look(self) -> None:
         """Names the arrays in variables."""
-        if not self._watches and _is_imported("torch") and "torch.optim.optimizer" in sys.modules:
-            self._watches = True
-            torch.watch()
+        if not self._watch and _is_imported("torch") and "torch.optim.optimizer" in sys.modules:
+            self._watch = torch.watch()
         self._told.forget_deleted()
         seen: set[int] = set()
         for variable, value in self._variables():
@@ -176,6 +175,8 @@ class _Looker:
             with contextlib.suppress(Exception):
                 for path, array in _arrays(value, variable, seen):
                     self._told.name(array, path.encode())
+                    if self._watch:
+                        self._watch.name_saved(path, array)
 
     def _variables(self) -> Iterator[tuple[str, Any]]:
         """Yields global variables of the main program, and those of the running functions of its

@@ -67,10 +67,12 @@ def watch(
     told = memory()
     if told is None:
         return found
+    saved = SavedTensors(told)
+    found._saved = saved if activations else None
     if model is None:
-        _Hook(found, _Everything(told, found, name, (activations, gradients)).add, bool)()
+        _Hook(found, _Everything(told, found, name, (activations, gradients), saved).add, bool)()
     else:
-        hooks = _Hooks(told, found, name, SavedTensors(told))
+        hooks = _Hooks(told, found, name, saved)
         _Hook(found, hooks.add, bool)(model, optimizer, activations, gradients)
     return found
 
@@ -119,11 +121,23 @@ class Watch:
 
     def __init__(self) -> None:
         self.handles: list[Any] = []  # of hooks
+        self._saved: SavedTensors | None = None
 
     @property
     def active(self) -> bool:
         """Whether it still names memory: the program is recorded, and `remove` was not called."""
         return bool(self.handles)
+
+    def name_saved(self, variable: str, tensor: Any) -> None:
+        """Names what code outside of modules saved for the backward pass of a tensor, such as a
+        loss: `loss:saved.NllLoss.self`. `record --names` does it for variables before each epoch.
+
+        Args:
+            variable: The name of the tensor.
+            tensor: A tensor that the main thread computed.
+        """
+        if self._saved is not None and self.active:
+            self._saved.behind(variable, tensor)
 
     def remove(self) -> None:
         """Removes all hooks."""
@@ -270,12 +284,19 @@ class _Hooks:
 class _Everything:
     """The hooks of a `watch` of all modules and optimizers. They hold no references to models."""
 
-    def __init__(self, memory: Memory, watch: Watch, name: str, wanted: tuple[bool, bool]) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        watch: Watch,
+        name: str,
+        wanted: tuple[bool, bool],
+        saved: SavedTensors,
+    ) -> None:
         self._memory = memory
         self._watch = watch
         self._name = name
         self._wanted = wanted  # activations, gradients
-        self._saved = SavedTensors(memory)
+        self._saved = saved
         self._parts: Any = weakref.WeakSet()  # modules that are watched, and their parts
         self._roots: list[tuple[Any, Watch, _Hooks]] = []  # weakly
         self._names: set[str] = set()
