@@ -259,7 +259,7 @@ def test_waits_of_a_recorded_program(
     run = tt.open(path)
     process = run.process(0)
     told = query(run, Query(filter="waited >= 0", fields=["seq", "waited", "waited_region"]))
-    assert len(told) == info(run)["processes"][0]["capture_waits"]["count"] > 0
+    assert len(told) == info(run).processes[0].capture_waits["count"] > 0
     before = run.epochs.set_index("epoch")["seq"].loc[told["waited"]].to_numpy()
     assert (before < told["seq"].to_numpy()).all()
     if regions == "touched":

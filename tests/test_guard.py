@@ -90,7 +90,8 @@ def test_allocations_share_memory_when_guards_take_too_much(built: Path, tmp_pat
     assert arena(run)["guarded"].tolist() == [*[True] * 16, *[False] * 4, True, True]
     assert any("device 0 has no memory for more guards" in warning for warning in run.warnings)
     summary = info(run)
-    assert summary["processes"][0]["guards"]["allocations"] == 18
+    guards = summary.processes[0].guards
+    assert guards and guards["allocations"] == 18
     assert re.search("guards +behind 18 of 2[0-9] allocations", info_text(summary))
 
 

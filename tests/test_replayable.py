@@ -70,8 +70,8 @@ def test_replayable_mode_does_not_change_the_program(
 
 def test_info_names_replayable_launches(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
     summary = info(recorded[2])
-    (process,) = summary["processes"]
-    assert process["replayable"] == {"launches": 12, "kernels": 8, "without_code": {}}
+    (process,) = summary.processes
+    assert process.replayable == {"launches": 12, "kernels": 8, "without_code": {}}
     assert "12 launches of 8 kernels" in info_text(summary)
 
 

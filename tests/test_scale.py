@@ -7,7 +7,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from ttanalyze.format.files import RecordFile, read_checked
 from ttanalyze.format.layout import Array
 from ttanalyze.verbs.diff import compare as diff_compare
 from ttanalyze.verbs.diff import states
+from ttanalyze.verbs.info import ProcessSummary
 from ttanalyze.verbs.record import totals
 from ttanalyze.verbs.replicas import compare as replicas_compare
 
@@ -47,10 +47,10 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ranks_of_a_large_job_are_listed(job: Path) -> None:
     summary = tt.info(tt.open(job))
-    told = [process["rank"]["rank"] for process in summary["processes"]]
-    assert told == list(range(RANKS)) and {p["epochs"] for p in summary["processes"]} == {STEPS}
-    assert summary["bytes_on_disk"] == sum(f.stat().st_size for f in job.rglob("*") if f.is_file())
-    assert summary["warnings"] == []
+    told = [process.rank and process.rank.rank for process in summary.processes]
+    assert told == list(range(RANKS)) and {p.epochs for p in summary.processes} == {STEPS}
+    assert summary.bytes_on_disk == sum(f.stat().st_size for f in job.rglob("*") if f.is_file())
+    assert summary.warnings == []
     shown = support.ttanalyze("info", job)
     assert shown.status == 0 and "node8" not in shown.stdout and "6 more" in shown.stdout
 
@@ -79,8 +79,8 @@ def without_summaries(run: Path, to: Path) -> Path:
     return copied
 
 
-def processes_of(run: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tt.info(tt.open(run))["processes"]
+def processes_of(run: Path) -> list[ProcessSummary]:
+    found: list[ProcessSummary] = tt.info(tt.open(run)).processes
     return found
 
 
@@ -89,9 +89,9 @@ def test_info_of_long_ranks_reads_their_summaries(
 ) -> None:
     read = processes_of(without_summaries(long_job, tmp_path / "plain"))
     request.getfixturevalue("no_rank_may_be_opened")
-    assert processes_of(long_job) == read and read[1]["epochs"] == totals.LONG
+    assert processes_of(long_job) == read and read[1].epochs == totals.LONG
     size = sum(f.stat().st_size for f in long_job.rglob("*") if f.is_file())
-    assert tt.info(tt.open(long_job))["bytes_on_disk"] == size
+    assert tt.info(tt.open(long_job)).bytes_on_disk == size
 
 
 def test_summary_does_not_count_once_a_file_has_changed(long_job: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_recorded_ranks_have_summaries(
     assert tt.record(support.command("copy_1d", tmp_path), run, sim=True).status == 0
     read = processes_of(without_summaries(run, tmp_path / "plain"))
     request.getfixturevalue("no_rank_may_be_opened")
-    assert processes_of(run) == read and read[0]["rank"]["rank"] == 1
+    assert processes_of(run) == read and read[0].rank and read[0].rank.rank == 1
 
 
 def test_threads_open_a_rank_together(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,7 +251,7 @@ def test_info_counts_known_times(run_path: Path, told: dict[str, Any], line: str
     work_run(run_path).close(timeline=told)
     summary = info(tt.open(run_path))
     assert f"GPU      {line}\n" in info_text(summary)
-    timeline = summary["processes"][0]["timeline"]
+    timeline = summary.processes[0].timeline
     assert timeline == {**told, "launches": 4, "timed_launches": 3}
 
 

@@ -102,8 +102,8 @@ def test_info_says_in_a_line_that_zones_changed(faults: Path, tmp_path: Path) ->
     assert support.run([faults, "end_4", "--fixed"], good).status == 0
     summary = info(tt.open(tmp_path / "good"))
     assert "zones    none changed; around " in info_text(summary)
-    (process,) = summary["processes"]
-    assert process["zones"]["allocations"] == process["zones"]["of_allocations"] > 0
+    (process,) = summary.processes
+    assert process.zones and process.zones["allocations"] == process.zones["of_allocations"] > 0
 
 
 def test_check_names_the_allocations_on_both_sides(faults: Path, tmp_path: Path) -> None:
@@ -169,8 +169,9 @@ def test_each_change_of_a_zone_is_seen(faults: Path, tmp_path: Path) -> None:
     assert len({zone.region for zone in seen}) == 1
     assert (seen[0].first, seen[0].count, len(seen)) == (0, 4, 12)
     assert [zone.before for zone in seen[1:]] == [zone.epoch for zone in seen[:-1]]
-    (process,) = info(tt.open(tmp_path / "run"))["processes"]
-    assert (process["zones"]["changed"], process["zones"]["epochs"]) == (1, [seen[0].epoch])
+    (process,) = info(tt.open(tmp_path / "run")).processes
+    assert process.zones
+    assert (process.zones["changed"], process.zones["epochs"]) == (1, [seen[0].epoch])
 
 
 def test_two_culprits_at_one_zone_are_two_findings(faults: Path, tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ def test_memory_of_a_stream_is_used_again_without_a_wait(built: Path, tmp_path: 
 def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:
     plain = support.recording(SIM, tmp_path / "run")
     assert support.run([faults, "end_4", "--fixed"], plain).status == 0
-    assert info(tt.open(tmp_path / "run"))["processes"][0]["zones"] is None
+    assert info(tt.open(tmp_path / "run")).processes[0].zones is None
 
 
 def test_the_pattern_is_the_same_at_any_offset() -> None:

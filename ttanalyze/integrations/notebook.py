@@ -31,7 +31,8 @@ from ttanalyze.errors import Error
 from ttanalyze.format.run import Run, open_run
 from ttanalyze.output import text
 from ttanalyze.util.own_process import own_command
-from ttanalyze.verbs.info import info, process_rows
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import process_rows
 
 __all__ = ["html", "load_ipython_extension", "record_cell"]
 
@@ -51,15 +52,15 @@ def html(run: Run) -> str:
     except Error as e:
         return f"<pre>{escape(text.printable(str(e)))}</pre>"
     parts = [f"<p><b>{escape(text.printable(str(run.path)))}</b></p>"]
-    for process in found["processes"]:
-        rows = [("process", str(process["process"])), *process_rows(process)]
+    for process in found.processes:
+        rows = [("process", str(process.process)), *process_rows(process)]
         cells = [
             f"<tr><th style='text-align:left'>{escape(name)}</th>"
             f"<td style='text-align:left;white-space:pre-wrap'>{escape(value)}</td></tr>"
             for name, value in rows
         ]
         parts.append(f"<table>{''.join(cells)}</table>")
-    parts += [f"<p>⚠ {escape(text.printable(line))}</p>" for line in found["warnings"]]
+    parts += [f"<p>⚠ {escape(text.printable(line))}</p>" for line in found.warnings]
     return "".join(parts)
 
 

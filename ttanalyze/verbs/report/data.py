@@ -24,7 +24,8 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, counted
-from ttanalyze.verbs.info import info, process_rows
+from ttanalyze.verbs.info import ProcessSummary, info
+from ttanalyze.verbs.info.show import process_rows
 from ttanalyze.verbs.report import flames
 from ttanalyze.verbs.report.changes import Cells, changes
 from ttanalyze.verbs.report.timeline import Timeline, timeline
@@ -82,7 +83,7 @@ def document(run: Run, limits: Limits | None = None, progress: Progress = None) 
     limits = (limits or Limits()).divided(max(1, len(shown)))
     advance = counted(progress, sum(len(p.epochs) for p in shown))
 
-    summaries = {p["process"]: p for p in overview["processes"]}
+    summaries = {p.process: p for p in overview.processes}
     return {
         "processes": [_process(p, summaries[p.index], limits, advance) for p in shown],
         "hidden": len(run.processes) - len(shown),
@@ -161,7 +162,7 @@ class Texts:
 
 
 def _process(
-    process: Process, summary: dict[str, Any], limits: Limits, advance: Callable[[int], None]
+    process: Process, summary: ProcessSummary, limits: Limits, advance: Callable[[int], None]
 ) -> dict[str, Any]:
     events = process.events
     clock = clock_of(process, events)

@@ -18,7 +18,7 @@ from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.breakdown import breakdown
 from ttanalyze.verbs.breakdown.show import page_rows
-from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info import Info, ProcessSummary, info
 from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
 from ttanalyze.verbs.report.results import read_results
@@ -96,11 +96,11 @@ def page(
 
 def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
     overview = info(run)
-    programs = [text.command(p["argv"]) or "unknown" for p in overview["processes"]]
+    programs = [text.command(p.argv) or "unknown" for p in overview.processes]
     program = programs[0] if programs else "nothing recorded"
-    path = text.printable(overview["run"])
-    warnings = [text.printable(line) for line in overview["warnings"]]
-    unread = sum(p["unread"] for p in overview["processes"])
+    path = text.printable(overview.run)
+    warnings = [text.printable(line) for line in overview.warnings]
+    unread = sum(p.unread for p in overview.processes)
     if unread:
         warnings.insert(0, f"{text.count(unread, 'region-epoch')} uncertain: {UNREAD}")
     launches = sum(p["kernels"]["launches"] for p in shown["processes"])
@@ -112,8 +112,8 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
         "path": path,
         "processes": [
             {"process": _name(p), "name": programs[i][:60]}
-            for i, p in enumerate(overview["processes"])
-            if p["process"] in {q["process"] for q in shown["processes"]}
+            for i, p in enumerate(overview.processes)
+            if p.process in {q["process"] for q in shown["processes"]}
         ],
         "tiles": _tiles(overview, shown),
         "warnings": warnings[:WARNINGS],
@@ -122,9 +122,8 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _name(process: dict[str, Any]) -> str:
-    rank = process["rank"]
-    return str(process["process"]) if rank is None else f"rank {rank['rank']}"
+def _name(process: ProcessSummary) -> str:
+    return str(process.process) if process.rank is None else f"rank {process.rank.rank}"
 
 
 def _breakdown(run: Run) -> dict[str, Any]:
@@ -137,27 +136,27 @@ def _breakdown(run: Run) -> dict[str, Any]:
     return {"ranks": page_rows(found.ranks, STEPS), "steps": steps, "more_steps": more}
 
 
-def _subtitle(overview: dict[str, Any]) -> str:
-    processes = overview["processes"]
-    devices = {d.get("name", "?"): None for p in processes for d in p["devices"]}
-    parts = [text.printable(overview["run"]), f"{text.size(overview['bytes_on_disk'])} on disk"]
+def _subtitle(overview: Info) -> str:
+    processes = overview.processes
+    devices = {d.get("name", "?"): None for p in processes for d in p.devices}
+    parts = [text.printable(overview.run), f"{text.size(overview.bytes_on_disk)} on disk"]
     parts += [text.printable(name) for name in devices]
     return " · ".join(parts)
 
 
-def _tiles(overview: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
-    processes = overview["processes"]
+def _tiles(overview: Info, shown: dict[str, Any]) -> list[dict[str, str]]:
+    processes = overview.processes
     total = {
-        key: sum(p[key] for p in processes)
+        key: sum(getattr(p, key) for p in processes)
         for key in ("epochs", "kernels", "bytes_read", "bytes_changed", "bytes_stored")
     }
     flags = {
-        "refused": sum(p["epoch_flags"]["refused"] for p in processes),
-        "dropped": sum(p["epochs_dropped"] for p in processes),
+        "refused": sum(p.epoch_flags["refused"] for p in processes),
+        "dropped": sum(p.epochs_dropped for p in processes),
     }
     lost = ", ".join(f"{n:,} {name}" for name, n in flags.items() if n)
-    regions = sum(sum(p["regions_captured"].values()) for p in processes)
-    captured = sum(p["bytes_captured"] for p in processes)
+    regions = sum(sum(p.regions_captured.values()) for p in processes)
+    captured = sum(p.bytes_captured for p in processes)
     launches = sum(p["kernels"]["launches"] for p in shown["processes"])
     peaks = [p["usage"]["peak"] for p in shown["processes"]]
     tiles = [

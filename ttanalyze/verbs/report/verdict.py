@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ttanalyze.core.crash_report import crash_report_text
 from ttanalyze.format import statuses
 from ttanalyze.output import text
+from ttanalyze.verbs.info import Info, ProcessSummary
 
 GOOD, UNSURE, BAD = "same", "unsure", "different"
 REPORTS = 4  # crash reports on the page
@@ -30,7 +30,7 @@ class Verdict:
     more: int = 0
 
 
-def verdict(overview: dict[str, Any], warnings: list[str], launches: int) -> Verdict:
+def verdict(overview: Info, warnings: list[str], launches: int) -> Verdict:
     """Returns the verdict on a recording.
 
     Args:
@@ -38,19 +38,19 @@ def verdict(overview: dict[str, Any], warnings: list[str], launches: int) -> Ver
         warnings: What is missing, a line each.
         launches: The number of launches.
     """
-    processes = overview["processes"]
+    processes = overview.processes
     reports = [
-        (f"Process {p['process']}: crash report", crash_report_text(report, p["pid"]))
+        (f"Process {p.process}: crash report", crash_report_text(report, p.pid))
         for p in processes
-        for report in p["incidents"]
+        for report in p.incidents
     ]
     shown, more = reports[:REPORTS], max(0, len(reports) - REPORTS)
-    epochs = sum(p["epochs"] for p in processes)
-    events = sum(p["events"] for p in processes)
+    epochs = sum(p.epochs for p in processes)
+    events = sum(p.events for p in processes)
     seen = f"{text.count(launches, 'launch', 'launches')} and {text.count(epochs, 'epoch')}"
     if not processes or not (epochs or events):
         return Verdict(BAD, "Nothing was recorded.", shown, more)
-    ended = [p for p in processes if p["status"] != statuses.COMPLETE]
+    ended = [p for p in processes if p.status != statuses.COMPLETE]
     if reports:
         first, _, _ = reports[0][1].partition("\n")
         return Verdict(BAD, f"{first}. Recorded until then: {seen}.", shown, more)
@@ -63,12 +63,12 @@ def verdict(overview: dict[str, Any], warnings: list[str], launches: int) -> Ver
     return Verdict(GOOD, f"The recording is complete: {seen}. Nothing is missing.")
 
 
-def _ending(process: dict[str, Any]) -> str:
-    reason = text.printable(process["reason"] or "no reason given")
-    if process["status"] == statuses.KILLED:
+def _ending(process: ProcessSummary) -> str:
+    reason = text.printable(process.reason or "no reason given")
+    if process.status == statuses.KILLED:
         return "The program was killed."
-    if process["status"] == statuses.RUNNING:
+    if process.status == statuses.RUNNING:
         return "The program was killed, or still runs."
-    if process["status"] in statuses.WITH_THE_PROCESS:
+    if process.status in statuses.WITH_THE_PROCESS:
         return f"The program ended by {reason}."
     return f"Recording stopped early: {reason}."
