@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ pytestmark = [
 PROGRAM = Path(__file__).with_name("order_case.py")
 
 
-def outcome_of(folder: Path, *command: str) -> Any:
-    options = ("--json", "-q", "--only", "order", "-o", str(folder))
-    done = support.ttanalyze("check", *options, "--", *command, timeout=600)
+def outcome_of(folder: Path, *command: str, options: Sequence[str] = ()) -> Any:
+    only = ("--json", "-q", "--only", "order", "-o", str(folder), *options)
+    done = support.ttanalyze("check", *only, "--", *command, timeout=600)
     assert done.stdout, done
     outcome = json.loads(done.stdout)["outcomes"][0]
     print(outcome["status"], outcome["launches"], outcome["reason"])
@@ -49,6 +50,23 @@ def test_pytorch_without_a_wait_is_found(case: str, tmp_path: Path) -> None:
 def test_pytorch_in_order_is_clean(case: str, tmp_path: Path) -> None:
     outcome = outcome_of(tmp_path / "out", sys.executable, str(PROGRAM), case)
     assert outcome["status"] == "clean", outcome["findings"]
+
+
+@needs_torch
+@pytest.mark.parametrize("case", ["awaited", "missing"])
+def test_collectives_of_nccl_are_ordered_by_their_waits(case: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    program = PROGRAM.with_name("order_nccl_case.py")
+    command = (sys.executable, str(program), case)
+    outcome = outcome_of(tmp_path / "out", *command, options=("--quick",))
+    if case == "awaited":
+        assert outcome["status"] == "clean", outcome["findings"]
+        return
+    found = outcome["findings"][0]
+    assert found["call"]["line"].startswith("order_nccl_case.py:")
+    assert "ncclDevKernel_AllReduce" in found["summary"]
 
 
 @pytest.mark.parametrize("how", ["none", "graph", "host", "free"])
