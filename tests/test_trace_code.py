@@ -17,7 +17,7 @@ from ttanalyze.disassembly import tools
 DATA = Path(__file__).parent / "data" / "sass"
 OPCODE, ADDRESSES, COUNT = 1 << 1, 1 << 3, 1 << 6
 VALUES, BEATS = 1 << 4, 1 << 7  # BEATS: heartbeats, for the harness
-REUSE, BRANCH, OWN = 15 << 58, 0x7947, 64  # OWN: the registers that kernels here may have
+REUSE, BRANCH, EXIT, LANE, OWN = 15 << 58, 0x7947, 0x94D, 0x919, 64  # OWN: the registers that kernels here may have
 VARIABLE = 0x7F0012345678
 BANK, PARAM_BANK = 0x210, 0x0A  # where parameters begin in constant bank 0; their attribute
 PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
@@ -50,6 +50,11 @@ def detoured(old: list[tuple[int, int]], new: list[tuple[int, int]]) -> list[int
     ]
 
 
+def only_exits(i: int, code: list[tuple[int, int]]) -> bool:
+    """Whether the branch is there for counts that lanes keep until they exit."""
+    return code[target(90, 16 * i, *code[i]) // 16 + 1][0] & 0xFFF == LANE
+
+
 def disassemble(code: list[tuple[int, int]], folder: Path) -> list[str]:
     raw = folder / "raw"
     raw.write_bytes(b"".join(struct.pack("<QQ", *i) for i in code))
@@ -65,7 +70,7 @@ def test_each_traced_instruction_runs_once_behind_its_detour(cubin: sp.Cubin, ki
         old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, kinds)
         if not new.code:
             continue
-        chosen = detoured(old, new.code)
+        chosen = [i for i in detoured(old, new.code) if not only_exits(i, new.code)]
         assert len(chosen) == new.points > 0
         possible = [i for i, reason in enumerate(new.refused) if reason is None]
         assert set(chosen) <= set(possible) and (kinds & COUNT or chosen == possible)
@@ -81,10 +86,10 @@ def test_each_traced_instruction_runs_once_behind_its_detour(cubin: sp.Cubin, ki
             detour = target(90, 16 * i, *new.code[i])
             assert len(old) * 16 <= detour < 16 * end
             low, high = old[i]
-            assert new.code[end - 1] == (low, high & ~REUSE)
+            assert low & 0xFFF == EXIT or new.code[end - 1] == (low, high & ~REUSE)
             assert target(90, 16 * end, *new.code[end]) == 16 * (i + 1)
         for i, (low, high) in enumerate(old):
-            if i not in chosen:
+            if i not in chosen and (low & 0xFFF != EXIT or not kinds & COUNT):
                 assert (new.code[i][0], new.code[i][1] & ~REUSE) == (low, high & ~REUSE)
     assert traced > 30
 
@@ -104,11 +109,10 @@ def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path:
             for i in detoured(code_of(cubin, kernel), new.code)
         }
         for at in begins:
-            if elect := re.match(r"ELECT (P\d), URZ, PT", texts[at]):  # counts
-                assert not re.search(rf"\b{elect[1]}\b", " ".join(texts[:count]))
-                at = next(i for i in range(at, len(texts)) if "REDG" in texts[i]) + 1
-                if not texts[at + 1].startswith("P2R"):
-                    continue
+            if not texts[at].startswith("NOP"):  # counts
+                at = next(i for i in range(at, len(texts)) if texts[i].startswith("BRA.U")) + 3
+            if not texts[at + 1].startswith("P2R"):
+                continue
             assert re.match(r"NOP", texts[at])
             assert re.match(r"P2R R\d+, PR, RZ, 0x7f", texts[at + 1])
             end = next(i for i in range(at, len(texts)) if texts[i].startswith("R2P PR,"))
@@ -121,6 +125,60 @@ def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path:
             for text in texts[at:end]:
                 if match := inside.search(text):
                     assert at < int(match[1], 16) // 16 <= end, text
+
+
+def written(text: str) -> set[str]:
+    """Registers and predicates that an instruction writes, as far as code that counts has such."""
+    text = re.sub(r"^@!?U?P\w ", "", text)
+    if re.match(r"(?:REDG|BRA|NOP|EXIT|BSSY|BSYNC)\b", text):
+        return set()
+    operands = text.split(" ", 1)[1].split(", ")
+    first = set(operands[:1])
+    if re.match(r"VOTEU|ELECT|U?ISETP|UIADD3", text):
+        first |= {one for one in operands[:2] if re.match(r"U?P\d", one)}
+    wide = re.match(r"\S*(?:\.64|WIDE)", text)
+    if wide and (match := re.match(r"(U?R)(\d+)", operands[0])):
+        first.add(f"{match[1]}{int(match[2]) + 1}")
+    return first - {"RZ", "PT", "UPT", "PR"}
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_counts_are_in_registers_that_the_kernel_does_not_have(
+    cubin: sp.Cubin, tmp_path: Path
+) -> None:
+    """Code that adds while all lanes are there, and that which does where some are missing."""
+    for kernel in cubin.kernels:
+        old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, COUNT)
+        if not new.code:
+            continue
+        before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
+        names = set(re.findall(r"\bU?[RP]\d+\b", " ".join(before)))
+        originals = {text.replace(".reuse", "") for text in before} - {"NOP", "EXIT"}
+        saved = exits = False
+        adds = parts = 0
+        for at, text in enumerate(after[len(old) :], len(old)):
+            if text in originals:  # moved
+                continue
+            saved = (saved or text.startswith("P2R")) and not text.startswith("R2P")
+            exits = (exits or "SR_LANEID" in text) and text != "EXIT"
+            spoilt = written(text) & names
+            assert not spoilt or ((saved or exits) and spoilt == {"P0"}), (kernel.name, text)
+            for name in written(text):
+                assert name[0] != "R" or OWN <= int(name[1:]) < new.registers, text
+            if text.startswith("BRA.U"):
+                adds += all(one.startswith("IMAD") for one in after[at + 1 : at + 3])
+                to = target(90, 16 * at, *new.code[at]) // 16
+                reduction = next(n for n in range(to, len(after)) if "REDG" in after[n])
+                back = next(n for n in range(reduction, len(after)) if after[n].startswith("BRA "))
+                parts += target(90, 16 * back, *new.code[back]) // 16 == at + 3
+        assert adds == parts == new.points
+        for i in (i for i, text in enumerate(before) if text.endswith("EXIT")):
+            assert after[i].startswith((before[i].replace("EXIT", "BRA"), "BRA"))
+            flush = after[target(90, 16 * i, *new.code[i]) // 16 :]
+            flush = flush[flush.index(next(t for t in flush if "SR_LANEID" in t)) :]
+            flush = flush[: flush.index("EXIT")]
+            assert sum("REDG.E.ADD.64" in one for one in flush) == 1 + (new.points - 1) // 32
+            assert not any(re.match(r"@?!?P?\d?\s?\S+ UR\d", one) for one in flush)
 
 
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")

@@ -27,8 +27,8 @@ from ttanalyze.disassembly import tools  # noqa: E402
 
 SOURCE, HEADER = FOLDER / "trace_code.cu", FOLDER / "trace_templates.h"
 ARCHITECTURE, PARAMETERS = 90, 0x210
-KERNELS = {"count": "TT_TRACE_COUNT", "count_blocks": "COUNT_BLOCKS"}
-KERNELS |= {"opcode": "TT_TRACE_OPCODE", "addresses": "TT_TRACE_ADDRESSES"}
+KERNELS = {"opcode": "TT_TRACE_OPCODE", "addresses": "TT_TRACE_ADDRESSES"}
+KERNELS |= {"count_blocks": "TT_TRACE_COUNT"}
 KERNELS |= {"values_begin": "TT_TRACE_VALUES", "values_end": "VALUES_END"}
 KERNELS |= {"beat_enter": "BEAT_ENTER", "beat_exit": "BEAT_EXIT"}
 # trace_parts.h's order

@@ -22,8 +22,6 @@
 #define ARRIVES (1ull << 13)    /* and does not wait */
 #define NUMBER_SHIFT 54
 #define THREADS_SHIFT 42
-#define PREDICATE (15ull << 23) /* a second guard, of control flow */
-#define NO_PREDICATE (7ull << 23)
 #define RZ 255u
 #define SPARE 2u
 #define UNIFORM_MAX 63u
@@ -121,16 +119,19 @@ enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at)
 	return back && !(target == (int64_t)at && is_end(k, at)) ? BEAT_AT_LOOP : BEAT_NONE;
 }
 
-const char *trace_beat_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken)
+const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken)
 {
 	const struct uniforms *used = &k->used.uniforms;
 	const uint64_t wanted = (1u << KEPT) - 1;
+	uint32_t predicates = used->predicates;
 	unsigned at = UNIFORM_MAX / 4 * 4, predicate = PREDICATES;
 
 	while ((used->registers | taken) & wanted << at)
 		if ((at -= 4) < trace_template(BEAT_EXIT)->first_uniform)
 			return "no free uniform registers";
-	while (predicate && used->predicates & 1u << (predicate - 1))
+	if (l->counting.pairs)
+		predicates |= 1u << l->counting.part | 1u << l->counting.any;
+	while (predicate && predicates & 1u << (predicate - 1))
 		predicate--;
 	l->descriptor = at;
 	l->passes = at + 2;
@@ -200,24 +201,22 @@ void trace_put_enter(struct writer *w)
 	struct inputs in = {.output = l->state, .outputs = KEPT};
 
 	in.of[SOURCE_ZERO] = number(0);
-	put_with_own_registers(w, BEAT_ENTER, &in);
+	if (w->kernel->wish.beats)
+		put_with_own_registers(w, BEAT_ENTER, &in);
+	if (l->counting.pairs)
+		trace_put_first_counts(w);
 	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
 	trace_put(w, trace_with(encoding_uniform, l->passes, 0, 0, 0), SETTLED);
 }
 
-size_t trace_put_exit(struct writer *w, struct instruction i)
+void trace_put_exit(struct writer *w)
 {
 	const struct layout *l = w->layout;
 	struct inputs in = {.outputs = 1};
 
 	in.of[SOURCE_ADDRESS_LOW] = in_register(l->beat);
 	in.of[SOURCE_ADDRESS_HIGH] = in_register(l->beat + 1);
-	trace_put_wait(w);
 	put_with_own_registers(w, BEAT_EXIT, &in);
-	i.low = (i.low & ~GUARD) | UNGUARDED;
-	i.high = (i.high & ~PREDICATE) | NO_PREDICATE;
-	w->out[w->count] = i;
-	return w->count++;
 }
 
 /* ---- barriers ---- */

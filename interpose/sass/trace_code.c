@@ -25,6 +25,8 @@
 #define DETOUR 16u /* instructions of a detour besides its pieces */
 #define PIECE_COST 2u
 #define PREDICATE (15ull << 23) /* a second guard, of control flow */
+#define NO_PREDICATE (7ull << 23)
+#define EXIT 0x94du
 
 uint32_t trace_kinds(unsigned architecture)
 {
@@ -49,6 +51,8 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 		return;
 	else if (!strcmp(mnemonic, "R2P"))
 		used->predicates = UINT32_MAX;
+	else if (!strcmp(mnemonic, "EXIT"))
+		used->exits++;
 	else if (!strcmp(mnemonic, "BSSY") || !strcmp(mnemonic, "BSYNC") || !strcmp(mnemonic, "BREAK"))
 		used->barriers |= 1u << (i.low >> 16 & 15);
 	else if (!strcmp(mnemonic, "BMOV"))
@@ -79,11 +83,6 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 	return NULL;
 }
 
-static unsigned piece_of(const struct trace_kernel *k, unsigned kind)
-{
-	return kind == TT_TRACE_COUNT && k->wish.some_blocks ? COUNT_BLOCKS : kind;
-}
-
 /* The pieces that code for these kinds needs, as bits. */
 static uint32_t pieces_of(const struct trace_kernel *k, const struct layout *l, uint32_t kinds)
 {
@@ -91,7 +90,7 @@ static uint32_t pieces_of(const struct trace_kernel *k, const struct layout *l, 
 
 	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 		if (kinds & 1u << kind && !(kind == TT_TRACE_COUNT && l->counting.quickly))
-			pieces |= 1u << piece_of(k, kind);
+			pieces |= 1u << kind;
 	if (kinds & 1u << TT_TRACE_VALUES)
 		pieces |= 1u << VALUES_END;
 	return pieces;
@@ -107,19 +106,22 @@ static const char *plan_barriers(const struct trace_kernel *k, unsigned barriers
 	return found > barriers ? NULL : "no free convergence barriers";
 }
 
-/* Registers above the kernel's own, of which pieces use some. */
-static void plan_registers(const struct trace_kernel *k, unsigned pieces, struct layout *l)
+/* Registers above the kernel's own: `used` by pieces or counts. */
+static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned used, struct layout *l)
 {
 	unsigned own = k->wish.beats && k->registers < ENTER_REGISTERS ? ENTER_REGISTERS : k->registers;
 
 	l->base = (own + 3) & ~3u;
-	if (k->wish.beats && !pieces) { /* the pieces of heartbeats use the kernel's own */
+	if (!pieces) { /* only counts */
+		l->saved = l->base + used;
+		l->one = l->saved + 1;
+	} else if (k->wish.beats && !used) { /* the pieces of heartbeats use the kernel's own */
 		l->pair = l->base + 2;
 		l->saved = l->base + 4;
 		l->state = l->base + 5;
 		l->one = l->base + 8;
 	} else {
-		l->pair = l->base + ((pieces + 1) & ~1u);
+		l->pair = l->base + ((used + 1) & ~1u);
 		l->tag = l->pair + 2;
 		l->saved = l->pair + 3;
 		l->mask = l->pair + 4;
@@ -133,7 +135,21 @@ static void plan_registers(const struct trace_kernel *k, unsigned pieces, struct
 	l->registers += SPARE;
 }
 
-static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct layout *l)
+/* Registers that have counts while the kernel runs. */
+static void plan_counts(const struct trace_kernel *k, uint32_t slots, uint64_t uniforms, struct layout *l)
+{
+	struct counting *c = &l->counting;
+
+	trace_count_plan(k, slots, l->registers, c);
+	c->first = (l->registers - SPARE + 1) & ~1u;
+	c->bit = c->first + 2 * c->pairs;
+	if (c->pairs && trace_kept_plan(k, l, uniforms))
+		c->pairs = 0;
+	if (c->pairs)
+		l->registers = c->bit + 1 + SPARE;
+}
+
+static const char *plan(const struct trace_kernel *k, uint32_t kinds, uint32_t slots, struct layout *l)
 {
 	bool counts = kinds & 1u << TT_TRACE_COUNT && l->counting.quickly;
 	unsigned registers = counts ? COUNT_REGISTERS : 0, uniforms = counts ? COUNT_UNIFORMS : 0;
@@ -153,7 +169,7 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 		barriers = t->barriers > barriers ? t->barriers : barriers;
 		first = t->first_uniform < first ? t->first_uniform & ~1u : first;
 	}
-	plan_registers(k, registers, l);
+	plan_registers(k, pieces, registers, l);
 	/* starts from the highest, because compilers use the lowest first */
 	unsigned at = (UNIFORM_MAX - uniforms) & ~1u; /* added to their numbers */
 	const uint64_t wanted = ((1ull << (uniforms - first)) - 1) << first;
@@ -161,7 +177,9 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, struct lay
 		if ((at -= 2) > UNIFORM_MAX)
 			return "no free uniform registers";
 	l->uniforms = at;
-	if (k->wish.beats && (wrong = trace_beat_plan(k, l, wanted << at)))
+	if (counts)
+		plan_counts(k, slots, wanted << at, l);
+	if (k->wish.beats && (wrong = trace_kept_plan(k, l, wanted << at)))
 		return wrong;
 	return l->registers > REGISTERS_MAX ? "it leaves too few registers free" : plan_barriers(k, barriers, l);
 }
@@ -187,7 +205,7 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 	struct inputs in = {.outputs = 1};
 
 	if (kinds & 1u << TT_TRACE_COUNT && l->counting.quickly) {
-		trace_put_count(w, i, &l->counting, slot - 1);
+		trace_put_count(w, i, slot - 1);
 		kinds &= ~(1u << TT_TRACE_COUNT);
 	}
 	if (!kinds)
@@ -205,11 +223,32 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 		if (!(kinds & 1u << kind) || kind == TT_TRACE_VALUES)
 			continue;
 		in.of[SOURCE_INSTRUCTION] = (struct input){true, kind == TT_TRACE_COUNT ? slot - 1 : (uint32_t)from};
-		trace_put_piece(w, piece_of(w->kernel, kind), &in);
+		trace_put_piece(w, kind, &in);
 	}
 	size_t moved = kinds & 1u << TT_TRACE_VALUES ? trace_put_values(w, i, (uint32_t)from) : 0;
 	trace_put_restore(w);
 	return moved;
+}
+
+static enum beat_point point_of(const struct writer *w, size_t at)
+{
+	if (w->layout->counting.pairs && (w->kernel->code[at].low & 0xfff) == EXIT)
+		return BEAT_AT_EXIT;
+	return trace_beat_point(w->kernel, at);
+}
+
+/* What lanes do that exit. Returns where the instruction is now. */
+static size_t put_exit(struct writer *w, struct instruction i)
+{
+	trace_put_wait(w);
+	if (w->layout->counting.pairs)
+		trace_put_last_counts(w);
+	if (w->kernel->wish.beats)
+		trace_put_exit(w);
+	i.low = (i.low & ~GUARD) | UNGUARDED;
+	i.high = (i.high & ~PREDICATE) | NO_PREDICATE;
+	w->out[w->count] = i;
+	return w->count++;
 }
 
 /* For the lanes that exit. */
@@ -226,14 +265,14 @@ static struct instruction exit_branch(const struct writer *w, struct instruction
 static size_t put_moved(struct writer *w, size_t from)
 {
 	struct instruction i = w->kernel->code[from];
-	enum beat_point point = trace_beat_point(w->kernel, from);
+	enum beat_point point = point_of(w, from);
 	size_t at = w->count;
 
 	if (point == BEAT_AT_EXIT) {
 		w->out[at] = exit_branch(w, i, at, at + 2);
 		w->count++;
 		trace_put_branch(w, from + 1);
-		return trace_put_exit(w, i);
+		return put_exit(w, i);
 	}
 	if (point == BEAT_AT_BARRIER)
 		at = trace_put_barrier(w, i, (uint32_t)from);
@@ -248,10 +287,10 @@ static size_t put_beat(struct writer *w, size_t from)
 {
 	struct instruction i = w->kernel->code[from], branch;
 
-	switch (trace_beat_point(w->kernel, from)) {
+	switch (point_of(w, from)) {
 	case BEAT_AT_EXIT:
 		replace(w, from, exit_branch(w, i, from, w->count));
-		return trace_put_exit(w, i);
+		return put_exit(w, i);
 	case BEAT_AT_BARRIER:
 		branch = branch_from(w, from, w->count);
 		branch.high |= i.high & WAITS_FOR_ALL << SCHEDULE;
@@ -267,13 +306,14 @@ static size_t put_beat(struct writer *w, size_t from)
 
 static size_t room_for(const struct trace_kernel *k, const uint32_t *kinds)
 {
-	size_t room = k->count + CODE_ALIGN + trace_beat_room(k) + (k->wish.beats ? DETOUR : 0);
+	size_t room = k->count + CODE_ALIGN + trace_beat_room(k) + 2 * DETOUR;
 
 	for (size_t i = 0; i < k->count; i++) {
 		room += kinds[i] ? DETOUR : 0;
+		room += (k->code[i].low & 0xfff) == EXIT ? LAST_COUNTS_COST : 0;
 		for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 			if (kinds[i] & 1u << kind)
-				room += trace_template(piece_of(k, kind))->count + PIECE_COST + COUNT_COST;
+				room += trace_template(kind)->count + PIECE_COST + COUNT_COST;
 		if (kinds[i] & 1u << TT_TRACE_VALUES)
 			room += trace_template(VALUES_END)->count + VALUES_COST;
 	}
@@ -283,7 +323,7 @@ static size_t room_for(const struct trace_kernel *k, const uint32_t *kinds)
 static void put_all(struct writer *w, const uint32_t *kinds, struct traced_code *out)
 {
 	for (size_t i = 0; i < w->kernel->count; i++) {
-		bool enters = !i && w->kernel->wish.beats;
+		bool enters = !i && (w->kernel->wish.beats || w->layout->counting.pairs);
 		size_t moved = 0;
 		if (kinds[i] || enters) {
 			replace(w, i, branch_from(w, i, w->count));
@@ -295,6 +335,7 @@ static void put_all(struct writer *w, const uint32_t *kinds, struct traced_code 
 				trace_put_branch(w, i + 1);
 			else
 				moved = put_moved(w, i);
+			trace_put_count_of_part(w, w->kernel->code[i], out->slots[i] - 1);
 		} else {
 			moved = put_beat(w, i);
 		}
@@ -401,18 +442,17 @@ static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, s
 	const char *wrong;
 	uint32_t all = 0;
 
-	l.counting.quickly = trace_count_quickly(k, &l.counting.predicate);
-
+	l.counting.quickly = !k->wish.some_blocks;
 	for (size_t i = 0; i < k->count; i++)
 		all |= kinds[i];
 	if (!all && !k->wish.beats)
 		return "no instruction that can be traced";
-	if ((wrong = plan(k, all, &l)))
+	if ((wrong = plan(k, all, out->slot_count, &l)))
 		return wrong;
 	if (!(out->code = malloc(room_for(k, kinds) * sizeof(*out->code))))
 		return "no host memory";
 	memcpy(out->code, k->code, k->count * sizeof(*k->code));
-	struct writer w = {k, &l, out->code, k->count};
+	struct writer w = {.kernel = k, .layout = &l, .out = out->code, .count = k->count};
 	put_all(&w, kinds, out);
 	out->count = w.count;
 	out->registers = l.registers;

@@ -128,25 +128,14 @@ static __device__ __forceinline__ void complete(tt_trace_record *r, uint32_t tag
 	asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&r->tag), "r"(tag) : "memory");
 }
 
-static __device__ __forceinline__ void count(const tt_trace_param &p)
+/* With --blocks. */
+extern "C" __global__ void tt_count_blocks(const __grid_constant__ tt_trace_param p)
 {
 	uint32_t mask = INPUT(MASK);
 	uint32_t slot = ((uint32_t)clock() & (p.copies - 1)) * p.slots + INPUT(INSTRUCTION);
 
-	if (lane() == (uint32_t)__ffs(mask) - 1)
+	if (is_traced(p) && lane() == (uint32_t)__ffs(mask) - 1)
 		add((uint64_t *)p.counts + slot, TT_TRACE_COUNTED(__popc(mask)));
-}
-
-extern "C" __global__ void tt_count(const __grid_constant__ tt_trace_param p)
-{
-	count(p);
-}
-
-/* With --blocks. */
-extern "C" __global__ void tt_count_blocks(const __grid_constant__ tt_trace_param p)
-{
-	if (is_traced(p))
-		count(p);
 }
 
 extern "C" __global__ void tt_opcode(const __grid_constant__ tt_trace_param p)

@@ -23,6 +23,7 @@ struct trace_used {
 	struct uniforms uniforms;
 	uint32_t barriers;   /* of convergence, as bits */
 	uint32_t predicates; /* that may be written, as bits */
+	unsigned exits;      /* instructions that end threads */
 	const char *refused; /* why that is unknown, or NULL */
 };
 

@@ -32,8 +32,7 @@ enum source {
 	SOURCE_OUTPUT, /* it writes a register that is kept */
 };
 
-/* Pieces by enum tt_trace_kind; 0: counts of some blocks of the grid. Others are behind them. */
-#define COUNT_BLOCKS 0
+/* Pieces by enum tt_trace_kind. Others are behind them. */
 #define VALUES_END (TT_TRACE_END + 0)
 #define BEAT_ENTER (TT_TRACE_END + 1)
 #define BEAT_EXIT (TT_TRACE_END + 2)
@@ -46,11 +45,14 @@ struct template
 	unsigned first_uniform; /* the lowest that is used */
 };
 
-/* How executions are counted. */
+/* How executions are counted, if not by a piece. */
 struct counting {
-	bool quickly; /* with code of its own, and this predicate */
-	unsigned predicate;
+	bool quickly; /* without a piece */
 	uint32_t stride, copies; /* as in traced_code */
+	unsigned predicate;      /* that is free */
+	unsigned part, any;      /* uniform ones */
+	unsigned pairs, first;   /* of registers with counts of lanes, and the first one */
+	unsigned bit;            /* the register with 1 << lane */
 };
 
 /* Where inserted code has its registers. */
@@ -61,7 +63,8 @@ struct layout {
 	/* kept while the kernel runs: the heartbeat's address, in two registers, and its state */
 	unsigned beat, state;
 	struct counting counting;
-	unsigned descriptor, passes, due; /* two uniform registers, one, and a uniform predicate */
+	/* kept as well: two uniform registers, one, and a uniform predicate */
+	unsigned descriptor, passes, due;
 };
 
 /* A number, or the register that has it. */
@@ -80,6 +83,7 @@ struct writer {
 	const struct layout *layout;
 	struct instruction *out;
 	size_t count;
+	size_t part, joins; /* a branch that still needs its target, and where that goes on; part 0: none */
 };
 
 /* ---- trace_pieces.c ---- */
@@ -124,14 +128,20 @@ size_t trace_put_values(struct writer *w, struct instruction i, uint32_t number)
 /* ---- trace_counts.c ---- */
 
 #define COUNT_REGISTERS 4u
-#define COUNT_UNIFORMS 6u
-#define COUNT_COST 16u
+#define COUNT_UNIFORMS 8u
+#define COUNT_COST 40u
+#define LAST_COUNTS_COST 16u
 
-/* Whether code of its own can count, and the predicate for that. */
-bool trace_count_quickly(const struct trace_kernel *k, unsigned *predicate);
 /* Copies of the counts, a power of two, and how many counts each has room for. */
 void trace_count_layout(uint32_t slots, uint32_t *stride, uint32_t *copies);
-void trace_put_count(struct writer *w, struct instruction i, const struct counting *c, uint32_t slot);
+/* Finds predicates, and how many pairs of registers a kernel can have besides its registers and those of other code. */
+void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned registers, struct counting *c);
+void trace_put_count(struct writer *w, struct instruction i, uint32_t slot);
+/* What that branches to, if it does. */
+void trace_put_count_of_part(struct writer *w, struct instruction i, uint32_t slot);
+/* Where the kernel begins, and where lanes exit. */
+void trace_put_first_counts(struct writer *w);
+void trace_put_last_counts(struct writer *w);
 
 /* ---- trace_beats.c ---- */
 
@@ -139,13 +149,14 @@ void trace_put_count(struct writer *w, struct instruction i, const struct counti
 enum beat_point { BEAT_NONE, BEAT_AT_EXIT, BEAT_AT_BARRIER, BEAT_AT_LOOP };
 
 enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at);
-/* Finds registers. NULL, or why there are none. */
-const char *trace_beat_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken);
+/* Finds what is kept while the kernel runs, for counts as well. NULL, or why there is nothing. */
+const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken);
 /* How many instructions it adds there at most. */
 size_t trace_beat_room(const struct trace_kernel *k);
 void trace_put_enter(struct writer *w);
-/* In place of the instruction: these end where the next instruction is executed. Returns where the instruction is now. */
-size_t trace_put_exit(struct writer *w, struct instruction i);
+/* Before lanes exit. */
+void trace_put_exit(struct writer *w);
+/* In place of the instruction. Returns where it is now. */
 size_t trace_put_barrier(struct writer *w, struct instruction i, uint32_t number);
 /* The branch back at `at`, and what it branches to instead. */
 void trace_put_pass(struct writer *w, size_t at);
