@@ -25,6 +25,7 @@ SOURCES = (
     "sass/trace_pieces.c",
     "sass/trace_beats.c",
     "sass/trace_counts.c",
+    "sass/trace_spill.c",
     "sass/trace_values.c",
     "sass/trace_image.c",
     "track/image.c",

@@ -17,7 +17,13 @@ from ttanalyze.disassembly import tools
 DATA = Path(__file__).parent / "data" / "sass"
 OPCODE, ADDRESSES, COUNT = 1 << 1, 1 << 3, 1 << 6
 VALUES, BEATS = 1 << 4, 1 << 7  # BEATS: heartbeats, for the harness
-REUSE, BRANCH, EXIT, LANE, OWN = 15 << 58, 0x7947, 0x94D, 0x919, 64  # OWN: the registers that kernels here may have
+REUSE, BRANCH, EXIT, LANE, OWN = (
+    15 << 58,
+    0x7947,
+    0x94D,
+    0x919,
+    64,
+)  # OWN: the registers that kernels here may have
 VARIABLE = 0x7F0012345678
 BANK, PARAM_BANK = 0x210, 0x0A  # where parameters begin in constant bank 0; their attribute
 PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
@@ -130,9 +136,9 @@ def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path:
 def written(text: str) -> set[str]:
     """Registers and predicates that an instruction writes, as far as code that counts has such."""
     text = re.sub(r"^@!?U?P\w ", "", text)
-    if re.match(r"(?:REDG|BRA|NOP|EXIT|BSSY|BSYNC)\b", text):
+    if re.match(r"ST|RED|BRA|NOP|EXIT|BS|MEMBAR|ERRBAR|CCTL|YIELD|WARPSYNC", text):
         return set()
-    operands = text.split(" ", 1)[1].split(", ")
+    operands = text.split(" ", 1)[-1].split(", ")
     first = set(operands[:1])
     if re.match(r"VOTEU|ELECT|U?ISETP|UIADD3", text):
         first |= {one for one in operands[:2] if re.match(r"U?P\d", one)}
@@ -205,9 +211,46 @@ def test_the_recorded_address_is_that_of_the_operand(cubin: sp.Cubin, tmp_path: 
     assert seen > 20
 
 
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+@pytest.mark.parametrize("kinds", [COUNT, OPCODE | ADDRESSES, VALUES])
+def test_where_no_register_is_left_some_of_the_kernel_are_saved(
+    kinds: int, cubin: sp.Cubin, tmp_path: Path
+) -> None:
+    full = 255
+    for name in ("scale", "reduce", "atomics"):
+        kernel = next(k for k in cubin.kernels if k.name == name)
+        old, new = code_of(cubin, kernel), cubin.trace(kernel, full, kinds)
+        assert new.registers == full
+        before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
+        chosen = detoured(old, new.code)
+        assert chosen
+        for i in chosen:
+            at = target(90, 16 * i, *new.code[i]) // 16
+            end = next(n for n in range(at, len(new.code)) if goes_back(n, new.code, len(old)))
+            detour = after[at:end]
+            saved = {int(m[1]) for t in detour if (m := re.match(r"STL\.64 \[R1\S+, R(\d+)", t))}
+            brought = {int(m[1]) for t in detour if (m := re.match(r"LDL\.64 R(\d+), \[R1", t))}
+            own = {r + n for r in saved for n in range(2)}
+            assert saved and saved == brought
+            assert not own & {int(r) for r in re.findall(r"\bR(\d+)\b", before[i])}
+            first = next(n for n, t in enumerate(detour) if not t.startswith(("NOP", "STL")))
+            last = max(n for n, t in enumerate(detour) if t.startswith("R2P") or "REDG" in t)
+            places = [re.search(r"\[R1\S+\]", t) for t in detour if re.match(r"STL|LDL", t)]
+            offsets = [match[0] for match in places if match]
+            assert offsets[: len(saved)] == offsets[len(saved) :]
+            assert len(set(offsets)) == len(saved)
+            for text in detour[first:last]:
+                if text.split()[0] != before[i].split()[0]:  # itself
+                    assert {int(n[1:]) for n in written(text) if n[0] == "R"} <= own, text
+
+
+def goes_back(at: int, code: list[tuple[int, int]], count: int) -> bool:
+    return code[at][0] & 0xFFFF == BRANCH and target(90, 16 * at, *code[at]) < 16 * count
+
+
 def test_what_cannot_be_traced_says_why(patcher: sp.Patcher, cubin: sp.Cubin) -> None:
     kernel = cubin.kernels[0]
-    few = cubin.trace(kernel, 240, COUNT | ADDRESSES).refused
+    few = cubin.trace(kernel, 240, ADDRESSES | BEATS).refused
     assert set(few) == {"it leaves too few registers free"}
     assert set(cubin.trace(kernel, OWN, 1 << 5).refused) == {"no instruction that can be traced"}
     reasons = cubin.trace(kernel, OWN, ADDRESSES).refused

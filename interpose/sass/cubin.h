@@ -17,6 +17,8 @@
 /* Kinds of attributes in .nv.info sections, as NVIDIA's disassembler names them. */
 enum {
 	ATTRIBUTE_PARAM_BANK = 0x0a,  /* symbol of the constant bank, u16 offset, u16 size */
+	ATTRIBUTE_FRAME = 0x11,       /* symbol of the kernel, bytes; in .nv.info */
+	ATTRIBUTE_STACK = 0x12,       /* the same with the functions that it calls */
 	ATTRIBUTE_PARAM = 0x17,       /* index, u16 ordinal, u16 offset, size << 18 and flags */
 	ATTRIBUTE_PARAM_BYTES = 0x19, /* FORM_HALF */
 	ATTRIBUTE_REGISTERS_MAX = 0x1b, /* FORM_HALF */

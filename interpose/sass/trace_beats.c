@@ -23,7 +23,6 @@
 #define NUMBER_SHIFT 54
 #define THREADS_SHIFT 42
 #define RZ 255u
-#define SPARE 2u
 #define UNIFORM_MAX 63u
 #define KEPT 3u /* uniform registers */
 #define PREDICATES 7u
@@ -285,8 +284,7 @@ static unsigned waits_for(unsigned architecture, struct instruction i)
 	return !strcmp(mnemonic, "SYNCS") ? 3 : !strncmp(mnemonic, "ATOM", 4) ? 2 : !strncmp(mnemonic, "LD", 2);
 }
 
-/* The general registers that it may write: the first and how many. Many are assumed where that is not known. */
-static unsigned writes(unsigned architecture, struct instruction i, unsigned *first)
+unsigned trace_writes(unsigned architecture, struct instruction i, unsigned *first)
 {
 	static const char *const none[] = {"ST",    "RED",    "BRA",   "BSYNC", "BSSY",   "NOP",  "WARPSYNC",  "BAR",
 					   "SYNCS", "MEMBAR", "YIELD", "CCTL",  "ERRBAR", "EXIT", "NANOSLEEP", "FENCE"};
@@ -314,7 +312,7 @@ static bool keeps_address(const struct trace_kernel *k, size_t begin, size_t end
 	unsigned first;
 
 	for (size_t i = begin; i <= end; i++) {
-		unsigned count = writes(k->architecture, k->code[i], &first);
+		unsigned count = trace_writes(k->architecture, k->code[i], &first);
 		if (count && trace_address_uses(k->code[at], m, first, count))
 			return false;
 		code_uniforms(k->architecture, k->code[i], &written);

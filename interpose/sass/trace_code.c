@@ -15,7 +15,6 @@
 
 #define CODE_ALIGN 8u /* instructions */
 #define REGISTERS_MAX 255u
-#define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 #define UNIFORM_MAX 63u
 #define NEVER 0xf000ull /* the guard @!PT */
 #define CONTROL 0x40u /* the low byte of opcodes of control flow */
@@ -181,7 +180,9 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, uint32_t s
 		plan_counts(k, slots, wanted << at, l);
 	if (k->wish.beats && (wrong = trace_kept_plan(k, l, wanted << at)))
 		return wrong;
-	return l->registers > REGISTERS_MAX ? "it leaves too few registers free" : plan_barriers(k, barriers, l);
+	if (l->registers > REGISTERS_MAX && (wrong = trace_spill_plan(k, l)))
+		return wrong;
+	return plan_barriers(k, barriers, l);
 }
 
 /* Inserted code begins here. */
@@ -198,7 +199,7 @@ static struct instruction branch_from(const struct writer *w, size_t from, size_
 }
 
 /* Returns where the instruction is now; 0: it must follow. */
-static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
+static size_t put_recording(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	struct instruction i = w->kernel->code[from];
@@ -227,6 +228,21 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 	}
 	size_t moved = kinds & 1u << TT_TRACE_VALUES ? trace_put_values(w, i, (uint32_t)from) : 0;
 	trace_put_restore(w);
+	return moved;
+}
+
+static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
+{
+	const struct layout *l = w->layout;
+
+	if (!l->saves)
+		return put_recording(w, from, kinds, slot);
+	struct layout saved = trace_spill_layout(w->kernel, l, w->kernel->code[from]);
+	w->layout = &saved;
+	trace_put_spill(w);
+	size_t moved = put_recording(w, from, kinds, slot);
+	trace_put_fill(w);
+	w->layout = l;
 	return moved;
 }
 
@@ -304,12 +320,12 @@ static size_t put_beat(struct writer *w, size_t from)
 	}
 }
 
-static size_t room_for(const struct trace_kernel *k, const uint32_t *kinds)
+static size_t room_for(const struct trace_kernel *k, const struct layout *l, const uint32_t *kinds)
 {
 	size_t room = k->count + CODE_ALIGN + trace_beat_room(k) + 2 * DETOUR;
 
 	for (size_t i = 0; i < k->count; i++) {
-		room += kinds[i] ? DETOUR : 0;
+		room += kinds[i] ? DETOUR + SPILL_COST(l) : 0;
 		room += (k->code[i].low & 0xfff) == EXIT ? LAST_COUNTS_COST : 0;
 		for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 			if (kinds[i] & 1u << kind)
@@ -449,13 +465,14 @@ static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, s
 		return "no instruction that can be traced";
 	if ((wrong = plan(k, all, out->slot_count, &l)))
 		return wrong;
-	if (!(out->code = malloc(room_for(k, kinds) * sizeof(*out->code))))
+	if (!(out->code = malloc(room_for(k, &l, kinds) * sizeof(*out->code))))
 		return "no host memory";
 	memcpy(out->code, k->code, k->count * sizeof(*k->code));
 	struct writer w = {.kernel = k, .layout = &l, .out = out->code, .count = k->count};
 	put_all(&w, kinds, out);
 	out->count = w.count;
 	out->registers = l.registers;
+	out->stack = trace_spill_bytes(&l);
 	return NULL;
 }
 

@@ -48,6 +48,7 @@ struct traced_code {
 	struct instruction *code;
 	size_t count;
 	unsigned registers;
+	unsigned stack;  /* bytes of it that the kernel needs besides its own */
 	uint32_t *moved; /* by old instruction: its new offset in bytes, 0 if not moved */
 	size_t points;   /* that have recording code */
 	uint32_t *slots; /* by old instruction: the number, from 1, of the count of its executions; 0: not counted */

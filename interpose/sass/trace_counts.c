@@ -109,7 +109,7 @@ static bool begins_and_ends(const struct trace_kernel *k)
 /* The most registers with which blocks may have the same number of threads. */
 static unsigned registers_of_as_many_threads(unsigned registers)
 {
-	static const unsigned most[] = {64, 80, 96, 128, 168};
+	static const unsigned most[] = {64, 80, 96, 128, 168, 255};
 
 	for (size_t i = 0; i < sizeof(most) / sizeof(*most); i++)
 		if (registers <= most[i])

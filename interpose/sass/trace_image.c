@@ -2,7 +2,8 @@
  * Makes cubins with a traced kernel. See trace_image.h for the invariant.
  *
  * Of the kernel's sections these change: its code, its parameters (.nv.constant0 and .nv.info), the number of its
- * registers (.nv.info of the cubin, and the high byte of the code section's sh_info in older ones), its symbol. Code
+ * registers and bytes of its stack (.nv.info of the cubin; the registers also in the high byte of the code section's
+ * sh_info in older ones), its symbol. Code
  * finds variables through addresses in constant banks, which the driver fills in by relocations. Those of variables are
  * replaced by the addresses of the program's variables.
  */
@@ -31,6 +32,7 @@ struct maker {
 	uint32_t bank_section, bank_symbol; /* .nv.constant0 of the kernel */
 	uint32_t begin, own, offset;     /* of parameters in the bank: of all, bytes of the kernel's, the additional one */
 	uint32_t parameters, registers_at;  /* registers_at: place of their number in the file */
+	uint32_t frame_at, stack_at;        /* places of the bytes of its stack; 0: unknown */
 	uint32_t registers;
 };
 
@@ -55,7 +57,7 @@ static uint32_t symbol_count(const struct cubin *c)
 
 /* ---- what the kernel has ---- */
 
-static const char *find_registers(struct maker *m)
+static const char *find_numbers(struct maker *m)
 {
 	const struct cubin *c = &m->cubin;
 	struct attribute a;
@@ -64,12 +66,14 @@ static const char *find_registers(struct maker *m)
 		if (strcmp(cubin_section_name(c, i), ".nv.info"))
 			continue;
 		for (size_t offset = 0; cubin_attribute(c, i, &offset, &a);)
-			if (a.kind == ATTRIBUTE_REGISTERS && a.form == FORM_SIZED && a.value == 8 &&
-			    cubin_word(c, a.data) == m->kernel->symbol) {
-				m->registers_at = (uint32_t)a.data + 4;
-				m->registers = cubin_word(c, a.data + 4);
+			if (a.form == FORM_SIZED && a.value == 8 && cubin_word(c, a.data) == m->kernel->symbol) {
+				uint32_t at = (uint32_t)a.data + 4;
+				m->registers_at = a.kind == ATTRIBUTE_REGISTERS ? at : m->registers_at;
+				m->frame_at = a.kind == ATTRIBUTE_FRAME ? at : m->frame_at;
+				m->stack_at = a.kind == ATTRIBUTE_STACK ? at : m->stack_at;
 			}
 	}
+	m->registers = m->registers_at ? cubin_word(c, m->registers_at) : 0;
 	return m->registers ? NULL : "its number of registers is unknown";
 }
 
@@ -313,6 +317,13 @@ static size_t put_attributes(const struct maker *m, unsigned registers, uint8_t 
 	return (size_t)(to - begin);
 }
 
+static void increase(struct maker *m, uint32_t at, uint32_t by)
+{
+	uint32_t value = cubin_word(&m->cubin, at) + by;
+
+	memcpy(m->copy + at, &value, sizeof(value));
+}
+
 #define MORE_ATTRIBUTES 64u
 
 static uint8_t *assemble(struct maker *m, const struct traced_code *code, size_t *size)
@@ -330,7 +341,11 @@ static uint8_t *assemble(struct maker *m, const struct traced_code *code, size_t
 	if (attributes && constants) {
 		memcpy(constants, c->bytes + bank->sh_offset, bank->sh_size);
 		patch_tell(c, m->kernel, code->moved, code->count * SASS_INSTRUCTION, m->copy);
-		memcpy(m->copy + m->registers_at, &registers, sizeof(registers));
+		increase(m, m->registers_at, registers - m->registers);
+		if (code->stack) {
+			increase(m, m->frame_at, code->stack);
+			increase(m, m->stack_at, code->stack);
+		}
 		if (text->sh_info >> REGISTERS_SHIFT)
 			text->sh_info += (registers - m->registers) << REGISTERS_SHIFT;
 		size_t attribute_size = put_attributes(m, registers, attributes);
@@ -380,6 +395,8 @@ static const char *make(struct maker *m, const struct patch_kernel *p, struct tr
 	from.code = memcpy(code, m->cubin.bytes + k->code, k->size);
 	patch_each_code(&m->cubin, k, note_use, &(struct use){&m->cubin, &from.used});
 	const char *wrong = trace_insert(&from, points, &traced);
+	if (!wrong && traced.stack && !(m->frame_at && m->stack_at))
+		wrong = "the size of its stack is unknown";
 	if (!wrong && !(out->bytes = assemble(m, &traced, &out->size)))
 		wrong = "no host memory";
 	if (!wrong) {
@@ -413,7 +430,7 @@ const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, str
 		return "no host memory";
 	}
 	wrong = patch_open(&m.cubin, k, &p);
-	wrong = wrong ? wrong : find_registers(&m);
+	wrong = wrong ? wrong : find_numbers(&m);
 	wrong = wrong ? wrong : find_bank(&m);
 	wrong = wrong ? wrong : find_parameters(&m);
 	wrong = wrong ? wrong : redirect_variables(&m);

@@ -18,6 +18,7 @@
 #define GUARD 0xf000ull
 #define UNGUARDED 0x7000ull
 #define BARRIERS 16u
+#define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 
 /* What an instruction of a piece reads in place of a special register, in the order of build_trace_code.py. */
 enum source {
@@ -58,6 +59,7 @@ struct counting {
 /* Where inserted code has its registers. */
 struct layout {
 	unsigned base, pair, tag, saved, mask, one, registers; /* tag is behind the pair */
+	unsigned saves; /* registers from base on are the kernel's, which are saved; 0: they are above its own */
 	unsigned uniforms;
 	unsigned barrier[BARRIERS];
 	/* kept while the kernel runs: the heartbeat's address, in two registers, and its state */
@@ -113,6 +115,19 @@ void trace_put_address(struct writer *w, struct instruction i, const struct memo
 /* Whether the registers of its address are these general ones. */
 bool trace_address_uses(struct instruction i, const struct memory *m, unsigned from, unsigned count);
 
+/* ---- trace_spill.c ---- */
+
+#define SPILL_COST(l) ((l)->saves + 4)
+
+/* Has code use registers that are saved. NULL, or why it can't. */
+const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l);
+unsigned trace_spill_bytes(const struct layout *l);
+/* With registers that the instruction does not name. */
+struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i);
+/* Saves them, and brings them back. */
+void trace_put_spill(struct writer *w);
+void trace_put_fill(struct writer *w);
+
 /* ---- trace_values.c ---- */
 
 #define VALUES_COST 16u
@@ -148,6 +163,8 @@ void trace_put_last_counts(struct writer *w);
 /* What of an instruction changes with heartbeats. */
 enum beat_point { BEAT_NONE, BEAT_AT_EXIT, BEAT_AT_BARRIER, BEAT_AT_LOOP };
 
+/* The general registers that it may write: the first and how many. Many are assumed where that is not known. */
+unsigned trace_writes(unsigned architecture, struct instruction i, unsigned *first);
 enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at);
 /* Finds what is kept while the kernel runs, for counts as well. NULL, or why there is nothing. */
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken);

@@ -14,6 +14,7 @@
 #define KERNEL extern "C" __global__ void
 #define INDEX (blockIdx.x * blockDim.x + threadIdx.x)
 #define THREADS 256
+#define KEPT 232
 
 __device__ unsigned long long counted;
 __constant__ unsigned factors[4];
@@ -183,6 +184,29 @@ KERNEL together(const unsigned *in, unsigned *out, int n)
 	}
 }
 
+/* Has so much to keep that it takes all registers. */
+KERNEL crowded(const unsigned *in, unsigned *out, int n)
+{
+	unsigned v[KEPT], sum = 0;
+	int i = INDEX;
+
+	if (i >= n)
+		return;
+#pragma unroll
+	for (int k = 0; k < KEPT; k++)
+		v[k] = in[(i + k * 31) % n];
+#pragma unroll 1
+	for (int turn = 0; turn < 3; turn++) {
+#pragma unroll
+		for (int k = 0; k < KEPT; k++)
+			v[k] = v[k] * 5 + (v[(k + 7) % KEPT] ^ v[(k * 3 + 1) % KEPT]);
+	}
+#pragma unroll
+	for (int k = 0; k < KEPT; k++)
+		sum = sum * 3 + v[k];
+	out[i] = sum;
+}
+
 static void check(cudaError_t e, const char *what)
 {
 	if (e != cudaSuccess) {
@@ -200,8 +224,18 @@ struct test {
 #define TEST(name) {#name, (const void *)name, 0, false}
 
 static const test tests[] = {
-	TEST(copy), TEST(vectors), TEST(gather), TEST(reduction), TEST(histogram), TEST(product), TEST(softmax), TEST(globals),
-	TEST(divergent), {"dynamic", (const void *)dynamic, 192 * 1024, false}, {"together", (const void *)together, 0, true},
+	TEST(copy),
+	TEST(vectors),
+	TEST(gather),
+	TEST(reduction),
+	TEST(histogram),
+	TEST(product),
+	TEST(softmax),
+	TEST(globals),
+	TEST(divergent),
+	TEST(crowded),
+	{"dynamic", (const void *)dynamic, 192 * 1024, false},
+	{"together", (const void *)together, 0, true},
 };
 
 static void run(const test &t, int blocks, int launches, const unsigned *in, unsigned *out, int n)

@@ -1,0 +1,121 @@
+/*
+ * Saves registers of kernels that have no others left. See trace_code.h for the invariant.
+ *
+ * Recording code then uses registers of the kernel that the instruction does not name. Their values are in local memory
+ * meanwhile, below all that the stack pointer R1 says to be used. That the kernel has more of it is said by trace_image.c.
+ */
+#include <string.h>
+
+#include "sass/trace_parts.h"
+
+#define STACK_POINTER 1u
+#define FIRST 4u /* register that may be saved */
+#define OPERANDS 4u /* registers that an operand has at most */
+#define FIELDS 4u   /* that may name registers */
+#define RZ 255u
+#define LOAD_STACK_POINTER 0xb82u /* LDC d, c[0x0][0x28] */
+#define ADD 0x810u                /* IADD3 d, a, imm, c */
+#define ADD_TWO 0x836u            /* VIADD d, a, imm */
+#define BYTES 4u
+#define STACK_ALIGN 16u
+#define NO_SCOREBOARD 0x5e2ull /* stores have read their operands when scoreboard 5 says so */
+#define SCOREBOARD 0x702ull
+
+/* STL.64 [a], b; LDL.64 d, [a] */
+static const struct instruction encoding_store = {0x0000000000007387, 0x00100a00};
+static const struct instruction encoding_load = {0x0000000000007983, 0x00100a00};
+
+/* Whether it may give R1 another meaning than that of the stack pointer. */
+static bool spoils_pointer(const struct trace_kernel *k, struct instruction i)
+{
+	unsigned first, count = trace_writes(k->architecture, i, &first), opcode = i.low & 0xfff;
+	const char *mnemonic = code_mnemonic(k->architecture, i);
+	bool adds = (opcode == ADD || opcode == ADD_TWO) && (i.low >> 24 & 0xff) == STACK_POINTER;
+
+	if (count && first == STACK_POINTER)
+		return !(opcode == LOAD_STACK_POINTER || adds);
+	return first < STACK_POINTER && count > STACK_POINTER && mnemonic && !strncmp(mnemonic, "LD", 2);
+}
+
+const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l)
+{
+	unsigned used = (l->one + 1 - l->base + 1) & ~1u;
+
+	if (k->wish.beats)
+		return "it leaves too few registers free";
+	for (size_t i = 0; i < k->count; i++) {
+		const char *mnemonic = code_mnemonic(k->architecture, k->code[i]);
+		if (mnemonic && strstr(mnemonic, "GMMA"))
+			return "it leaves too few registers free, and its tensor-core instructions run beside others";
+		if (spoils_pointer(k, k->code[i]))
+			return "it leaves too few registers free, and has no stack pointer";
+	}
+	if (k->registers < FIRST + used + FIELDS * (used + OPERANDS + 4) + SPARE)
+		return "it leaves too few registers free";
+	l->saves = used;
+	l->registers = k->registers;
+	return NULL;
+}
+
+unsigned trace_spill_bytes(const struct layout *l)
+{
+	return (l->saves * BYTES + STACK_ALIGN - 1) & ~(STACK_ALIGN - 1);
+}
+
+static bool names(struct instruction i, unsigned from, unsigned count)
+{
+	const unsigned fields[FIELDS] = {i.low >> 16 & 0xff, i.low >> 24 & 0xff, i.low >> 32 & 0xff, i.high & 0xff};
+
+	for (unsigned f = 0; f < FIELDS; f++)
+		if (fields[f] != RZ && fields[f] < from + count && from < fields[f] + OPERANDS)
+			return true;
+	return false;
+}
+
+/* One is found, because trace_spill_plan made sure of it. */
+struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i)
+{
+	unsigned base = (k->registers - SPARE - l->saves) & ~3u;
+	struct layout moved = *l;
+
+	while (base > FIRST && names(i, base, l->saves))
+		base -= 4;
+	moved.base = base;
+	moved.pair += base - l->base;
+	moved.tag += base - l->base;
+	moved.saved += base - l->base;
+	moved.mask += base - l->base;
+	moved.one += base - l->base;
+	return moved;
+}
+
+static uint64_t place(unsigned n)
+{
+	return (uint64_t)(uint32_t)(-(int32_t)((n + 2) * BYTES)) << 40;
+}
+
+void trace_put_spill(struct writer *w)
+{
+	const struct layout *l = w->layout;
+
+	trace_put_wait(w);
+	for (unsigned n = 0; n < l->saves; n += 2) {
+		struct instruction store = trace_with(encoding_store, 0, STACK_POINTER, l->base + n, 0);
+		store.low |= place(n);
+		trace_put(w, store, NO_SCOREBOARD);
+	}
+	trace_put_wait(w);
+}
+
+void trace_put_fill(struct writer *w)
+{
+	const struct layout *l = w->layout;
+
+	trace_put_wait(w); /* what was used is free */
+	for (unsigned n = 0; n < l->saves; n += 2) {
+		struct instruction load = trace_with(encoding_load, l->base + n, STACK_POINTER, 0, 0);
+		load.low |= place(n);
+		trace_put(w, load, SCOREBOARD);
+	}
+	trace_put_wait(w);
+}
