@@ -156,8 +156,6 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, uint32_t s
 	uint32_t pieces = pieces_of(k, l, kinds);
 	const char *wrong;
 
-	if (k->wish.beats && kinds & 1u << TT_TRACE_VALUES) /* on a GPU both together ended a kernel: its cause is unknown */
-		return "values and heartbeats cannot be recorded together";
 	for (unsigned which = 0; pieces >> which; which++) {
 		const struct template *t = trace_template(which);
 		if (!(pieces & 1u << which))
