@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import sass_patcher as sp
+from tests import sass_warp
 from tests.test_sass_patch import Elf, target
 from ttanalyze.disassembly import tools
 
@@ -185,6 +187,56 @@ def test_counts_are_in_registers_that_the_kernel_does_not_have(
             flush = flush[: flush.index("EXIT")]
             assert sum("REDG.E.ADD.64" in one for one in flush) == 1 + (new.points - 1) // 32
             assert not any(re.match(r"@?!?P?\d?\s?\S+ UR\d", one) for one in flush)
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+@pytest.mark.parametrize("name", ["reduce", "atomics", "groups"])
+def test_counts_add_up(name: str, patcher: sp.Patcher, cubin: sp.Cubin, tmp_path: Path) -> None:
+    """Instructions are executed in any order by any lanes, and lanes exit in between."""
+    kernel = next(k for k in cubin.kernels if k.name == name)
+    traced = cubin.traced_image(kernel, COUNT, variables=VARIABLE)
+    changed = patcher.open(traced.image)
+    code = code_of(changed, next(k for k in changed.kernels if k.name == name))
+    old = code_of(cubin, kernel)
+    before, after = disassemble(old, tmp_path), disassemble(code, tmp_path)
+    counts = BANK + traced.offset + 24
+    warp, chance = sass_warp.Warp({0x208: 0, 0x28: 0, counts: 1 << 33}), random.Random(7)
+    live, expected = 0xFFFFFFFF, Counter[int]()
+    own = set(re.findall(r"\bP\d\b", " ".join(before)))
+
+    def run(i: int, active: int) -> None:
+        begin = target(90, 16 * i, *code[i]) // 16
+        original = before[i].replace(".reuse", "")
+        warp.run(after, begin, active, after.index(original, begin))
+        guard = re.match(r"@(!?)(P\d) ", before[i])
+        threads = active.bit_count()
+        if guard:
+            holds = warp.registers[guard[2]]
+            lanes = (lane for lane in range(32) if active >> lane & 1)
+            threads = sum(bool(holds[lane]) != bool(guard[1]) for lane in lanes)
+        expected[traced.slots[i]] += (1 << 32) * bool(threads) + threads
+
+    sites = [i for i in detoured(old, code) if "EXIT" not in before[i] and traced.slots[i]]
+    run(sites[0], live)
+    assert sites[0] == 0 and len(sites) > 5
+    last = max(i for i, text in enumerate(before) if text == "EXIT")
+    for leave in (0x0000FF03, 0x00F00000, 0xFF0F00FC):
+        for _ in range(200):
+            for p in range(7):
+                every = chance.choice((0, 0xFFFFFFFF, chance.getrandbits(32)))
+                warp.registers[f"P{p}"] = [every >> lane & 1 for lane in range(32)]
+            kept = {p: list(warp.registers[p]) for p in own}
+            active = chance.choice((live, live, live & chance.getrandbits(32)))
+            run(chance.choice(sites[1:]), active or live)
+            assert kept == {p: warp.registers[p] for p in own}
+        warp.run(after, target(90, 16 * last, *code[last]) // 16, leave)
+        if not only_exits(last, code):
+            expected[traced.slots[last]] += (1 << 32) + leave.bit_count()
+        live &= ~leave
+    copy = (sass_warp.CLOCK % traced.copies) * traced.stride * 8 + (1 << 33)
+    assert {copy + 8 * (slot - 1): n for slot, n in expected.items() if n} == {
+        place: n for place, n in warp.memory.items() if n
+    }
 
 
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")

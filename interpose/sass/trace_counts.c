@@ -44,9 +44,9 @@ static const struct instruction encoding_from_uniform = {0x0000000000007c02, 0x0
 static const struct instruction encoding_least = {0x0000000100007848, 0x03fe0100};
 static const struct instruction encoding_reduce = {0x000000000000798e, 0x0c10e580};
 
-/* UISETP.NE.AND d, UPT, a, -1, UPT; USEL d, URZ, 1, a */
+/* UISETP.NE.AND d, UPT, a, -1, UPT; USEL d, URZ, 1, !a */
 static const struct instruction encoding_if_part = {0xffffffff0000788c, 0x0bf05270};
-static const struct instruction encoding_any = {0x000000013f007887, 0x08000000};
+static const struct instruction encoding_any = {0x000000013f007887, 0x0c000000};
 /* SHF.R.U32.HI d, RZ, imm, c; IMAD d, a, UR, c; IMAD d, a, imm, c; BRA.U UP */
 static const struct instruction encoding_shift = {0x00000000ff007819, 0x00011600};
 static const struct instruction encoding_add = {0x0000000000007c24, 0x0f8e0200};
