@@ -418,15 +418,17 @@ def test_heartbeats_are_kept_at_loops_barriers_and_exits(
             places["exit"] += 1
         elif re.search(r"\bBAR\.(?:SYNC|RED)", text):
             at = goes_to(i, new.code)
-            stores = [n for n in range(at, at + 12) if "STG" in after[n]]
+            end = next(n for n in range(at, len(after)) if after[n].startswith("BRA"))
+            stores = [n for n in range(at, end) if "STG" in after[n]]
             assert len(stores) == 2 and after[stores[0] + 1] == text
             places["barrier"] += 1
         elif back:
             at = goes_to(i, new.code)
             assert at >= count and after[i].split(" 0x")[0] == text.split(" 0x")[0]
-            counted = re.match(r"UIADD3 (UR\d+), (UP\d), \1, 0x[0-9a-f]+, URZ", after[at])
+            counted = re.match(r"UIADD3 (UR\d+), (UP\d), \1, 0x[0-9a-f]+, URZ", after[at + 1])
             assert counted and not re.search(rf"\b{counted[2]}\b", " ".join(before))
-            assert re.match(rf"BRA\.U {counted[2]}", after[at + 1])
+            assert re.match(rf"BRA\.U {counted[2]}, 0x", after[at])
+            assert goes_to(at, new.code) == at + 3
             assert goes_to(at + 2, new.code) == goes_to(i, old)
             places["loop"] += 1
         elif i:

@@ -54,10 +54,17 @@ enum tt_heartbeat_state {
 	TT_WARP_EXITED = 2,
 	TT_WARP_AT_BARRIER = 3,
 	TT_WARP_AT_SYNC = 4, /* waits for other threads of its warp */
+	TT_WARP_AT_NUMBERED = 5, /* as AT_BARRIER; the state has the barrier: see TT_WARP_AT */
 	TT_WARP_RUNS_ON = 0xff /* behind a barrier */
 };
 
 #define TT_WARP_STATE(state) ((state) & 0xff)
+
+/* The state of a warp at the barrier with this number, for so many threads (0: all). */
+#define TT_WARP_NUMBER_SHIFT 8
+#define TT_WARP_THREADS_SHIFT 16
+#define TT_WARP_AT(number, threads) \
+	(TT_WARP_AT_NUMBERED | (uint32_t)(number) << TT_WARP_NUMBER_SHIFT | (uint32_t)(threads) << TT_WARP_THREADS_SHIFT)
 
 /* tt_heartbeat.object: it is unknown */
 #define TT_NO_OBJECT UINT64_MAX

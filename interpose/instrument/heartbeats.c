@@ -97,10 +97,20 @@ static enum doing doing(const struct heartbeats *h, uint64_t warp)
 	}
 }
 
-/* Warps whose lanes have all exited. */
-static void note_exits(struct heartbeats *h)
+static void note_barrier(struct tt_heartbeat *now)
+{
+	uint64_t number = now->state >> TT_WARP_NUMBER_SHIFT & 0xff, threads = now->state >> TT_WARP_THREADS_SHIFT;
+
+	now->state = TT_WARP_AT_BARRIER;
+	now->object = number | threads << 32;
+}
+
+/* Warps at a barrier that their state names, and those whose lanes have all exited. */
+static void note_states(struct heartbeats *h)
 {
 	for (uint64_t i = 0; i < h->warps; i++) {
+		if (TT_WARP_STATE(h->now[i].state) == TT_WARP_AT_NUMBERED)
+			note_barrier(&h->now[i]);
 		uint32_t left = h->threads - (uint32_t)(i % h->warps_per_block) * 32;
 		uint32_t lanes = left < 32 ? (1u << left) - 1 : UINT32_MAX;
 		if ((h->now[i].exited & lanes) == lanes)
@@ -116,7 +126,7 @@ void heartbeats_read(struct heartbeats *h, struct ring *r)
 		return;
 	h->before = h->now;
 	h->now = older;
-	note_exits(h);
+	note_states(h);
 	h->readings++;
 	h->read_ns = clock_ns();
 	bool moved = h->readings < 2;

@@ -5,7 +5,7 @@
  * the kernel begins, they get their values. Barriers say that the warp waits, and that it waits no longer. Lanes that exit
  * say so.
  *
- * A branch back goes through a detour that adds to a uniform register, and mostly goes on. Only at each 1024th pass, which
+ * A branch back goes through a detour that adds to a uniform register, and mostly goes on. Only after each 1024th pass, which
  * the carry tells, a hash of all registers is kept, and compared with those of the next passes. If one of these is equal,
  * the loop is repeated: nothing but memory can end it.
  */
@@ -206,6 +206,11 @@ void trace_put_enter(struct writer *w)
 		trace_put_first_counts(w);
 	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
 	trace_put(w, trace_with(encoding_uniform, l->passes, 0, 0, 0), SETTLED);
+	if (w->kernel->wish.beats) { /* no pass is due */
+		struct instruction none = trace_with(encoding_count, l->passes, l->passes, 0, 0);
+		none.high |= (uint64_t)l->due << 17;
+		trace_put(w, none, SETTLED);
+	}
 }
 
 void trace_put_exit(struct writer *w)
@@ -225,18 +230,19 @@ static void put_number(struct writer *w, unsigned to, uint32_t number, uint64_t 
 	trace_put(w, trace_with(encoding_number, to, 0, number, 0), schedule);
 }
 
-/* Puts number and threads of the barrier into two registers. */
-static void put_barrier_object(struct writer *w, struct instruction i, unsigned to)
+/* Puts the state of a warp that waits at the barrier into a register. `with` is free. */
+static void put_barrier_state(struct writer *w, struct instruction i, unsigned to, unsigned with)
 {
 	unsigned from = i.low >> 24 & 0xff;
 
 	if ((i.low & 0xfff) == BARRIER) {
-		put_number(w, to, i.low >> NUMBER_SHIFT & 15, AT_ONCE);
-		put_number(w, to + 1, i.low >> THREADS_SHIFT & 0xfff, AT_ONCE);
+		put_number(w, to, TT_WARP_AT(i.low >> NUMBER_SHIFT & 15, i.low >> THREADS_SHIFT & 0xfff), QUICK);
 		return;
 	}
-	trace_put(w, trace_with(encoding_and, to, from, 15, 0), AT_ONCE);
-	trace_put(w, trace_with(encoding_shift, to + 1, 0, 16, from), AT_ONCE);
+	trace_put(w, trace_with(encoding_and, to, from, 15, 0), QUICK);
+	trace_put(w, trace_with(encoding_and, with, from, 0xfffu << TT_WARP_THREADS_SHIFT, 0), QUICK);
+	trace_put(w, trace_with(encoding_mix, to, to, 1u << TT_WARP_NUMBER_SHIFT, with), QUICK);
+	trace_put(w, trace_with(encoding_or, to, to, TT_WARP_AT(0, 0), 0), QUICK);
 }
 
 /* What goes to a member of the heartbeat, from registers. */
@@ -249,18 +255,16 @@ static void put_member(struct writer *w, struct instruction i, size_t member, un
 /* The state behind a barrier has the clock, so that it is never twice the same. */
 size_t trace_put_barrier(struct writer *w, struct instruction i, uint32_t number)
 {
-	unsigned four = w->layout->base, guard = i.low >> 12 & 15;
+	unsigned at_barrier = w->layout->base, behind = at_barrier + 2, guard = i.low >> 12 & 15;
 
-	put_number(w, four, number, AT_ONCE | AFTER_STORE);
-	put_number(w, four + 1, TT_WARP_AT_BARRIER, AT_ONCE);
-	put_barrier_object(w, i, four + 2);
-	trace_put(w, code_nop(), QUICK);
-	put_member(w, encoding_store_4, MEMBER(instruction), four, guard);
+	put_number(w, at_barrier, number, AT_ONCE | AFTER_STORE);
+	put_barrier_state(w, i, at_barrier + 1, behind);
+	put_member(w, encoding_store_2, MEMBER(instruction), at_barrier, guard);
 	size_t at = w->count;
 	w->out[w->count++] = code_without_reuse(i);
-	trace_put(w, trace_with(encoding_clock, four, 0, 0, 0), QUICK | AFTER_STORE);
-	trace_put(w, trace_with(encoding_or, four, four, TT_WARP_RUNS_ON, 0), QUICK);
-	put_member(w, encoding_store, MEMBER(state), four, guard);
+	trace_put(w, trace_with(encoding_clock, behind, 0, 0, 0), QUICK);
+	trace_put(w, trace_with(encoding_or, behind, behind, TT_WARP_RUNS_ON, 0), QUICK);
+	put_member(w, encoding_store, MEMBER(state), behind, guard);
 	return at;
 }
 
@@ -457,20 +461,21 @@ static void put_look(struct writer *w, const struct loop *loop)
 	trace_put_restore(w);
 }
 
+/* Whether a pass is looked at is known one pass later, so nothing waits for it. */
 void trace_put_pass(struct writer *w, size_t at)
 {
 	const struct layout *l = w->layout;
 	unsigned architecture = w->kernel->architecture;
 	struct loop loop = find_loop(w->kernel, at);
 	struct instruction count = trace_with(encoding_count, l->passes, l->passes, loop.waits ? EACH_WAIT : EACH_PASS, 0);
-
-	w->out[at] = code_retarget(architecture, w->kernel->code[at], at * SASS_BYTES, w->count * SASS_BYTES);
-	count.high |= (uint64_t)l->due << 17;
-	trace_put(w, count, SETTLED);
 	struct instruction due = trace_with(encoding_if_due, 0, l->due, 0, 0);
-	w->out[w->count] = code_retarget(architecture, due, w->count * SASS_BYTES, (w->count + 2) * SASS_BYTES);
-	w->out[w->count++].high |= BRANCHES << SCHEDULE;
+
+	count.high |= (uint64_t)l->due << 17;
+	w->out[at] = code_retarget(architecture, w->kernel->code[at], at * SASS_BYTES, w->count * SASS_BYTES);
+	trace_put(w, code_retarget(architecture, due, w->count * SASS_BYTES, (w->count + 3) * SASS_BYTES), BRANCHES);
+	trace_put(w, count, QUICK);
 	trace_put_branch(w, loop.begin);
 	put_look(w, &loop);
+	trace_put(w, count, QUICK);
 	trace_put_branch(w, loop.begin);
 }
