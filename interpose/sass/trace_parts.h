@@ -145,7 +145,7 @@ size_t trace_put_values(struct writer *w, struct instruction i, uint32_t number)
 #define COUNT_REGISTERS 4u
 #define COUNT_UNIFORMS 8u
 #define COUNT_COST 40u
-#define LAST_COUNTS_COST 16u
+#define LAST_COUNTS_COST 24u
 
 /* Copies of the counts, a power of two, and how many counts each has room for. */
 void trace_count_layout(uint32_t slots, uint32_t *stride, uint32_t *copies);
