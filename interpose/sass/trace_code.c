@@ -237,7 +237,7 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 		return put_recording(w, from, kinds, slot);
 	struct layout saved = trace_spill_layout(w->kernel, l, w->kernel->code[from]);
 	w->layout = &saved;
-	trace_put_spill(w);
+	trace_put_spill(w, from);
 	size_t moved = put_recording(w, from, kinds, slot);
 	trace_put_fill(w);
 	w->layout = l;

@@ -208,7 +208,7 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	const struct counting *c = &l->counting;
-	unsigned threads = l->uniforms + 4, active = threads + 2, any = threads + 3, one = l->one;
+	unsigned active = l->uniforms, any = active + 1, threads = active + 4, one = l->one;
 	unsigned low = c->first + 2 * (slot / LANES), high = low + 1;
 	bool guarded = has_guard(i);
 	struct instruction part = trace_with(encoding_if_part, 0, active, 0, 0), some = trace_with(encoding_any, any, 0, 0, 0);

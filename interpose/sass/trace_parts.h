@@ -117,15 +117,15 @@ bool trace_address_uses(struct instruction i, const struct memory *m, unsigned f
 
 /* ---- trace_spill.c ---- */
 
-#define SPILL_COST(l) ((l)->saves + 4)
+#define SPILL_COST(l) ((l)->saves + 5)
 
 /* Has code use registers that are saved. NULL, or why it can't. */
 const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l);
 unsigned trace_spill_bytes(const struct layout *l);
 /* With registers that the instruction does not name. */
 struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i);
-/* Saves them, and brings them back. */
-void trace_put_spill(struct writer *w);
+/* Saves them before this instruction, and brings them back. */
+void trace_put_spill(struct writer *w, size_t from);
 void trace_put_fill(struct writer *w);
 
 /* ---- trace_values.c ---- */
@@ -143,7 +143,7 @@ size_t trace_put_values(struct writer *w, struct instruction i, uint32_t number)
 /* ---- trace_counts.c ---- */
 
 #define COUNT_REGISTERS 4u
-#define COUNT_UNIFORMS 8u
+#define COUNT_UNIFORMS 6u
 #define COUNT_COST 40u
 #define LAST_COUNTS_COST 24u
 

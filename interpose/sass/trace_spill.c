@@ -3,6 +3,7 @@
  *
  * Recording code then uses registers of the kernel that the instruction does not name. Their values are in local memory
  * meanwhile, below all that the stack pointer R1 says to be used. That the kernel has more of it is said by trace_image.c.
+ * The first instruction loads R1.
  */
 #include <string.h>
 
@@ -25,6 +26,11 @@
 static const struct instruction encoding_store = {0x0000000000007387, 0x00100a00};
 static const struct instruction encoding_load = {0x0000000000007983, 0x00100a00};
 
+static bool loads_pointer(struct instruction i)
+{
+	return (i.low & 0xfff) == LOAD_STACK_POINTER && (i.low >> 16 & 0xff) == STACK_POINTER;
+}
+
 /* Whether it may give R1 another meaning than that of the stack pointer. */
 static bool spoils_pointer(const struct trace_kernel *k, struct instruction i)
 {
@@ -33,7 +39,7 @@ static bool spoils_pointer(const struct trace_kernel *k, struct instruction i)
 	bool adds = (opcode == ADD || opcode == ADD_TWO) && (i.low >> 24 & 0xff) == STACK_POINTER;
 
 	if (count && first == STACK_POINTER)
-		return !(opcode == LOAD_STACK_POINTER || adds);
+		return !loads_pointer(i) && !adds;
 	return first < STACK_POINTER && count > STACK_POINTER && mnemonic && !strncmp(mnemonic, "LD", 2);
 }
 
@@ -47,7 +53,7 @@ const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l)
 		const char *mnemonic = code_mnemonic(k->architecture, k->code[i]);
 		if (mnemonic && strstr(mnemonic, "GMMA"))
 			return "it leaves too few registers free, and its tensor-core instructions run beside others";
-		if (spoils_pointer(k, k->code[i]))
+		if (spoils_pointer(k, k->code[i]) || (!i && !loads_pointer(k->code[i])))
 			return "it leaves too few registers free, and has no stack pointer";
 	}
 	if (k->registers < FIRST + used + FIELDS * (used + OPERANDS + 4) + SPARE)
@@ -94,10 +100,15 @@ static uint64_t place(unsigned n)
 	return (uint64_t)(uint32_t)(-(int32_t)((n + 2) * BYTES)) << 40;
 }
 
-void trace_put_spill(struct writer *w)
+void trace_put_spill(struct writer *w, size_t from)
 {
 	const struct layout *l = w->layout;
+	struct instruction pointer = w->kernel->code[0];
 
+	if (!from) { /* the kernel has not loaded it yet */
+		pointer.high &= (1ull << SCHEDULE) - 1;
+		trace_put(w, pointer, SCOREBOARD);
+	}
 	trace_put_wait(w);
 	for (unsigned n = 0; n < l->saves; n += 2) {
 		struct instruction store = trace_with(encoding_store, 0, STACK_POINTER, l->base + n, 0);
