@@ -202,15 +202,15 @@ void trace_put_enter(struct writer *w)
 	in.of[SOURCE_ZERO] = number(0);
 	if (w->kernel->wish.beats)
 		put_with_own_registers(w, BEAT_ENTER, &in);
+	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
 	if (l->counting.pairs)
 		trace_put_first_counts(w);
-	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
+	if (!w->kernel->wish.beats)
+		return;
+	struct instruction none = trace_with(encoding_count, l->passes, l->passes, 0, 0);
+	none.high |= (uint64_t)l->due << 17;
 	trace_put(w, trace_with(encoding_uniform, l->passes, 0, 0, 0), SETTLED);
-	if (w->kernel->wish.beats) { /* no pass is due */
-		struct instruction none = trace_with(encoding_count, l->passes, l->passes, 0, 0);
-		none.high |= (uint64_t)l->due << 17;
-		trace_put(w, none, SETTLED);
-	}
+	trace_put(w, none, SETTLED); /* no pass is due */
 }
 
 void trace_put_exit(struct writer *w)

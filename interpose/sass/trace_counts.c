@@ -25,8 +25,9 @@
 #define COPIES_LEAST 128u
 #define BYTES_MOST ((uint64_t)64 << 20)
 
-#define QUICK 0x7e5ull
-#define AT_ONCE 0x7e2ull
+#define STALL(cycles) (0x7e0ull | (cycles))
+#define QUICK STALL(5u)
+#define AT_ONCE STALL(2u)
 #define STORES 0x5e2ull /* as in trace_beats.c */
 #define AFTER_STORE (1ull << (11 + 5))
 
@@ -39,7 +40,8 @@ static const struct instruction encoding_constant = {0x0000000000007ab9, 0x0a00}
 static const struct instruction encoding_clock = {0x0000000000007805, 0x5000};
 static const struct instruction encoding_and = {0x0000000000007812, 0x078ec0ff};
 static const struct instruction encoding_place = {0x0000000000007825, 0x078e0000};
-/* MOV d, UR; VIMNMX d, a, 1, PT; REDG.E.ADD.64.STRONG.GPU desc[c][a], b */
+/* MOV d, 0; MOV d, UR; VIMNMX d, a, 1, PT; REDG.E.ADD.64.STRONG.GPU desc[c][a], b */
+static const struct instruction encoding_zero = {0x0000000000007802, 0xf00};
 static const struct instruction encoding_from_uniform = {0x0000000000007c02, 0x08000f00};
 static const struct instruction encoding_least = {0x0000000100007848, 0x03fe0100};
 static const struct instruction encoding_reduce = {0x000000000000798e, 0x0c10e580};
@@ -203,7 +205,10 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 		trace_put_restore(w);
 }
 
-/* Adds to the registers of lane slot % LANES; where lanes are missing, it branches away instead. */
+/*
+ * Adds to the registers of lane slot % LANES; where lanes are missing, it branches away instead. In between is as much as
+ * uniform predicates need, and what others read.
+ */
 static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 {
 	const struct layout *l = w->layout;
@@ -217,22 +222,22 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 	some.high |= (uint64_t)c->any << 23;
 	if (guarded)
 		put_vote(w, i, threads, c->any);
+	trace_put(w, trace_with(encoding_shift, one, 0, slot % LANES, c->bit), AT_ONCE);
 	put_vote(w, (struct instruction){UNGUARDED, 0}, active, ALWAYS);
-	trace_put(w, trace_with(encoding_shift, one, 0, slot % LANES, c->bit), SETTLED);
-	trace_put(w, part, AT_ONCE);
-	if (guarded) {
+	trace_put(w, part, guarded ? AT_ONCE : QUICK);
+	if (guarded)
 		trace_put(w, trace_with(encoding_threads, threads + 1, 0, threads, 0), AT_ONCE);
+	trace_put(w, trace_with(encoding_and, one, one, 1, 0), guarded ? STALL(7u) : STALL(8u));
+	if (guarded)
 		trace_put(w, some, AT_ONCE);
-	}
-	trace_put(w, trace_with(encoding_and, one, one, 1, 0), SETTLED);
 	w->part = w->count;
 	trace_put(w, trace_with(encoding_branch_if, 0, c->part, 0, 0), BRANCHES);
 	if (guarded) {
-		trace_put(w, trace_with(encoding_add, high, one, any, high), QUICK);
-		trace_put(w, trace_with(encoding_add, low, one, threads + 1, low), QUICK);
+		trace_put(w, trace_with(encoding_add, high, one, any, high), AT_ONCE);
+		trace_put(w, trace_with(encoding_add, low, one, threads + 1, low), AT_ONCE);
 	} else {
-		trace_put(w, trace_with(encoding_add_number, high, one, 1, high), QUICK);
-		trace_put(w, trace_with(encoding_add_number, low, one, LANES, low), QUICK);
+		trace_put(w, trace_with(encoding_add_number, high, one, 1, high), AT_ONCE);
+		trace_put(w, trace_with(encoding_add_number, low, one, LANES, low), AT_ONCE);
 	}
 	w->joins = w->count;
 }
@@ -260,7 +265,7 @@ void trace_put_first_counts(struct writer *w)
 	const struct counting *c = &w->layout->counting;
 
 	for (unsigned r = 0; r < 2 * c->pairs; r++)
-		trace_put_number(w, c->first + r, 0);
+		trace_put(w, trace_with(encoding_zero, c->first + r, 0, 0, 0), AT_ONCE);
 	trace_put(w, trace_with(encoding_lane_bit, c->bit, 0, 0, 0), FIRST_SCOREBOARD);
 	trace_put_wait(w);
 }
