@@ -349,13 +349,15 @@ static void put_all(struct writer *w, const uint32_t *kinds, struct traced_code 
 				trace_put_branch(w, i + 1);
 			else
 				moved = put_moved(w, i);
-			trace_put_count_of_part(w, w->kernel->code[i], out->slots[i] - 1);
 		} else {
 			moved = put_beat(w, i);
 		}
 		out->moved[i] = (uint32_t)(moved * SASS_BYTES);
 		out->points += kinds[i] != 0;
 	}
+	for (size_t i = 0; i < w->kernel->count; i++)
+		if (kinds[i] & 1u << TT_TRACE_COUNT)
+			trace_put_count_of_part(w, w->kernel->code[i], out->slots[i] - 1);
 	/* execution must not continue past the end */
 	trace_put_branch(w, w->count);
 	for (; w->count % CODE_ALIGN; w->count++)

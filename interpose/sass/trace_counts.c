@@ -17,8 +17,8 @@
 
 #define PREDICATES 7u
 #define ALWAYS 7u /* a predicate */
-#define LANES 32u
-#define PAIRS_MAX 4u  /* of registers, each with the counts of as many slots as a warp has lanes */
+#define PAIRS_MAX (COUNTS_IN_REGISTERS / LANES)
+#define ADDITION 3u /* instructions of an addition, with the branch before it */
 #define EXIT 0x94du
 #define COPIES_BYTES (1u << 20) /* of all copies together, where they are not few */
 #define COPIES_MOST 4096u
@@ -230,7 +230,7 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 	trace_put(w, trace_with(encoding_and, one, one, 1, 0), guarded ? STALL(7u) : STALL(8u));
 	if (guarded)
 		trace_put(w, some, AT_ONCE);
-	w->part = w->count;
+	w->parts[slot] = w->count;
 	trace_put(w, trace_with(encoding_branch_if, 0, c->part, 0, 0), BRANCHES);
 	if (guarded) {
 		trace_put(w, trace_with(encoding_add, high, one, any, high), AT_ONCE);
@@ -239,7 +239,6 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 		trace_put(w, trace_with(encoding_add_number, high, one, 1, high), AT_ONCE);
 		trace_put(w, trace_with(encoding_add_number, low, one, LANES, low), AT_ONCE);
 	}
-	w->joins = w->count;
 }
 
 void trace_put_count(struct writer *w, struct instruction i, uint32_t slot)
@@ -252,12 +251,13 @@ void trace_put_count(struct writer *w, struct instruction i, uint32_t slot)
 
 void trace_put_count_of_part(struct writer *w, struct instruction i, uint32_t slot)
 {
-	if (!w->part)
+	size_t from = slot < COUNTS_IN_REGISTERS ? w->parts[slot] : 0;
+
+	if (!from)
 		return;
-	w->out[w->part] = code_retarget(w->kernel->architecture, w->out[w->part], w->part * SASS_BYTES, w->count * SASS_BYTES);
-	w->part = 0;
+	w->out[from] = code_retarget(w->kernel->architecture, w->out[from], from * SASS_BYTES, w->count * SASS_BYTES);
 	put_reduction(w, i, slot);
-	trace_put_branch(w, w->joins);
+	trace_put_branch(w, from + ADDITION);
 }
 
 void trace_put_first_counts(struct writer *w)

@@ -46,6 +46,9 @@ struct template
 	unsigned first_uniform; /* the lowest that is used */
 };
 
+#define LANES 32u
+#define COUNTS_IN_REGISTERS (4u * LANES)
+
 /* How executions are counted, if not by a piece. */
 struct counting {
 	bool quickly; /* without a piece */
@@ -85,7 +88,7 @@ struct writer {
 	const struct layout *layout;
 	struct instruction *out;
 	size_t count;
-	size_t part, joins; /* a branch that still needs its target, and where that goes on; part 0: none */
+	size_t parts[COUNTS_IN_REGISTERS]; /* by slot: a branch that still needs its target; 0: none */
 };
 
 /* ---- trace_pieces.c ---- */
@@ -152,7 +155,7 @@ void trace_count_layout(uint32_t slots, uint32_t *stride, uint32_t *copies);
 /* Finds predicates, and how many pairs of registers a kernel can have besides its registers and those of other code. */
 void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned registers, struct counting *c);
 void trace_put_count(struct writer *w, struct instruction i, uint32_t slot);
-/* What that branches to, if it does. */
+/* What that branches to, if it does: it is not beside it, so that what mostly runs is close together. */
 void trace_put_count_of_part(struct writer *w, struct instruction i, uint32_t slot);
 /* Where the kernel begins, and where lanes exit. */
 void trace_put_first_counts(struct writer *w);
