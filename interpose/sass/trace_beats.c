@@ -24,7 +24,6 @@
 #define THREADS_SHIFT 42
 #define RZ 255u
 #define UNIFORM_MAX 63u
-#define KEPT 3u /* uniform registers */
 #define PREDICATES 7u
 
 #define EACH_PASS 0x00400000u /* added at a pass: 1 / 1024 */
@@ -118,24 +117,32 @@ enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at)
 	return back && !(target == (int64_t)at && is_end(k, at)) ? BEAT_AT_LOOP : BEAT_NONE;
 }
 
+/* The highest so many uniform registers that are free, from an even one on; less than `least`: there are none. */
+static unsigned free_uniforms(uint64_t used, unsigned count, unsigned least)
+{
+	unsigned at = (UNIFORM_MAX - count) & ~1u;
+
+	while (at >= least && used >> at & ((1u << count) - 1))
+		at -= 2;
+	return at;
+}
+
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken)
 {
-	const struct uniforms *used = &k->used.uniforms;
-	const uint64_t wanted = (1u << KEPT) - 1;
-	uint32_t predicates = used->predicates;
-	unsigned at = UNIFORM_MAX / 4 * 4, predicate = PREDICATES;
+	uint64_t used = k->used.uniforms.registers | taken;
+	uint32_t predicates = k->used.uniforms.predicates;
+	unsigned predicate = PREDICATES, least = trace_template(BEAT_EXIT)->first_uniform;
 
-	while ((used->registers | taken) & wanted << at)
-		if ((at -= 4) < trace_template(BEAT_EXIT)->first_uniform)
-			return "no free uniform registers";
+	l->descriptor = free_uniforms(used, 2, least);
+	l->passes = free_uniforms(used | 3ull << l->descriptor, 1, least);
+	if (l->descriptor < least || (k->wish.beats && l->passes < least))
+		return "no free uniform registers";
 	if (l->counting.pairs)
 		predicates |= 1u << l->counting.part | 1u << l->counting.any;
 	while (predicate && predicates & 1u << (predicate - 1))
 		predicate--;
-	l->descriptor = at;
-	l->passes = at + 2;
 	l->due = predicate - 1;
-	if (!predicate)
+	if (k->wish.beats && !predicate)
 		return "no free uniform predicates";
 	if (is_fixed(k, 0) || trace_beat_point(k, 0) || code_pinned(k->architecture, k->code[0]))
 		return "its first instruction is bound to its place";
@@ -183,6 +190,7 @@ static void put_with_own_registers(struct writer *w, unsigned which, struct inpu
 	struct layout own = *l;
 
 	own.base = 0;
+	own.uniforms = 0;
 	own.mask = trace_template(which)->registers;
 	w->layout = &own;
 	if (which == BEAT_EXIT) {
@@ -197,7 +205,7 @@ static void put_with_own_registers(struct writer *w, unsigned which, struct inpu
 void trace_put_enter(struct writer *w)
 {
 	const struct layout *l = w->layout;
-	struct inputs in = {.output = l->state, .outputs = KEPT};
+	struct inputs in = {.output = l->state, .outputs = 3};
 
 	in.of[SOURCE_ZERO] = number(0);
 	if (w->kernel->wish.beats)

@@ -160,16 +160,17 @@ static const char *plan(const struct trace_kernel *k, uint32_t kinds, uint32_t s
 		const struct template *t = trace_template(which);
 		if (!(pieces & 1u << which))
 			continue;
-		if (which < BEAT_ENTER && t->registers > registers)
-			registers = t->registers;
-		uniforms = t->uniforms > uniforms ? t->uniforms : uniforms;
 		barriers = t->barriers > barriers ? t->barriers : barriers;
+		if (which >= BEAT_ENTER) /* has registers of the kernel, or what is kept */
+			continue;
+		registers = t->registers > registers ? t->registers : registers;
+		uniforms = t->uniforms > uniforms ? t->uniforms : uniforms;
 		first = t->first_uniform < first ? t->first_uniform & ~1u : first;
 	}
 	plan_registers(k, pieces, registers, l);
 	/* starts from the highest, because compilers use the lowest first */
 	unsigned at = (UNIFORM_MAX - uniforms) & ~1u; /* added to their numbers */
-	const uint64_t wanted = ((1ull << (uniforms - first)) - 1) << first;
+	const uint64_t wanted = uniforms ? ((1ull << (uniforms - first)) - 1) << first : 0;
 	while (k->used.uniforms.registers & wanted << at)
 		if ((at -= 2) > UNIFORM_MAX)
 			return "no free uniform registers";

@@ -174,7 +174,7 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	const struct counting *c = &l->counting;
-	unsigned at = l->base, value = at + 2, descriptor = l->uniforms, counts = descriptor + 2, threads = descriptor + 4;
+	unsigned at = l->base, value = at + 2, counts = l->uniforms, descriptor = counts, threads = counts + 2;
 	bool saves = c->predicate == PREDICATES;
 	unsigned predicate = saves ? 0 : c->predicate;
 	struct instruction elect = encoding_elect, reduce = with_predicate(encoding_reduce, predicate);
@@ -187,11 +187,11 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 	put_vote(w, i, threads, ALWAYS);
 	trace_put(w, elect, AT_ONCE);
 	trace_put(w, constant(encoding_constant, counts, place_of_counts(w)), AT_ONCE);
-	trace_put(w, constant(encoding_constant, descriptor, DESCRIPTOR), AT_ONCE);
-	trace_put(w, trace_with(encoding_clock, at, 0, 0, 0), AT_ONCE | AFTER_STORE);
+	trace_put(w, trace_with(encoding_clock, at, 0, 0, 0), STALL(4u) | AFTER_STORE);
 	trace_put(w, trace_with(encoding_threads, threads + 1, 0, threads, 0), AT_ONCE);
 	trace_put(w, trace_with(encoding_from_uniform, value, 0, counts, 0), AT_ONCE);
 	trace_put(w, trace_with(encoding_from_uniform, value + 1, 0, counts + 1, 0), AT_ONCE);
+	trace_put(w, constant(encoding_constant, descriptor, DESCRIPTOR), AT_ONCE);
 	trace_put(w, trace_with(encoding_and, at, at, c->copies - 1, 0), QUICK);
 	trace_put(w, trace_with(encoding_place, at, at, c->stride * (uint32_t)sizeof(uint64_t), value), QUICK);
 	trace_put(w, trace_with(encoding_from_uniform, value, 0, threads + 1, 0), QUICK);
@@ -213,7 +213,7 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	const struct counting *c = &l->counting;
-	unsigned active = l->uniforms, any = active + 1, threads = active + 4, one = l->one;
+	unsigned active = l->uniforms, any = active + 1, threads = active + 2, one = l->one;
 	unsigned low = c->first + 2 * (slot / LANES), high = low + 1;
 	bool guarded = has_guard(i);
 	struct instruction part = trace_with(encoding_if_part, 0, active, 0, 0), some = trace_with(encoding_any, any, 0, 0, 0);

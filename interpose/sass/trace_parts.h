@@ -146,7 +146,7 @@ size_t trace_put_values(struct writer *w, struct instruction i, uint32_t number)
 /* ---- trace_counts.c ---- */
 
 #define COUNT_REGISTERS 4u
-#define COUNT_UNIFORMS 6u
+#define COUNT_UNIFORMS 4u
 #define COUNT_COST 40u
 #define LAST_COUNTS_COST 24u
 
