@@ -285,6 +285,7 @@ def test_where_no_register_is_left_some_of_the_kernel_are_saved(
             brought = {int(m[1]) for t in detour if (m := re.match(r"LDL\.64 R(\d+), \[R1", t))}
             own = {r + n for r in saved for n in range(2)}
             assert saved and saved == brought
+            assert i or detour[0] == before[0]  # loads the stack pointer
             assert not own & {int(r) for r in re.findall(r"\bR(\d+)\b", before[i])}
             first = next(n for n, t in enumerate(detour) if not t.startswith(("NOP", "STL")))
             last = max(n for n, t in enumerate(detour) if t.startswith("R2P") or "REDG" in t)
