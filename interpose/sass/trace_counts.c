@@ -220,10 +220,10 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 
 	part.high |= (uint64_t)c->part << 17;
 	some.high |= (uint64_t)c->any << 23;
+	put_vote(w, (struct instruction){UNGUARDED, 0}, active, ALWAYS);
 	if (guarded)
 		put_vote(w, i, threads, c->any);
-	trace_put(w, trace_with(encoding_shift, one, 0, slot % LANES, c->bit), AT_ONCE);
-	put_vote(w, (struct instruction){UNGUARDED, 0}, active, ALWAYS);
+	trace_put(w, trace_with(encoding_shift, one, 0, slot % LANES, c->bit), guarded ? AT_ONCE : QUICK);
 	trace_put(w, part, guarded ? AT_ONCE : QUICK);
 	if (guarded)
 		trace_put(w, trace_with(encoding_threads, threads + 1, 0, threads, 0), AT_ONCE);
