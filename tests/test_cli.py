@@ -39,7 +39,7 @@ from ttanalyze.verbs.doctor import checks
         (["verify", "RUN", "--epochs", "5-2"], "--epochs 5-2: the range is empty"),
         (["verify", "RUN", "--epochs", "-"], "--epochs -: expected a number or a range"),
         (["verify", "RUN", "--epochs", "9-"], "no epochs 9 to"),
-        (["verify", "RUN", "--regions", "a"], "--regions a: expected a number or a range"),
+        (["verify", "RUN", "--regions", "a"], "no region or tensor 'a' in"),
         (["verify", "RUN", "--regions", "0-4000000000"], "more than 1000000 numbers"),
         (["verify", "RUN", "--regions", "5-"], "expected numbers such as 0,4-6"),
         (["verify", "RUN", "--regions", "55"], "no region 55 in"),

@@ -237,6 +237,21 @@ def test_removed_contents_are_compared_by_digest(tmp_path: Path) -> None:
     assert (report.region_epochs, report.digest_only) == (12, 4)
 
 
+def test_regions_are_chosen_by_label_and_by_tensor(first: Path, tmp_path: Path) -> None:
+    def tensors(w: Writer, step: int) -> None:
+        if not step:
+            w.name(1, 0, 4000, "layers.1.weight")
+        at_step(3, 1, 17, b"\xa7")(w, step)
+
+    steps(tmp_path / "second", tensors)
+    run, golden = tt.open(tmp_path / "second"), tt.open(first).manifest()
+    assert verify(run, golden, regions=["x"]).same
+    assert verify(run, golden, regions=["layers.1.weight"]).differences[0].region == 1
+    assert verify(run, golden, regions=["x", 1]).regions == 2
+    with pytest.raises(tt.Error, match=r"^no region or tensor 'y' in .*second$"):
+        verify(run, golden, regions=["y"])
+
+
 # ---- differences in contents ----
 
 

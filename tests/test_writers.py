@@ -42,7 +42,7 @@ def begin(path: Path, kind: str = "device", **values: Any) -> Writer:
 
 
 def found(
-    path: Path, w: Writer, region: int = 0, after: int = 0, until: int = EVER
+    path: Path, w: Writer, region: int | str = 0, after: int = 0, until: int = EVER
 ) -> dict[int, str]:
     """How sure each call is, by seq."""
     w.close()
@@ -55,7 +55,7 @@ def found(
 
 
 def test_copies_and_sets_name_their_destination(run_path: Path) -> None:
-    w = begin(run_path)
+    w = begin(run_path, label="weights")
     end = base(0) + SIZE
     hits = [
         w.event("copy", dst=base(0), bytes=SIZE),
@@ -69,7 +69,7 @@ def test_copies_and_sets_name_their_destination(run_path: Path) -> None:
     w.event("copy", dst=base(0) - 10, bytes=10)
     w.event("set", dst=base(1), bytes=8)
     w.event("copy", dst=0x1000, src=base(0), bytes=8)
-    assert found(run_path, w) == dict.fromkeys(hits, HOW[WRITES])
+    assert found(run_path, w, "weights") == dict.fromkeys(hits, HOW[WRITES])
 
 
 @pytest.mark.parametrize(

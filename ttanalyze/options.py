@@ -193,6 +193,14 @@ def parse_numbers(value: str, option: str) -> list[int]:
     return out
 
 
+def parse_regions(value: str, option: str) -> list[int | str]:
+    """Parses numbers, ranges, labels and names such as "0,4-6,weights"."""
+    parts = value.split(",")
+    numbers = [part for part in parts if re.fullmatch("[0-9][0-9-]*", part)]
+    names = [part for part in parts if part not in numbers]
+    return [*(parse_numbers(",".join(numbers), option) if numbers else []), *names]
+
+
 def parse_tamper(value: str) -> tuple[int, int, int]:
     """Parses EPOCH,REGION,OFFSET."""
     match = re.fullmatch(r"([0-9]{1,10}),([0-9]{1,10}),([0-9]{1,18})", value)

@@ -43,7 +43,9 @@ def verify(
         metavar="A-B",
         help="Only these epochs: 3, 2-5, 2- or -5.",
     ),
-    regions: str | None = Option(None, metavar="LIST", help="Only these regions: 0,4-6 ..."),
+    regions: str | None = Option(
+        None, metavar="LIST", help="Only these regions, by id, label or tensor: 0,4-6,weights ..."
+    ),
     localize: bool = Option(
         False, "--localize", help="Use the run that contains FILE as --against."
     ),
@@ -78,7 +80,7 @@ def verify(
     from ttanalyze.verbs.verify.show import verify_text
 
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
-    some = None if regions is None else options.parse_numbers(regions, "--regions")
+    some = None if regions is None else options.parse_regions(regions, "--regions")
     byte = None if tamper is None else options.parse_tamper(tamper)
     traced = trace_out or (TRACE if annotate else None)
     common.check_output(out)

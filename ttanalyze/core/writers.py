@@ -20,6 +20,7 @@ from ttanalyze.format.contents import region_row
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.format.selection import region_named
 
 # By how sure it is that a call wrote, the surest first.
 WRITES, POINTER, POSSIBLE, INDIRECT = range(4)
@@ -48,7 +49,7 @@ class Writers:
         return np.lexsort((-np.arange(len(self.how)), self.how))
 
 
-def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Writers:
+def writers(process: Process, region: int | str, after_seq: int, until_seq: int) -> Writers:
     """Finds the calls that may have written to a region.
 
     Considers the calls with a sequence number in (after_seq, until_seq] within the lifetime of the
@@ -56,7 +57,7 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
 
     Args:
         process: The process.
-        region: The id of the region.
+        region: The id or the label of the region.
         after_seq: The sequence number before the first call.
         until_seq: The sequence number of the last call.
 
@@ -64,7 +65,7 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
         The calls.
 
     Raises:
-        Error: The process has no such region.
+        Error: The process has no such region, or several with this label.
         FormatError: A file does not follow the format.
 
     Example:
@@ -73,6 +74,8 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
         [2, 4]
     """
     regions = process.regions
+    if isinstance(region, str):
+        region = region_named(process, region)
     row = region_row(process, region)
     birth = regions.birth[row]
     after_seq = max(after_seq, int(birth["seq"]) - 1)  # a graph launch may write what it allocates

@@ -164,8 +164,7 @@ class Labels:
         There are several if the object lies in several regions, or if other names replaced its
         middle.
         """
-        strings = layout.distinct(self.records["label"]).tolist()
-        wanted = [n for n in strings if self._strings.get(n) == name]
+        wanted = self._offsets_of(name)
         mine = np.isin(self.records["label"], wanted)
         epochs = layout.distinct(self.records["epoch"][mine])
         if epoch is not None:
@@ -182,6 +181,16 @@ class Labels:
             if found:
                 return found
         return []
+
+    def regions_of(self, name: str) -> Array:
+        """Returns the ids of the regions that ever had a part with a name, in order."""
+        mine = np.isin(self.records["label"], self._offsets_of(name))
+        return layout.distinct(self.records["region"][mine])
+
+    def _offsets_of(self, name: str) -> list[int]:
+        """Returns where a name is among the strings."""
+        strings = layout.distinct(self.records["label"]).tolist()
+        return [offset for offset in strings if self._strings.get(offset) == name]
 
 
 def _painted(records: Array) -> Array:

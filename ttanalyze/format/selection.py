@@ -48,6 +48,14 @@ def named(process: Process, name: str, epoch: int | None = None) -> int | list[P
     return parts
 
 
+def all_named(process: Process, name: str) -> Array:
+    """Returns the ids of all regions with an id or a label, or where a tensor of this name lay."""
+    if _has_id(process, name):
+        return np.array([int(name)], "u4")
+    labelled = process.regions.id[_rows_labelled(process, name)]
+    return np.union1d(labelled, process.labels.regions_of(name)).astype("u4")
+
+
 def _has_id(process: Process, name: str) -> bool:
     if not (name.isdecimal() and name.isascii()):
         return False

@@ -23,6 +23,7 @@ from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Batch, Recompute
 from ttanalyze.format.run import Run
+from ttanalyze.format.selection import all_named
 from ttanalyze.format.unread import Unread, find_unread, keys_of
 from ttanalyze.util.parallel import address_of
 from ttanalyze.util.progress import Progress
@@ -38,7 +39,7 @@ def verify(
     manifest: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     *,
     epochs: tuple[int, int] | None = None,
-    regions: Sequence[int] | None = None,
+    regions: Sequence[int | str] | None = None,
     keep_going: bool = False,
     against: Run | None = None,
     tamper: tuple[int, int, int] | None = None,
@@ -55,7 +56,8 @@ def verify(
         manifest: The path of a manifest, or a parsed one. Default: the manifest.json of `against`,
             else that of `run`. If neither has one, the digests recorded there.
         epochs: The first and the last epoch. Default: all.
-        regions: The ids of the regions. Default: all.
+        regions: The regions, by id or label; a tensor's name stands for all regions where it lay.
+            Default: all.
         keep_going: Whether to go on after the first difference.
         against: The run of the manifest. If given, the report has the bytes that differ.
         tamper: An epoch, a region and a byte offset. The comparison inverts this byte of the first
@@ -163,7 +165,7 @@ class _Check:
         run: Run,
         against: Run | None,
         epochs: tuple[int, int] | None,
-        regions: Sequence[int] | None,
+        regions: Sequence[int | str] | None,
         keep_going: bool,
         tamper: tuple[int, int, int] | None,
         progress: Progress,
@@ -171,7 +173,7 @@ class _Check:
         self.run = run
         self.against = against
         self.epochs = epochs
-        self.wanted = None if regions is None else set(regions)
+        self.wanted = None if regions is None else self._chosen(regions)
         self.keep_going = keep_going
         self.tamper = tamper
         self.progress = progress
@@ -190,12 +192,20 @@ class _Check:
         if self.epochs is not None and (self.epochs[0] > last or self.epochs[0] > self.epochs[1]):
             first, end = self.epochs
             raise Error(f"no epochs {first} to {end}: the run has 0 to {last}")
-        wanted = np.array(sorted(self.wanted or []), "u4")
-        known = [wanted[p.regions.rows(wanted) >= 0] for p in self.run.processes]
-        for region in np.setdiff1d(wanted, np.concatenate([wanted[:0], *known])).tolist():
-            raise Error(f"no region {region} in {self.run.path}")
         if self.tamper is not None:
             self._check_tamper(*self.tamper)
+
+    def _chosen(self, regions: Sequence[int | str]) -> dict[int, Array]:
+        """Returns the ids of the chosen regions, by the number of the process."""
+        found: dict[int, list[Array]] = {p.index: [np.empty(0, "u4")] for p in self.run.processes}
+        for name in dict.fromkeys(regions):
+            ids = [all_named(process, str(name)) for process in self.run.processes]
+            if not any(map(len, ids)):
+                what = f"region {name}" if isinstance(name, int) else f"region or tensor {name!r}"
+                raise Error(f"no {what} in {self.run.path}")
+            for process, some in zip(self.run.processes, ids, strict=True):
+                found[process.index].append(some)
+        return {index: np.unique(np.concatenate(some)) for index, some in found.items()}
 
     def _check_tamper(self, epoch: int, region: int, offset: int) -> None:
         if not self.run.processes:
@@ -204,7 +214,7 @@ class _Check:
         first, last = self._range(process)
         if not first <= epoch <= last:
             raise Error(f"tamper: epoch {epoch} is not among those compared, {first} to {last}")
-        if self.wanted is not None and region not in self.wanted:
+        if self.wanted is not None and region not in self.wanted[process.index]:
             raise Error(f"tamper: region {region} is not among those compared")
         Tamper(process, epoch, region, offset)
 
@@ -310,7 +320,7 @@ class _Check:
         sides = wanted.regions, manifest.regions(process)
         for i, where in enumerate(("run", "manifest")):
             table = sides[i]
-            alone = self._are_wanted(table.id) & ~np.isin(table.id, sides[1 - i].id)
+            alone = self._are_wanted(process, table.id) & ~np.isin(table.id, sides[1 - i].id)
             alone &= (table.born <= last) & (table.died > first)
             only = _Found()
             for row in np.flatnonzero(alone).tolist():
@@ -322,7 +332,7 @@ class _Check:
         ids = sides[0].id[np.isin(sides[0].id, sides[1].id)]
         theirs, ours = (table.rows(ids) for table in sides)
         begin, end = np.minimum(theirs.born, ours.born), np.minimum(theirs.died, ours.died)
-        both = self._are_wanted(ids) & (begin <= last) & (end > first)
+        both = self._are_wanted(process, ids) & (begin <= last) & (end > first)
         differs = {
             what: getattr(theirs, what) != getattr(ours, what)
             for what in ("kind", "size", "label", "born", "died")
@@ -341,10 +351,10 @@ class _Check:
         self.region_count += int(np.count_nonzero(both))
         return found, Lives(ids[both], np.maximum(theirs.born, ours.born)[both], end[both])
 
-    def _are_wanted(self, ids: Array) -> Array:
+    def _are_wanted(self, process: Process, ids: Array) -> Array:
         if self.wanted is None:
             return np.ones(len(ids), bool)
-        return np.isin(ids, np.array(sorted(self.wanted), "u4"))
+        return np.isin(ids, self.wanted[process.index])
 
     # ---- contents ----
 
@@ -357,7 +367,7 @@ class _Check:
         skip = _says_nothing(process, wanted)[: last + 1]
         self.epoch_count += int(np.count_nonzero(~skip[first:]))
         unread = process.unread.joined(_unread(process, wanted))
-        only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
+        only = None if self.wanted is None else self.wanted[process.index]
         work = self.recomputed.get(process.index) or Recompute(process, first, last, only)
         batches: list[Batch] = []
         done, rows, compared = self.epochs_done, 0, 0

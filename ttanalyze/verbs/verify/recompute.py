@@ -57,7 +57,7 @@ class _Part:
 
 def recompute(
     ranges: Sequence[tuple[Process, int, int]],
-    wanted: set[int] | None,
+    wanted: dict[int, Array] | None,
     address: str,
     progress: Progress,
 ) -> dict[int, Recomputed]:
@@ -65,7 +65,7 @@ def recompute(
 
     Args:
         ranges: The processes with their first and last epochs.
-        wanted: The ids of the regions, None for all.
+        wanted: The ids of the regions by the number of the process, None for all.
         address: The address of the dask scheduler.
         progress: Called with the finished and the total number of parts.
 
@@ -78,7 +78,7 @@ def recompute(
         _Part(process, first, last, regions)
         for process, first, last in ranges
         if first <= last
-        for regions in _cut(process, wanted, several)
+        for regions in _cut(process, None if wanted is None else wanted[process.index], several)
     ]
     out: dict[int, Recomputed] = {}
     for part, found in zip(parts, each(_work, parts, True, progress, address), strict=True):
@@ -89,16 +89,16 @@ def recompute(
     return out
 
 
-def _cut(process: Process, wanted: set[int] | None, several: int) -> list[Array | None]:
+def _cut(process: Process, wanted: Array | None, several: int) -> list[Array | None]:
     """Returns the ids of the regions of each part, so that parts have about the same size."""
     table = process.regions
     chosen = table.flags & layout.CAPTURED != 0
     if wanted is not None:
-        chosen &= np.isin(table.id, sorted(wanted))
+        chosen &= np.isin(table.id, wanted)
     ids, ends = table.id[chosen], np.cumsum(table.size[chosen].astype("f8"))
     count = min(several, int(ends[-1]) // LEAST + 1 if len(ends) else 1)
     if count < 2:
-        return [None if wanted is None else np.array(sorted(wanted), "u4")]
+        return [wanted]
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count, "right")
     return [part for part in np.split(ids, np.unique(cuts)) if len(part)]
 
