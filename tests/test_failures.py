@@ -792,6 +792,7 @@ def test_disk_hangs_at_context_destruction(failing: Path, run: Path) -> None:
     check_stored(opened)
 
 
+@pytest.mark.long
 def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path) -> None:
     """Also those that wait for an epoch that comes after the one that could not be stored."""
     program = [str(support.build_program("recorder_blocked_graph", built)), "off"]
