@@ -2,7 +2,8 @@
  * A library to preload beside the recorder, in which calls of the recorder fail, and of nobody
  * else: FAILING=CALL:N:ERRNO lets the Nth call of that name and all after it fail with that
  * number; CALL:N-M:ERRNO those up to the Mth. With 0 they succeed, but take two seconds, or what
- * FAILING_PAUSE_US says, which others that fail take, too. Several are separated by commas.
+ * FAILING_PAUSE_US says, which others that fail take, too. Several are separated by commas. With
+ * FAILING_AFTER=FILE, writes count from the first to this file on, but for its header.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,6 +29,8 @@ static const char *const names[CALLS] = {
 static struct { int from, to, error, count; } failing[CALLS];
 static unsigned pause_us; /* of calls that fail; 0: of those that are only slow two seconds */
 static bool counts; /* only */
+static const char *after; /* the name of the file; NULL once writes count */
+static int headers;
 static uintptr_t begin, end;
 
 static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
@@ -82,6 +85,23 @@ __attribute__((constructor)) static void read_settings(void)
 	}
 	if (getenv("FAILING_PAUSE_US"))
 		pause_us = (unsigned)atoi(getenv("FAILING_PAUSE_US"));
+	after = getenv("FAILING_AFTER");
+}
+
+static bool counted(int fd)
+{
+	char link[32], path[4096];
+
+	if (!after)
+		return true;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t size = readlink(link, path, sizeof(path) - 1);
+	path[size > 0 ? size : 0] = 0;
+	const char *name = strrchr(path, '/');
+	if (!name || strcmp(name + 1, after) || !headers++)
+		return false;
+	after = NULL;
+	return true;
 }
 
 static bool fails(enum call call, void *caller)
@@ -127,7 +147,7 @@ int openat(int directory, const char *path, int flags, ...)
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
 {
-	return FAILS(PWRITE) ? -1 : REAL(pwrite)(fd, data, size, at);
+	return counted(fd) && FAILS(PWRITE) ? -1 : REAL(pwrite)(fd, data, size, at);
 }
 
 int fallocate(int fd, int mode, off_t at, off_t size)

@@ -733,20 +733,19 @@ def test_ring_filled_to_the_last_byte(failing: Path, run: Path) -> None:
     assert set(opened.read(3, 0).tolist()) == {1}
 
 
-EPOCHS = 12  # without events, the first of the recorder's writes that is of an epoch
-
-
 def slow_disk(failing: Path, run: Path, which: str, ms: int, **options: str) -> dict[str, str]:
-    """The environment of a recording of which some writes take so long."""
+    """The environment of a recording of which some writes, from the first epoch's on, take so
+    long.
+    """
     library, what = failing / "failing.so", f"pwrite:{which}:0"
     environment = with_failing(library, "FAILING", what, run, events="0", **options)
-    return environment | {"FAILING_PAUSE_US": str(ms * 1000)}
+    return environment | {"FAILING_AFTER": "data-00000.bin", "FAILING_PAUSE_US": str(ms * 1000)}
 
 
 def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> None:
     """An epoch that is larger than the ring, of which the disk takes only a part in time."""
     options = {"ring_bytes": "256K", "stall_ms": "150"}
-    environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 600, **options)
+    environment = slow_disk(failing, run, "1-1", 600, **options)
     outcome = support.run(fills("1,600000,1", "8,0,3"), environment)
     assert (outcome.stdout, outcome.status) == ("", 0)
     assert "the ring is full" in outcome.stderr
@@ -762,7 +761,7 @@ def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> Non
 @pytest.mark.parametrize("end", [[], ["end"]], ids=["process", "context"])
 def test_process_exit_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
     """For longer than the bound, as long as it gets on."""
-    environment = slow_disk(failing, run, f"{EPOCHS}", 30, stall_ms="400")
+    environment = slow_disk(failing, run, "1", 30, stall_ms="400")
     steps = [f"1,0,{value}" for value in range(2, 11)]
     outcome = support.run(fills("1,1000,1", *steps, *end), environment)
     assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
@@ -773,7 +772,7 @@ def test_process_exit_waits_for_a_slow_disk(end: list[str], failing: Path, run: 
 
 def test_disk_hangs_at_process_exit(failing: Path, run: Path) -> None:
     """What was not stored is said."""
-    environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS + 2}", 1000, stall_ms="100")
+    environment = slow_disk(failing, run, "1-3", 1000, stall_ms="100")
     outcome = support.run(fills("1,1000,1", "3,0,2"), environment)
     assert outcome.status == 0
     stopped(outcome, run, "the drain was blocked for 100 ms: the last 4 epochs may be missing$")
@@ -781,7 +780,7 @@ def test_disk_hangs_at_process_exit(failing: Path, run: Path) -> None:
 
 def test_disk_hangs_at_context_destruction(failing: Path, run: Path) -> None:
     """Nothing of the context is used after its end, and the run is whole but for some contents."""
-    environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 1500, stall_ms="100")
+    environment = slow_disk(failing, run, "1-1", 1500, stall_ms="100")
     outcome = support.run(fills("1,1000,1", "3,0,2", "end"), environment)
     (line,) = own_lines(outcome)
     assert line.endswith("the drain was blocked: 4 of its epochs may have no contents")
@@ -792,14 +791,14 @@ def test_disk_hangs_at_context_destruction(failing: Path, run: Path) -> None:
     check_stored(opened)
 
 
-@pytest.mark.long
 def test_full_disk_does_not_block_streams(failing: Path, built: Path, run: Path) -> None:
     """Also those that wait for an epoch that comes after the one that could not be stored."""
     program = [str(support.build_program("recorder_blocked_graph", built)), "off"]
     bare = support.run(program, SIM)
-    library, what = failing / "failing.so", "pwrite:25-25:28"  # the first epoch's record
+    library, what = failing / "failing.so", "pwrite:1-1:28"
     environment = with_failing(library, "FAILING", what, run, events="0", stall_ms="100")
-    outcome = support.run(program, environment | {"FAILING_PAUSE_US": "500000"})
+    environment |= {"FAILING_AFTER": "epochs.bin", "FAILING_PAUSE_US": "500000"}
+    outcome = support.run(program, environment)
     compare("", bare, outcome)
     stopped(outcome, run, ": No space left on device$")
 
