@@ -19,6 +19,19 @@ AFTER(cuSurfObjectCreate, (CUsurfObject *object, const CUDA_RESOURCE_DESC *d), (
 ENDS(cuTexObjectDestroy, CUtexObject, TT_VIEW_TEXTURE)
 ENDS(cuSurfObjectDestroy, CUsurfObject, TT_VIEW_SURFACE)
 
+/* Notes a map that was encoded. m: all of it but what has a value for each dimension of the tensor. */
+static void encoded(const CUtensorMap *map, struct tt_tensor_map *m, const cuuint64_t *sizes, const cuuint64_t *strides,
+		    const cuuint32_t *steps)
+{
+	for (uint16_t i = 0; i < m->rank; i++) {
+		m->sizes[i] = sizes[i];
+		m->steps[i] = steps[i];
+		if (i)
+			m->strides[i - 1] = strides[i - 1];
+	}
+	tensor_map_encoded(map, m);
+}
+
 EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
 					       const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
 					       const cuuint32_t *steps, CUtensorMapInterleave interleave,
@@ -35,15 +48,10 @@ EXPORT CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapData
 				  .swizzle = swizzle,
 				  .l2_promotion = promotion,
 				  .oob_fill = fill};
-	for (cuuint32_t i = 0; r == CUDA_SUCCESS && i < rank; i++) {
-		m.sizes[i] = sizes[i];
+	for (cuuint32_t i = 0; r == CUDA_SUCCESS && i < rank; i++)
 		m.box[i] = box[i];
-		m.steps[i] = steps[i];
-		if (i)
-			m.strides[i - 1] = strides[i - 1];
-	}
 	if (r == CUDA_SUCCESS)
-		tensor_map_encoded(map, &m);
+		encoded(map, &m, sizes, strides, steps);
 	return r;
 }
 
@@ -66,16 +74,10 @@ EXPORT CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDat
 				  .swizzle = swizzle,
 				  .l2_promotion = promotion,
 				  .oob_fill = fill};
-	for (cuuint32_t i = 0; r == CUDA_SUCCESS && i < rank; i++) {
-		m.sizes[i] = sizes[i];
-		m.steps[i] = steps[i];
-		if (i)
-			m.strides[i - 1] = strides[i - 1];
-		if (i + 2 < rank)
-			m.box[i + 2] = ((uint32_t)lower[i] & 0xffff) | (uint32_t)upper[i] << 16;
-	}
+	for (cuuint32_t i = 0; r == CUDA_SUCCESS && i + 2 < rank; i++)
+		m.box[i + 2] = ((uint32_t)lower[i] & 0xffff) | (uint32_t)upper[i] << 16;
 	if (r == CUDA_SUCCESS)
-		tensor_map_encoded(map, &m);
+		encoded(map, &m, sizes, strides, steps);
 	return r;
 }
 
