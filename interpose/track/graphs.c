@@ -241,6 +241,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 		x->label = options.epoch.graph ? label_of(number) : TT_NO_ID;
 		x->context = c;
 		x->unread = !whole;
+		x->foreign = false;
 		x->nodes = *nodes;
 		if (!whole)
 			nodes_free(&x->nodes);
@@ -393,6 +394,7 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 		nodes_free(&x->source);
 		give(&x->nodes, from);
 		x->unread = false;
+		x->foreign = true;
 		record_all(x, TT_GRAPH_REMADE, 0, seq);
 		changed = x->nodes.count;
 	}
@@ -423,7 +425,8 @@ struct graph_kernel *graph_kernels(struct exec *x, size_t *count)
 	for (size_t i = 0; out && i < l->count; i++) {
 		const struct node *n = &l->nodes[i];
 		if (n->record.kind == TT_NODE_KERNEL && !(n->record.flags & TT_GRAPHF_DISABLED))
-			out[(*count)++] = (struct graph_kernel){n->handle, n->record, bytes + n->record.data};
+			out[(*count)++] = (struct graph_kernel){x->foreign ? NULL : n->handle, n->record,
+								bytes + n->record.data};
 	}
 	graphs_unlock();
 	return out;

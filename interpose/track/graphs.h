@@ -46,7 +46,7 @@ size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, 
 
 /* A kernel node, as it is now. */
 struct graph_kernel {
-	CUgraphNode handle; /* in the graph that the executable graph was made of */
+	CUgraphNode handle; /* in the graph that the executable graph was made of, which may be destroyed; NULL: unknown */
 	struct tt_graph_record record;
 	const void *params; /* record.data_size bytes */
 };

@@ -10,7 +10,8 @@ struct exec {
 	void *_Atomic handle; /* a CUgraphExec; lock-free readers may see it change */
 	uint32_t number, label;
 	struct context *context;
-	bool unread; /* its nodes are unknown */
+	bool unread;  /* its nodes are unknown */
+	bool foreign; /* its nodes are known by handles of another graph than the one that it was made of */
 	struct node_list nodes;
 	struct node_list source; /* the graph of the last update: the driver also accepts its nodes' handles */
 	_Atomic bool busy;     /* a thread is reading its regions */
