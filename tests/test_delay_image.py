@@ -75,13 +75,14 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def put(harness: Path, tmp_path: Path) -> Put:
     """Puts delays into a cubin."""
 
-    def run(cubin: Path, **options: object) -> Made:
+    def run(cubin: Path, *, pass_fds: tuple[int, ...] = (), **options: object) -> Made:
         out = tmp_path / "out.cubin"
         out.unlink(missing_ok=True)
         given = {f"TT_{name.upper()}": str(value) for name, value in options.items()}
         done = subprocess.run(
             [harness, cubin, out, tmp_path],
             env={**os.environ, **given},
+            pass_fds=pass_fds,
             capture_output=True,
             text=True,
             check=True,
@@ -231,6 +232,19 @@ def test_file_of_cutracer_is_matched_by_its_checksum(put: Put, tmp_path: Path) -
     assert {point["delay"] for point in put(cubin, **load).points().values()} == {9}
     for nothing in ("/bin/true", "/bin/false", tmp_path / "none"):
         assert put(cubin, **load, nvdisasm=nothing).image != made.image
+
+
+def test_nvdisasm_gets_nothing_of_the_program(put: Put, tmp_path: Path) -> None:
+    cubin = next(path for path in CUBINS if "90" in path.stem)
+    file, tool = tmp_path / "asked.json", tmp_path / "nvdisasm"
+    file.write_text(cutracers(put(cubin, delay=2000).config))
+    tool.write_text(f"#!/bin/sh\nls -l /proc/$$/fd > {tmp_path}/files; env > {tmp_path}/env\n")
+    tool.chmod(0o755)
+    with open(file) as opened:
+        put(cubin, pass_fds=(opened.fileno(),), delay_load=file, nvdisasm=tool)
+    files = (tmp_path / "files").read_text()
+    assert "memfd:code" in files and str(file) not in files
+    assert "PYTEST_CURRENT_TEST" not in (tmp_path / "env").read_text()
 
 
 def test_patching_every_instruction_without_delay(put: Put) -> None:

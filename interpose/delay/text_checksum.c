@@ -42,8 +42,10 @@ static int become_nvdisasm(void *of)
 	struct rlimit limit = {MOST_SECONDS, MOST_SECONDS};
 
 	setrlimit(RLIMIT_CPU, &limit);
-	if (dup2(c->code, 0) == 0 && dup2(c->text, 1) == 1 && dup2(c->text, 2) == 2)
+	if (dup2(c->code, 0) == 0 && dup2(c->text, 1) == 1 && dup2(c->text, 2) == 2) {
+		syscall(SYS_close_range, 3, UINT32_MAX, 0); /* a kernel before 5.9 leaves them open */
 		syscall(SYS_execve, options.nvdisasm, arguments, none);
+	}
 	syscall(SYS_exit_group, 127);
 	return 0;
 }
