@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests.rundir import Writer, edit, reseal_records
+from tests.rundir import Writer, edit, record, reseal_records, seal
 from tests.trace_writer import TraceWriter, chunk
+from ttanalyze.format import layout
 from ttanalyze.format.instruction_traces import KIND, TraceRecords
 from ttanalyze.format.layout import HEADER_SIZE
 
@@ -135,6 +136,30 @@ def test_tensor_copies_and_counts(tmp_path: Path) -> None:
     assert (copy[0], copy[1], copy[2].tolist(), copy[3]) == (0x7000, 0x40, [-1, 2, 3, 0, 0], 5)
     assert counts.counts().tolist() == [[3, 1 << 40]]
     assert read(tmp_path, kinds=["end"]).counts().tolist() == [[3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("rank", 0, "unknown rank 0"),
+        ("rank", 6, "unknown rank 6"),
+        ("mode", 2, "unknown mode 2"),
+        ("box", [1 << 31, 1 << 31, 1, 1, 1], "a box that no shared memory has room for"),
+    ],
+)
+def test_impossible_tensor_maps_are_refused(
+    member: str, value: int | list[int], reason: str, tmp_path: Path
+) -> None:
+    trace = begun(tmp_path)
+    members = {"rank": 2, "box": [8, 8, 0, 0, 0], "steps": [1, 1, 0, 0, 0]}
+    for changed in ({}, {member: value}):
+        made = record(layout.TENSOR_MAP, **(members | changed))
+        trace.run.append("tensormaps.bin", seal(made))
+    trace.run.close()
+    assert layout.TENSOR_MAP.fields is not None
+    where = HEADER_SIZE + layout.TENSOR_MAP.itemsize + layout.TENSOR_MAP.fields[member][1]
+    with pytest.raises(tt.FormatError, match=f"tensormaps.bin: offset {where}: {reason}"):
+        _ = tt.open(tmp_path).processes[0].instruction_trace.tensor_maps
 
 
 def test_records_have_place_lanes_and_order(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import xxhash
 
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout
-from ttanalyze.format.files import Folder, Records, check_values, read_checked
+from ttanalyze.format.files import Folder, Records, check_values, read_checked, require
 from ttanalyze.format.layout import HEADER_SIZE, Array
 
 KIND = {name: number for number, name in enumerate(layout.TRACE_KINDS) if name}
@@ -32,6 +32,7 @@ CHUNK_MAX = layout.constant("TT_TRACE_CHUNK_MAX")
 MAGIC = layout.constant("TT_TRACE_MAGIC")
 LEAPS = 6  # a leap goes over 2 ** LEAPS records
 FIXED = {"opcode": 0, "tma": 5, "count": 2, "end": 2}  # units of payload
+BOX = 1 << 20  # elements that a tensor copy has at most: those of 4 bits, in all shared memory
 MAP_UNITS = 16  # of a tensor map, which a tensor copy may have at its end
 WITH_ADDRESSES = (KIND["addresses"], KIND["values"])
 TMA = np.dtype(
@@ -301,7 +302,13 @@ class InstructionTrace:
         file = self._folder.open("tensormaps.bin")
         if file is None:
             return {}
-        return {one["map"].tobytes(): one for one in read_checked(file)}
+        maps = read_checked(file)
+        check_values(file, maps, "rank", [*range(1, 6)])
+        check_values(file, maps, "mode", [0, layout.constant("TT_TENSOR_IM2COL")])
+        lines = np.ceil(maps["box"] / np.maximum(maps["steps"], 1)).clip(1)
+        fits = (maps["mode"] != 0) | (lines.prod(axis=1) <= BOX)
+        require(file, fits, "box", "a box that no shared memory has room for")
+        return {one["map"].tobytes(): one for one in maps}
 
     @property
     def size(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from ttanalyze.format.instruction_traces import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.traces.descriptors import SIZES, TYPES, box_bytes, encoded
+from ttanalyze.traces.descriptors import SIZES, box_bytes, encoded
 from ttanalyze.verbs.race.exact.model import STRIDED
 
 MODES = ("im2col", "gather", "scatter", "multicast")  # that write elsewhere, or by other maps
@@ -74,7 +74,7 @@ def boxes(process: Process, index: int, number: int, text: str) -> Boxes | None:
 
 def _lines(made: Any, first: list[int]) -> tuple[Array, int]:
     """Returns where the lines of a box in its tensor begin, and the length of each, in bytes."""
-    element = int(SIZES.get(TYPES[int(made["data_type"])], 4))
+    element = int(SIZES.get(encoded(made)["data_type"], 4))
     starts = np.array([int(made["address"])], "i8")
     for i in range(1, int(made["rank"])):
         at = first[i] + np.arange(0, int(made["box"][i]), max(int(made["steps"][i]), 1))
