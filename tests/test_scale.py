@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 
 import ttanalyze as tt
 from bench import generated_job
@@ -18,6 +19,7 @@ from tests import support
 from tests.rundir import Writer, copy_of
 from ttanalyze.errors import FormatError
 from ttanalyze.format import process as process_module
+from ttanalyze.format import summaries
 from ttanalyze.format.files import RecordFile, read_checked
 from ttanalyze.format.layout import Array
 from ttanalyze.verbs.diff import compare as diff_compare
@@ -103,14 +105,19 @@ def test_summary_does_not_count_once_a_file_has_changed(long_job: Path, tmp_path
         tt.info(tt.open(run))
 
 
-@pytest.mark.parametrize("change", [b"", b"{}", b'"epochs":9'])
+def checked_summary(rest: bytes) -> bytes:
+    return summaries.CHECK.format(xxhash.xxh3_64_intdigest(rest)).encode() + rest
+
+
+@pytest.mark.parametrize("change", [b"", b"{}", b'"epochs":9', checked_summary(b'"x":9}')])
 def test_damaged_summary_does_not_count(change: bytes, long_job: Path, tmp_path: Path) -> None:
     run = copy_of(long_job, tmp_path / "run")
     for rank in run.glob("p*"):
         file = rank / "summary.json"
         kept = file.read_bytes()
         told = b'"epochs":%d' % totals.LONG
-        file.write_bytes(kept.replace(told, change) if told in kept and change[1:] else change)
+        assert told in kept
+        file.write_bytes(kept.replace(told, change) if change == b'"epochs":9' else change)
     assert processes_of(run) == processes_of(long_job)
 
 

@@ -60,10 +60,9 @@ def kept(folder: Path, files: Files) -> dict[str, Any] | None:
     except (Error, orjson.JSONDecodeError):
         return None
     changed = max((time for name, (_, time) in files.items() if name != NAME), default=0)
-    if told["by"] != ttanalyze.__version__ or told["files"] != _sizes(files) or changed > written:
-        return None
-    summary: dict[str, Any] = told["summary"]
-    return summary
+    same = told.get("by") == ttanalyze.__version__ and told.get("files") == _sizes(files)
+    summary = told.get("summary")
+    return summary if same and changed <= written and isinstance(summary, dict) else None
 
 
 def keep(folder: Path, summary: dict[str, Any]) -> None:
