@@ -289,6 +289,26 @@ def test_memory_of_nccl_is_no_output(tmp_path: Path) -> None:
     assert report.same and report.checked == 4
 
 
+def test_outputs_of_one_size_are_told_apart_by_label(tmp_path: Path) -> None:
+    """The ranks allocate two gradients in another order. Rank 1 has a wrong element of one."""
+    run, size = tmp_path / "run", 1 << 16
+    for rank in range(2):
+        writer = Rank(run, rank)
+        named = {"a": rank, "b": 1 - rank}
+        for name, region in sorted(named.items(), key=lambda one: one[1]):
+            writer.born(region, bytes(size), label=name)
+        writer.epoch("sync", "full")
+        for number in range(12):
+            writer.reduce(1000 * number, size)
+            data = bytearray(np.random.default_rng(number).bytes(size))
+            data[5] ^= rank == 1 and number == 9
+            writer.write(named["ab"[number % 2]], 0, bytes(data))
+            writer.epoch("nvtx")
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert [(one.number, one.region) for one in report.wrong] == [(9, 1)]
+
+
 def test_output_that_one_rank_lacks_is_found(tmp_path: Path) -> None:
     """Rank 1 keeps what it had, so that its epoch has no change there."""
     run = tmp_path / "run"

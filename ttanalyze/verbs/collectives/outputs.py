@@ -6,6 +6,7 @@ before. Blocks that changed on all ranks and then were equal must be equal after
 all-reduce of the same size. Where other calls wrote too, they must have been equal several times,
 because reused memory may be equal by chance. An output is as large as the all-reduce, so most
 blocks within this distance must have changed with it. A few blocks may be NCCL's own memory.
+Regions of the ranks correspond as those of two runs do in `diff`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.format.event_kinds import WRITES
-from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.layout import BLOCK_SIZE, Array, distinct
 from ttanalyze.format.process import Process
 from ttanalyze.format.unread import keys_of
+from ttanalyze.verbs.diff.pairing import match_memory
+from ttanalyze.verbs.diff.sides import Names, of_process, read_calls
 
 AGREED = 5  # equal contents that make memory an output if other calls wrote in the same epoch
 SHARE = 3, 4  # of the blocks of an output that change with it
@@ -75,8 +78,8 @@ class Outputs:
         seen = [self._of(process, reduced) for process in self.processes]
         common = set(seen[0]).intersection(*seen[1:])
         last = [max((one[key].epoch for key in common), default=-1) for one in seen]
-        named = _Numbers(self.processes[0])
-        blocks = [_Blocks(of, until, named) for of, until in zip(self.processes, last, strict=True)]
+        numbers = _numbers(self.processes)
+        blocks = [_Blocks(*of) for of in zip(self.processes, last, numbers, strict=True)]
         checked, wrong = 0, []
         # How often a place was equal, -1 if it differed; by communicator and size.
         agreed: dict[tuple[str, int], dict[int, int]] = {}
@@ -154,25 +157,21 @@ def _of_size(places: set[int], size: int) -> set[int]:
     return set(every[near * SHARE[1] >= length * SHARE[0]].tolist())
 
 
-class _Numbers:
-    """The regions of the first rank, by what those of another rank have in common with them: kind,
-    size, and number among those of this kind and size. Threads allocate in any order.
-    """
-
-    def __init__(self, first: Process) -> None:
-        self._known = dict(zip(self._of(first), first.regions.id.tolist(), strict=True))
-
-    def of(self, process: Process, regions: Array) -> Array:
-        """Returns for regions of a rank those of the first rank, -1 where it has none."""
-        known = [self._known.get(key, -1) for key in self._of(process)]
-        return np.array([*known, -1], "i8")[np.searchsorted(process.regions.id, regions)]
-
-    @staticmethod
-    def _of(process: Process) -> list[tuple[int, int, int]]:
-        regions = process.regions
-        of = pd.DataFrame({"kind": regions.birth["kind"], "size": regions.size})
-        of["number"] = of.groupby(["kind", "size"]).cumcount()
-        return list(of.itertuples(index=False, name=None))
+def _numbers(processes: list[Process]) -> list[Array]:
+    """Returns for each process the first one's region for each of its regions, -1 for none."""
+    names = Names()
+    sides = [of_process(process, names) for process in processes]
+    calls = [read_calls(side, names) for side in sides]
+    out = [processes[0].regions.id.astype("i8")]
+    for process, side, of in zip(processes[1:], sides[1:], calls[1:], strict=True):
+        out.append(np.full(len(process.regions.id), -1))
+        for context in distinct(sides[0].regions.context).tolist():
+            regions = match_memory(sides[0], side, context, calls[0], of)[1]
+            a, b = regions.rows_a, regions.rows_b
+            same = regions.a.size[a] == regions.b.size[b]
+            mine = np.searchsorted(process.regions.id, regions.b.id[b[same]])
+            out[-1][mine] = regions.a.id[a[same]]
+    return out
 
 
 class _Blocks:
@@ -180,9 +179,9 @@ class _Blocks:
     number of the first rank's region.
     """
 
-    def __init__(self, process: Process, last: int, numbers: _Numbers) -> None:
+    def __init__(self, process: Process, last: int, numbers: Array) -> None:
         records, epoch = process.blocks(0, last + 1), process.epoch_of("blocks", 0, last + 1)
-        region = numbers.of(process, records["region"])
+        region = numbers[np.searchsorted(process.regions.id, records["region"])]
         records, epoch, region = (of[region >= 0] for of in (records, epoch, region))
         places = keys_of(region, records["block"])
         self._first = np.searchsorted(epoch, np.arange(last + 2))

@@ -44,17 +44,7 @@ def match_context(
     """Matches the calls, the regions and the epochs of one context. calls_a, calls_b: of all
     contexts, None if they are unknown.
     """
-    calls, used = None, None
-    if calls_a is not None and calls_b is not None:
-        calls = match.match_calls(calls_a.of_context(context), calls_b.of_context(context))
-        if a.process is not None and b.process is not None:
-            used = partial(used_alike, a.process, b.process, calls)
-    regions = match.match_regions(
-        a.regions.where(a.regions.context == context),
-        b.regions.where(b.regions.context == context),
-        calls,
-        used,
-    )
+    calls, regions = match_memory(a, b, context, calls_a, calls_b)
     equal = regions.a.size[regions.rows_a] == regions.b.size[regions.rows_b]
     alike = MatchedRegions(regions.a, regions.b, regions.rows_a[equal], regions.rows_b[equal])
     usable = [np.flatnonzero(s.usable & (s.context == context)) for s in (a, b)]
@@ -71,6 +61,23 @@ def match_context(
         lambda: [history(s, usable[i], alike, i) for i, s in enumerate((a, b))],
     )
     return Pairing(calls, regions, equal, (usable[0], usable[1]), (unsure[0], unsure[1]), epochs)
+
+
+def match_memory(
+    a: Side, b: Side, context: int, calls_a: Calls | None, calls_b: Calls | None
+) -> tuple[MatchedCalls | None, MatchedRegions]:
+    """Matches the calls and the regions of one context, as match_context does."""
+    calls, used = None, None
+    if calls_a is not None and calls_b is not None:
+        calls = match.match_calls(calls_a.of_context(context), calls_b.of_context(context))
+        if a.process is not None and b.process is not None:
+            used = partial(used_alike, a.process, b.process, calls)
+    return calls, match.match_regions(
+        a.regions.where(a.regions.context == context),
+        b.regions.where(b.regions.context == context),
+        calls,
+        used,
+    )
 
 
 def _settled(side: Side, epochs: Array, calls: Calls) -> tuple[Array, int]:
