@@ -323,6 +323,27 @@ def test_failed_span_names_moved_memory(run_path: Path) -> None:
 
 
 @pytest.mark.native
+def test_memory_of_rebuilt_work_is_found_by_name(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(4096), label="weights")
+    w.name(0, 512, 256, "bias", "f4")
+    w.epoch("sync", "full")
+    w.event("set", dst=0x7F0000000000 + 512, bytes=256, src=1, shared=1)
+    w.write(0, 512, b"\1" * 256)
+    w.epoch("sync")
+    w.close(options={"TT_PARAMS": "1"})
+    script = (
+        "import sys, ttanalyze as tt\n"
+        "graph = tt.graph.Graph.from_run(tt.open(sys.argv[1]), (0, 1))\n"
+        "print([graph.where(name) - graph.where(0) for name in ('weights', 'bias')])\n"
+        "graph.where('gain')\n"
+    )
+    done = python("-c", script, run_path)
+    assert done.stdout == "[0, 512]\n", done.stderr
+    assert done.stderr.endswith("no region or tensor 'gain' in process 0\n")
+
+
+@pytest.mark.native
 def test_drivers_that_choose_addresses_of_small_ranges(built: Path, run_path: Path) -> None:
     run = record(run_path, *support.command("example-pipeline", built), deterministic="1")
     script = (

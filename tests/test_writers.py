@@ -148,6 +148,20 @@ def test_most_certain_writers_come_first(run_path: Path) -> None:
     assert result.events["seq"][result.surest()].tolist() == [copy, second, first]
 
 
+def test_writers_of_a_tensor_are_those_of_its_bytes(run_path: Path) -> None:
+    w = begin(run_path)
+    w.name(0, 512, 256, "bias", "f4")
+    w.name(0, 768, 128, "split")
+    w.name(1, 0, 128, "split", start=128)
+    w.event("set", dst=base(0), bytes=512)
+    inside = w.event("set", dst=base(0) + 500, bytes=16)
+    before, at = launch(w, base(0)), launch(w, base(0) + 600)
+    expected = {inside: HOW[WRITES], before: HOW[INDIRECT], at: HOW[POINTER]}
+    assert found(run_path, w, "bias") == expected
+    with pytest.raises(Error, match=r"'split' lies in several regions \(0, 1\): name one of them"):
+        writers(tt.open(run_path).processes[0], "split", 0, EVER)
+
+
 def test_unknown_region_is_an_error(run_path: Path) -> None:
     w = begin(run_path)
     w.close()

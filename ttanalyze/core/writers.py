@@ -20,7 +20,7 @@ from ttanalyze.format.contents import region_row
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.format.selection import region_named
+from ttanalyze.format.selection import place_named
 
 # By how sure it is that a call wrote, the surest first.
 WRITES, POINTER, POSSIBLE, INDIRECT = range(4)
@@ -50,14 +50,14 @@ class Writers:
 
 
 def writers(process: Process, region: int | str, after_seq: int, until_seq: int) -> Writers:
-    """Finds the calls that may have written to a region.
+    """Finds the calls that may have written to a region or a tensor.
 
     Considers the calls with a sequence number in (after_seq, until_seq] within the lifetime of the
     region.
 
     Args:
         process: The process.
-        region: The id or the label of the region.
+        region: The id or the label of the region, or the name of a tensor, at its last place.
         after_seq: The sequence number before the first call.
         until_seq: The sequence number of the last call.
 
@@ -65,19 +65,17 @@ def writers(process: Process, region: int | str, after_seq: int, until_seq: int)
         The calls.
 
     Raises:
-        Error: The process has no such region, or several with this label.
+        Error: The process has no such region, or several with this label, or the tensor lies in
+            several regions.
         FormatError: A file does not follow the format.
 
     Example:
-        >>> found = tt.writers.writers(tt.open("run1").processes[0], 0, 0, 4)
+        >>> found = tt.writers.writers(tt.open("run1").processes[0], "weights", 0, 4)
         >>> found.events["seq"].tolist()
         [2, 4]
     """
     regions = process.regions
-    if isinstance(region, str):
-        region = region_named(process, region)
-    row = region_row(process, region)
-    birth = regions.birth[row]
+    row, birth, base, size = _place(process, region)
     after_seq = max(after_seq, int(birth["seq"]) - 1)  # a graph launch may write what it allocates
     if regions.death_seq[row]:
         until_seq = min(until_seq, int(regions.death_seq[row]) - 1)
@@ -86,14 +84,14 @@ def writers(process: Process, region: int | str, after_seq: int, until_seq: int)
     how = np.full(len(events), len(HOW), "u1")
     stores = np.isin(events["kind"], event_kinds.STORE)
     stores &= events["flags"] & HOST_DST == 0
-    stores[stores] = _hits(events[stores], int(birth["base"]), int(birth["size"]))
+    stores[stores] = _within(events["dst"][stores], events["bytes"][stores], base, size)
     stores[stores] = [not waits(process, call) for call in events["call"][stores].tolist()]
     how[stores] = WRITES
 
     launches = np.flatnonzero(events["kind"] == KIND["launch"])
-    how[launches] = _launches(process, events[launches], row)
+    how[launches] = _launches(process, events[launches], birth, base, size)
     of_graphs = np.flatnonzero(events["kind"] == KIND["graph-launch"])
-    nodes = _Nodes(process, row)
+    nodes = _Nodes(process, birth, base, size)
     how[of_graphs] = [nodes.how(launch) for launch in events[of_graphs]]
     if layout.REGION_KINDS[int(birth["kind"])] not in SHARED_KINDS:
         elsewhere = events["context"] != birth["context"]
@@ -102,12 +100,12 @@ def writers(process: Process, region: int | str, after_seq: int, until_seq: int)
     return Writers(events[found], how[found])
 
 
-def node_writers(process: Process, region: int, graph: int, seq: int) -> Array:
-    """Returns for each node of a graph how sure it is that the node writes to a region.
+def node_writers(process: Process, region: int | str, graph: int, seq: int) -> Array:
+    """Returns for each node of a graph how sure it is that the node writes to a region or a tensor.
 
     Args:
         process: The process.
-        region: The id of the region.
+        region: The region or tensor, as for `writers`.
         graph: The id of the executable graph.
         seq: The sequence number of its launch.
 
@@ -115,18 +113,23 @@ def node_writers(process: Process, region: int, graph: int, seq: int) -> Array:
         WRITES, POINTER, POSSIBLE or INDIRECT, by number of the node, and len(HOW) for those that
         write elsewhere or nothing (uint8).
     """
-    return _Nodes(process, region_row(process, region)).each(graph, seq)
+    return _Nodes(process, *_place(process, region)[1:]).each(graph, seq)
 
 
-def _hits(events: Array, base: int, size: int) -> Array:
-    """Returns which of these events write to [base, base + size). Of a pitched copy only the number
-    of bytes is known.
+def _place(process: Process, region: int | str) -> tuple[int, Any, int, int]:
+    """Returns the row and the birth of a region, and the address and the size of the requested
+    memory in it.
     """
-    return _within(events["dst"], events["bytes"], base, size)
+    number, offset, size = place_named(process, region)
+    row = region_row(process, number)
+    birth = process.regions.birth[row]
+    return row, birth, int(birth["base"]) + offset, int(birth["size"]) if size is None else size
 
 
 def _within(dst: Array, length: Array, base: int, size: int) -> Array:
-    """Returns which ranges [dst, dst + length) overlap [base, base + size)."""
+    """Returns which ranges [dst, dst + length) overlap [base, base + size). Of a pitched copy only
+    the number of bytes is known.
+    """
     low, high = np.uint64(base), np.uint64(base + size)
     length = np.maximum(length, np.uint64(1))
     begins = (dst >= low) & (dst < high)
@@ -148,15 +151,14 @@ def waits(process: Process, call: int) -> bool:
     return "Wait" in (process.call(call) or "")
 
 
-def _launches(process: Process, launches: Array, row: int) -> Array:
-    """Returns how sure the write of each launch is."""
-    birth = process.regions.birth[row]
+def _launches(process: Process, launches: Array, birth: Any, base: int, size: int) -> Array:
+    """Returns how sure the write of each launch to [base, base + size) is."""
     out = np.full(len(launches), POSSIBLE, "u1")
     known = launches["params"] != 0
     out[known] = INDIRECT
     out[np.isin(launches["id"], _of_module(process, birth))] = POSSIBLE
     at = np.flatnonzero(known)
-    given = _pointers(process, launches[at], int(birth["base"]), int(birth["size"]))
+    given = _pointers(process, launches[at], base, size)
     out[at[given]] = POINTER
     return out
 
@@ -174,10 +176,9 @@ class _Nodes:
     nodes.
     """
 
-    def __init__(self, process: Process, row: int) -> None:
+    def __init__(self, process: Process, birth: Any, base: int, size: int) -> None:
         self._graphs = process.graphs
-        birth = process.regions.birth[row]
-        self._base, self._size = int(birth["base"]), int(birth["size"])
+        self._base, self._size = base, size
         self._of_module = _of_module(process, birth)
         self._known: dict[tuple[int, int], int] = {}
 

@@ -48,6 +48,26 @@ def named(process: Process, name: str, epoch: int | None = None) -> int | list[P
     return parts
 
 
+def place_named(
+    process: Process, name: int | str, epoch: int | None = None
+) -> tuple[int, int, int | None]:
+    """Returns where a region or a tensor lies: the region, the offset in it and the size in bytes,
+    None for the whole region.
+
+    name: the id or the label of a region, or the name of a tensor. Raises Error as named, and if
+    the tensor lies in several regions.
+    """
+    if not isinstance(name, str):
+        return int(name), 0, None
+    found = named(process, name, epoch)
+    if isinstance(found, int):
+        return found, 0, None
+    if len(found) > 1:
+        which = ", ".join(str(part.region) for part in found)
+        raise Error(f"{name!r} lies in several regions ({which}): name one of them")
+    return found[0].region, found[0].offset, found[0].bytes
+
+
 def all_named(process: Process, name: str) -> Array:
     """Returns the ids of all regions with an id or a label, or where a tensor of this name lay."""
     if _has_id(process, name):

@@ -15,6 +15,7 @@ import numpy as np
 
 from ttanalyze.errors import Error
 from ttanalyze.format import Run, layout
+from ttanalyze.format.selection import place_named
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import EndedError
 from ttanalyze.gpu.graph import Graph
@@ -182,19 +183,21 @@ class Rebuilt(Graph):
         after = State.of_epoch(self.span.process, of, self.span.regions.tolist())
         return Check(of, self._address_map.compare(after, self._first))
 
-    def where(self, region: int) -> int:
-        """Returns the present address of a region.
+    def where(self, region: int | str) -> int:
+        """Returns the present address of a region or a tensor.
 
         Args:
-            region: The id of the region.
+            region: The id or the label of the region, or the name of a tensor, as of the last epoch
+                of the work.
 
         Raises:
-            Error: The work does not use this region.
+            Error: The work does not use this region, or the tensor lies in several regions.
         """
-        row = _row(self.span, region)
+        number, offset, _ = place_named(self.span.process, region, self.span.last)
+        row = _row(self.span, number)
         if row < 0 or row not in self.span.regions.tolist():
             raise Error(f"no region {region} between epochs {self.span.first} and {self.span.last}")
-        return self._address_map.now(row)
+        return self._address_map.now(row) + offset
 
     def close(self) -> None:
         """Waits, and frees memory, addresses and code that no other executable graph uses."""
