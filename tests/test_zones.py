@@ -246,6 +246,23 @@ def test_memory_of_a_stream_is_used_again_without_a_wait(built: Path, tmp_path: 
     assert zone.side == zones.END and zone.allocation == given["id"][-1]
 
 
+def test_freed_memory_that_is_not_held_back_keeps_its_zones(built: Path, tmp_path: Path) -> None:
+    """The next allocation of its size goes on with them, so a step costs no fill and few records."""
+    size = 80_000_000  # too much to be held back
+    steps = [one for slot in range(8) for one in (f"a:{size}", f"f:{slot}", "s")]
+    program = support.build_program("recorder_out_of_bounds", built)
+    steps += [f"a:{size}", f"m:8:{size}:4:7", "s"]
+    options = {"zones": "256", "contents": "none", "fill": "keep"}
+    done = support.run([program, *steps], support.recording(SIM, tmp_path / "run", **options))
+    assert done.status == 0, done.stderr
+    process = tt.open(tmp_path / "run").process(0)
+    given = process.regions.birth[process.regions.birth["kind"] == zones.ARENA]
+    assert len(given) == 9 and len(set(given["base"].tolist())) == 1
+    assert np.count_nonzero(process.regions.birth["kind"] == zones.ZONE) == 2
+    (zone,) = zones.changed_zones(process)
+    assert zone.side == zones.END and zone.allocation == given["id"][-1]
+
+
 def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:
     plain = support.recording(SIM, tmp_path / "run")
     assert support.run([faults, "end_4", "--fixed"], plain).status == 0

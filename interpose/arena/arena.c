@@ -135,8 +135,8 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 
 	pthread_mutex_lock(&arena.lock);
 	struct range *range = arena_range_for(c->device);
-	if (range && s)
-		b = free_list_take_freed(&range->free_list, size, s, s->id);
+	if (range)
+		b = free_list_take_freed(&range->free_list, size, c, s, s ? s->id : 0);
 	if (range && !b)
 		b = free_list_take(&range->free_list, size, guarded, &fresh);
 	uint64_t users = range ? range->users : 0;
@@ -314,8 +314,8 @@ void arena_context_gone(struct context *c, bool primary)
 			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
 			if (live && b->pool)
 				arena_pool_gave(b->pool, b->size, b->room);
-			bool held = b->state == BLOCK_HELD && b->context == c;
-			if (live || held || (b->state == BLOCK_FREED && b->freed_in == c))
+			bool kept = (b->state == BLOCK_HELD || b->state == BLOCK_SPARE) && b->context == c;
+			if (live || kept || (b->state == BLOCK_FREED && b->freed_in == c))
 				free_list_give(p, b);
 		}
 	}

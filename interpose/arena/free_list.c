@@ -20,6 +20,7 @@ void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t
 	}
 	TAILQ_INIT(&p->freed);
 	TAILQ_INIT(&p->held);
+	TAILQ_INIT(&p->spare);
 }
 
 void free_list_guard(struct free_list *p, uint64_t align, uint64_t most)
@@ -303,31 +304,38 @@ static bool held_long_enough(const struct free_list *p, const struct block *b)
 	return p->freed_bytes - b->freed_bytes > HELD_BYTES || p->freed_count - b->freed_count > HELD_COUNT;
 }
 
-/* The oldest block of this size that was freed in the stream and need not be held back. */
-static struct block *take_zoned(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+/* A spare block of this size, else the oldest that was freed in the stream and need not be held back. */
+static struct block *take_zoned(struct free_list *p, uint64_t size, const struct context *c, const struct stream *s,
+				uint64_t stream_id)
 {
 	struct block *b;
 
 	TAILQ_FOREACH(b, alike_of(p, room_for(p, size, false)), alike)
 	{
-		if (!held_long_enough(p, b))
+		bool spare = b->state == BLOCK_SPARE;
+		if (!spare && (!s || !held_long_enough(p, b)))
 			break;
-		if (b->size != size || b->was_held || b->freed_on != s || b->freed_stream != stream_id)
+		if (b->size != size ||
+		    (spare ? b->context != c : b->was_held || b->freed_on != s || b->freed_stream != stream_id))
 			continue;
 		free_list_set_state(p, b, BLOCK_NEW);
+		b->was_held = false;
 		return b;
 	}
 	return NULL;
 }
 
-struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct context *c, const struct stream *s,
+				   uint64_t stream_id)
 {
 	/* memory with guards is unmapped */
 	uint64_t room = size <= p->size && !p->guard ? room_for(p, size, false) : 0;
 	struct block *b;
 
 	if (!room || p->zone)
-		return room ? take_zoned(p, size, s, stream_id) : NULL;
+		return room ? take_zoned(p, size, c, s, stream_id) : NULL;
+	if (!s)
+		return NULL;
 	TAILQ_FOREACH(b, &p->freed, freed)
 	{
 		if (b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
@@ -342,13 +350,57 @@ struct block *free_list_take_freed(struct free_list *p, uint64_t size, const str
 /* The list of blocks in this state, if there is one. */
 static struct blocks *list_of(struct free_list *p, enum block_state state)
 {
-	return state == BLOCK_FREED ? &p->freed : state == BLOCK_HELD ? &p->held : NULL;
+	switch (state) {
+	case BLOCK_FREED:
+		return &p->freed;
+	case BLOCK_HELD:
+		return &p->held;
+	case BLOCK_SPARE:
+		return &p->spare;
+	default:
+		return NULL;
+	}
+}
+
+/* Adds a block to those in its state, or takes it away. */
+static void count_state(struct free_list *p, const struct block *b, int sign)
+{
+	struct amount *of = b->state == BLOCK_HELD    ? &p->held_now
+			    : b->state == BLOCK_SPARE ? &p->spare_now
+			    : b->state == BLOCK_LIVE  ? &p->live
+						      : NULL;
+
+	if (!of)
+		return;
+	of->bytes += (uint64_t)sign * b->room;
+	of->count += (uint64_t)sign;
+	if (of == &p->live && of->bytes > p->live_most.bytes)
+		p->live_most.bytes = of->bytes;
+	if (of == &p->live && of->count > p->live_most.count)
+		p->live_most.count = of->count;
+}
+
+static bool is_over(const struct amount *of, const struct amount *beyond)
+{
+	return of->bytes > HELD_BYTES + beyond->bytes || of->count > HELD_COUNT + beyond->count;
+}
+
+struct block *free_list_take_kept(struct free_list *p, bool all, bool *was_spare)
+{
+	struct block *b = all || is_over(&p->held_now, &(struct amount){0}) ? TAILQ_FIRST(&p->held) : NULL;
+
+	*was_spare = !b;
+	if (!b && (all || is_over(&p->spare_now, &p->live_most)))
+		b = TAILQ_FIRST(&p->spare);
+	if (b)
+		free_list_set_state(p, b, BLOCK_NEW);
+	return b;
 }
 
 /* Whether the block is neither the program's nor free. */
 static int is_kept(const struct block *b, enum block_state state)
 {
-	return state == BLOCK_HELD || (state == BLOCK_FREED && b->was_held);
+	return state == BLOCK_HELD || state == BLOCK_SPARE || (state == BLOCK_FREED && b->was_held);
 }
 
 void free_list_set_state(struct free_list *p, struct block *b, enum block_state state)
@@ -357,8 +409,11 @@ void free_list_set_state(struct free_list *p, struct block *b, enum block_state 
 		TAILQ_REMOVE(list_of(p, b->state), b, freed);
 	if (list_of(p, state))
 		TAILQ_INSERT_TAIL(list_of(p, state), b, freed);
-	if (b->state == BLOCK_FREED)
+	if (b->state == BLOCK_FREED || b->state == BLOCK_SPARE)
 		TAILQ_REMOVE(alike_of(p, b->room), b, alike);
+	if (state == BLOCK_SPARE) {
+		TAILQ_INSERT_HEAD(alike_of(p, b->room), b, alike);
+	}
 	if (state == BLOCK_FREED) {
 		p->freed_bytes += b->was_held ? 0 : b->room;
 		p->freed_count += !b->was_held;
@@ -366,11 +421,10 @@ void free_list_set_state(struct free_list *p, struct block *b, enum block_state 
 		b->freed_count = p->freed_count;
 		TAILQ_INSERT_TAIL(alike_of(p, b->room), b, alike);
 	}
-	int held = (state == BLOCK_HELD) - (b->state == BLOCK_HELD);
-	p->held_bytes += (uint64_t)held * b->room;
-	p->held_count += (size_t)held;
+	count_state(p, b, -1);
 	b->mapping->held += (uint32_t)(is_kept(b, state) - is_kept(b, b->state));
 	b->state = state;
+	count_state(p, b, 1);
 }
 
 void free_list_give(struct free_list *p, struct block *b)

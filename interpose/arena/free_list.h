@@ -48,6 +48,7 @@ enum block_state {
 	BLOCK_LIVE,
 	BLOCK_FREED, /* freed by the program; submitted work may still use it */
 	BLOCK_HELD,  /* freed memory that is held back as a zone */
+	BLOCK_SPARE, /* freed memory whose zones go on: for an allocation of its size, which may use it at once */
 };
 
 struct block {
@@ -66,11 +67,11 @@ struct block {
 	uint64_t freed_stream;
 	uint64_t freed_serial;
 	uint64_t freed_bytes, freed_count; /* with it, in this range so far */
-	bool was_held;             /* a block is held back only once */
+	bool was_held;             /* freed memory is held back only once */
 	bool hold;                 /* of a block that is being freed: it will be held back */
 	bool has_zones;            /* their pattern is in memory, and they are regions */
 	TAILQ_ENTRY(block) freed;  /* in the list of its state */
-	TAILQ_ENTRY(block) alike;  /* in the freed ones of about its size */
+	TAILQ_ENTRY(block) alike;  /* in the freed and the spare ones of about its size */
 };
 TAILQ_HEAD(blocks, block);
 
@@ -85,6 +86,10 @@ static inline uint64_t block_end(const struct block *b)
 	return block_start(b) + b->room;
 }
 
+struct amount {
+	uint64_t bytes, count;
+};
+
 struct free_list {
 	uint64_t base, size, granule;
 	uint64_t zone; /* bytes of a zone before and after each block */
@@ -95,11 +100,10 @@ struct free_list {
 	size_t mapping_count, mapping_capacity;
 	struct mappings slabs, idle[FREE_LIST_SIZES]; /* oldest first */
 	uint64_t idle_bytes; /* of ready mappings without blocks */
-	struct blocks freed, held; /* blocks in these states, oldest first */
-	struct blocks alike[FREE_LIST_SIZES]; /* the freed ones */
+	struct blocks freed, held, spare; /* blocks in these states, oldest first */
+	struct blocks alike[FREE_LIST_SIZES]; /* the spare ones, then the freed ones, oldest first */
 	uint64_t freed_bytes, freed_count; /* in all, but for what was held before */
-	uint64_t held_bytes;
-	size_t held_count;
+	struct amount held_now, spare_now, live, live_most; /* of blocks in these states */
 };
 
 void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule, uint64_t zone);
@@ -115,8 +119,17 @@ bool free_list_has_guard(const struct free_list *p, const struct block *b);
  * map and then set ready, or NULL. Returns NULL if the range has no such gap or the host no memory.
  */
 struct block *free_list_take(struct free_list *p, uint64_t size, bool guarded, struct mapping **fresh);
-/* The same, in place of a block that was freed in this stream. With zones, of one that is old enough and has this size. */
-struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id);
+/*
+ * The same, in place of a block that was freed in this stream. With zones, of one of this size and context that is
+ * spare, or old enough. s NULL: only of a spare one.
+ */
+struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct context *c, const struct stream *s,
+				   uint64_t stream_id);
+/*
+ * The oldest held-back block over the limits, or the oldest spare one if these are over the limits and what the
+ * program ever had at once; all: any. The caller owns it then, and was_spare says which it was. NULL: there is none.
+ */
+struct block *free_list_take_kept(struct free_list *p, bool all, bool *was_spare);
 /* The block that holds address, in any state. */
 struct block *free_list_find(const struct free_list *p, uint64_t address);
 /* The first block that holds address or lies after it. */

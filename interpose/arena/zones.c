@@ -47,7 +47,7 @@ bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
 
 bool zones_concern(const struct block *b)
 {
-	return options.zones && !b->was_held && atomic_load(&session_state) == SESSION_ON;
+	return options.zones && (!b->was_held || b->has_zones) && atomic_load(&session_state) == SESSION_ON;
 }
 
 static bool is_worth_holding(const struct context *c, const struct block *b)
@@ -55,8 +55,11 @@ static bool is_worth_holding(const struct context *c, const struct block *b)
 	return b->context == c && b->room <= HELD_BYTES / 4;
 }
 
-/* Within the gate, no epoch is cut. Earlier epochs may read the zones until the next wait for the block. */
-static void end_zones(struct block *b)
+/*
+ * Ends the zone over a block, or those around it too. Within the gate, no epoch is cut. Earlier epochs may read the
+ * zones until the next wait for the block.
+ */
+static void end_zones(struct block *b, bool around)
 {
 	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
 	struct thread *t = thread_current();
@@ -64,31 +67,28 @@ static void end_zones(struct block *b)
 
 	if (!inside)
 		gate_enter(t);
-	region_died(block_start(b), &origin);
 	region_died(b->base, &origin);
-	region_died(b->base + b->size, &origin);
+	if (around) {
+		region_died(block_start(b), &origin);
+		region_died(b->base + b->size, &origin);
+	}
 	if (!inside)
 		gate_leave(t);
-	b->has_zones = false;
+	b->has_zones &= !around;
 }
 
-/* The oldest held-back block over the limit, or of all. Only the caller owns it then. */
-static struct block *take_oldest(struct free_list *p, bool all)
+static struct block *take_kept(struct free_list *p, bool all, bool *was_spare)
 {
 	pthread_mutex_lock(&arena.lock);
-	struct block *b = TAILQ_FIRST(&p->held);
-	if (!all && p->held_bytes <= HELD_BYTES && p->held_count <= HELD_COUNT)
-		b = NULL;
-	if (b)
-		free_list_set_state(p, b, BLOCK_NEW);
+	struct block *b = free_list_take_kept(p, all, was_spare);
 	pthread_mutex_unlock(&arena.lock);
 	return b;
 }
 
-/* The block is free after the next wait: earlier epochs may read its zones. */
-static void let_go(struct block *b)
+/* After the next wait, the block is spare if it has zones, else free: earlier epochs may read the zones that ended. */
+static void let_go(struct block *b, bool all)
 {
-	end_zones(b);
+	end_zones(b, all);
 	pthread_mutex_lock(&arena.lock);
 	arena_block_freed(b, b->context, NULL);
 	pthread_mutex_unlock(&arena.lock);
@@ -96,12 +96,12 @@ static void let_go(struct block *b)
 
 bool zones_let_go(bool all)
 {
-	bool any = false;
+	bool any = false, was_spare;
 	struct block *b;
 
 	for (int i = 0; i < ARENA_DEVICES; i++)
-		while (atomic_load(&arena_state.reserved[i]) && (b = take_oldest(&arena.ranges[i].free_list, all))) {
-			let_go(b);
+		while (atomic_load(&arena_state.reserved[i]) && (b = take_kept(&arena.ranges[i].free_list, all, &was_spare))) {
+			let_go(b, all || was_spare);
 			any = true;
 		}
 	return any;
@@ -118,18 +118,26 @@ static void hold(struct block *b)
 	pthread_mutex_unlock(&arena.lock);
 }
 
-/* Of freed blocks, the last ones that are within the limits: the others would be let go at once. */
-static void choose_held(const struct context *c, struct blocks *freed)
+static void keep_spare(struct block *b)
+{
+	pthread_mutex_lock(&arena.lock);
+	free_list_set_state(&arena_range_of(b->base)->free_list, b, BLOCK_SPARE);
+	pthread_mutex_unlock(&arena.lock);
+}
+
+/* Of freed blocks, the last ones that are within the limits: the others would be let go at once. False: none. */
+static bool choose_held(const struct context *c, struct blocks *freed)
 {
 	uint64_t bytes = 0, count = 0;
 	struct block *b;
 
 	TAILQ_FOREACH_REVERSE(b, freed, blocks, freed)
 	{
-		b->hold = is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < HELD_COUNT;
+		b->hold = !b->was_held && is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < HELD_COUNT;
 		bytes += b->hold ? b->room : 0;
 		count += b->hold;
 	}
+	return count;
 }
 
 /* Fills chosen ones in the arena's stream of the current context, and waits. */
@@ -159,8 +167,7 @@ void zones_take(struct context *c, struct blocks *freed)
 
 	if (TAILQ_EMPTY(freed))
 		return;
-	choose_held(c, freed);
-	bool entered = context_push(c->handle);
+	bool entered = choose_held(c, freed) && context_push(c->handle);
 	bool ok = entered && (h = arena_resources_of(c)) && h->fill && fill_freed(h, freed);
 	if (entered)
 		context_pop();
@@ -169,8 +176,10 @@ void zones_take(struct context *c, struct blocks *freed)
 		b->was_held = true;
 		if (ok && b->hold)
 			hold(b);
+		else if (b->has_zones)
+			keep_spare(b);
 		else
-			let_go(b);
+			let_go(b, true);
 	}
 	zones_let_go(false);
 }
