@@ -45,7 +45,10 @@ EXAMPLE_ARGUMENTS: dict[str, list[str]] = {
     "patching": ["--kernel-patch"],
 }
 # Recorded with these options, so that a wait that is bound to be in vain is short.
-RECORDING_OPTIONS = {"graph_held_back": {"stall_ms": "300"}}
+RECORDING_OPTIONS = {
+    "graph_held_back": {"stall_ms": "300"},
+    "out_of_memory": {"stall_ms": "300000"},  # the simulator fills a whole device slowly
+}
 RUNTIME_NAMES = ("vecadd", "pipeline", "scribble", "race", "graph")
 
 
@@ -225,6 +228,11 @@ def bare_environment(**more: str) -> dict[str, str]:
     ours = ("TT_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH", "NVTX_INJECTION")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours) or k == "TT_LIB"}
     return kept | more
+
+
+def importing_environment(**more: str) -> dict[str, str]:
+    """The same for a Python program, which imports what this process can, and the project."""
+    return bare_environment(PYTHONPATH=":".join([str(ROOT), *filter(None, sys.path)]), **more)
 
 
 def recording(environment: dict[str, str], run: Path, **options: str) -> dict[str, str]:

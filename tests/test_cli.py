@@ -651,9 +651,7 @@ def test_doctor_accepts_the_simulator() -> None:
 
 def test_doctor_works_with_packages_on_a_path(tmp_path: Path) -> None:
     """Its own process needs none of the packages that only PYTHONPATH leads to."""
-    environment = support.bare_environment(
-        PYTHONPATH=":".join([str(support.ROOT), *filter(None, sys.path)])
-    )
+    environment = support.importing_environment()
     venv.create(tmp_path, symlinks=True)
     command = [str(tmp_path / "bin" / "python"), "-m", "ttanalyze", "doctor", "--json"]
     outcome = support.run(command, environment)

@@ -168,9 +168,9 @@ def test_times_that_come_too_late_are_counted(run: Path, tmp_path: Path) -> None
     """More launches than are remembered between two looks at CUPTI's records: each has a time, in a
     buffer that is used again, or counts as missed.
     """
-    bed = Bed(True, False, tmp_path, tmp_path)
-    command: list[str | Path] = [bed.program("latency"), "--launches", "200000"]
-    bed.run(command, bed.recorded(run, {"timeline": "cupti", "epoch": "none"}))
+    program = str(Bed(True, False, tmp_path, tmp_path).program("latency"))
+    environment = support.recording(SIM, run, timeline="cupti", epoch="none")
+    assert support.run([program, "--launches", "200000"], environment).status == 0
     process = tt.open(run).processes[0]
     launches, timed = submitted(process)["seq"], of_calls(process)["seq"]
     assert len(launches) > 400_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,7 @@ pytestmark = pytest.mark.gpu
 
 
 def test_tour_uses_the_gpu(tmp_path: Path) -> None:
-    path = ":".join([str(support.ROOT), *filter(None, sys.path)])
-    environment = support.bare_environment(PYTHONPATH=path)
+    environment = support.importing_environment()
     told = support.ttanalyze("demo", "--json", "-o", tmp_path / "tour", environment=environment)
     assert told.status == 0, told.stderr
     tour = json.loads(told.stdout)

@@ -21,8 +21,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
 ]
-PATH = str(Path(__file__).resolve().parent.parent.parent)
-BARE = support.bare_environment(PYTHONPATH=":".join([PATH, *filter(None, sys.path)]))
+BARE = support.importing_environment()
 CASE = [sys.executable, str(Path(__file__).with_name("patch_case.py"))]
 LIMIT = 90  # seconds a case may take
 needs_both = pytest.mark.skipif(

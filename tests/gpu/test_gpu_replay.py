@@ -21,8 +21,7 @@ pytestmark = [
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
 ]
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-PATH = str(Path(__file__).resolve().parent.parent.parent)
-BARE = support.bare_environment(PYTHONPATH=":".join([PATH, *filter(None, sys.path)]))
+BARE = support.importing_environment()
 CASES = Path(__file__).parent
 
 

@@ -17,8 +17,7 @@ pytestmark = [
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
 ]
 
-PATH = str(Path(__file__).resolve().parent.parent.parent)
-BARE = support.bare_environment(PYTHONPATH=":".join([PATH, *filter(None, sys.path)]))
+BARE = support.importing_environment()
 PROGRAM = [sys.executable, str(Path(__file__).with_name("train_replicas.py"))]
 STEPS, STEP, WEIGHT = 10, 7, "1.linear1.weight"
 

@@ -29,9 +29,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     case = Path(__file__).with_name("trace_code_case.py")
     folder = tmp_path_factory.mktemp("sass")
     sass_patcher.build(folder)
-    environment = support.bare_environment(
-        PYTHONPATH=":".join([str(support.ROOT), *filter(None, sys.path)])
-    )
+    environment = support.importing_environment()
     found = {}
     for kernel in KERNELS:
         command = [sys.executable, str(case), str(CUBIN), str(folder / "libsass.so"), kernel]

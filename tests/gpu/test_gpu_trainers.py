@@ -19,8 +19,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch"),
 ]
 
-PATH = str(Path(__file__).resolve().parent.parent.parent)
-BARE = support.bare_environment(PYTHONPATH=":".join([PATH, *filter(None, sys.path)]))
+BARE = support.importing_environment()
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,7 @@
  * A host function inside a graph blocks it until the program continues. Meanwhile another stream works, the
  * program waits for it, and frees memory.
  */
-#include "program.h"
-
-#include <unistd.h>
-
-static volatile int go;
-
-static void wait_for_go(void *unused)
-{
-	(void)unused;
-	while (!go)
-		usleep(1000);
-}
+#include "held_back.h"
 
 int main(void)
 {

@@ -3,18 +3,7 @@
  * another stream, which waits for that epoch, continues. "late": it lets the graph continue while the
  * recorder cancels the epoch. "end": it never lets it continue. Then another epoch and more work follow.
  */
-#include "program.h"
-
-#include <unistd.h>
-
-static _Atomic int go;
-
-static void wait_for_go(void *unused)
-{
-	(void)unused;
-	while (!go)
-		usleep(1000);
-}
+#include "held_back.h"
 
 int main(int argc, char **argv)
 {

@@ -2,18 +2,7 @@
  * Launches of a graph of twenty kernels wait for a host function, which returns when the program has
  * submitted all of them.
  */
-#include "program.h"
-
-#include <unistd.h>
-
-static _Atomic int go;
-
-static void wait_for_go(void *unused)
-{
-	(void)unused;
-	while (!go)
-		usleep(1000);
-}
+#include "held_back.h"
 
 int main(void)
 {

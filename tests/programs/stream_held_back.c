@@ -2,18 +2,7 @@
  * A host function blocks a stream until the program continues. Meanwhile another stream works and the
  * program waits for it, repeatedly. Neither may wait for the other.
  */
-#include "program.h"
-
-#include <unistd.h>
-
-static volatile int go;
-
-static void wait_for_go(void *unused)
-{
-	(void)unused;
-	while (!go)
-		usleep(1000);
-}
+#include "held_back.h"
 
 int main(void)
 {
