@@ -247,7 +247,7 @@ def test_memory_of_a_stream_is_used_again_without_a_wait(built: Path, tmp_path: 
 
 
 def test_freed_memory_that_is_not_held_back_keeps_its_zones(built: Path, tmp_path: Path) -> None:
-    """The next allocation of its size goes on with them, so a step costs no fill and few records."""
+    """The next allocation of its size goes on with them: a step costs no fill and few records."""
     size = 80_000_000  # too much to be held back
     steps = [one for slot in range(8) for one in (f"a:{size}", f"f:{slot}", "s")]
     program = support.build_program("recorder_out_of_bounds", built)
