@@ -4,8 +4,11 @@
 #include "lifecycle/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -163,6 +166,19 @@ static void place_threads(void)
 	recorder_threads_place(CPU_COUNT(&cores) ? &cores : NULL, options.thread_priority == THREADS_IDLE);
 }
 
+/* A process that lets go of the file may remove it as well, so nobody holds one that is gone. */
+static void wait_until_let_go(void)
+{
+	int fd = *options.hold ? open(options.hold, O_RDONLY | O_CLOEXEC) : -1, r = fd < 0 ? -1 : 0;
+
+	while (fd >= 0 && (r = flock(fd, LOCK_SH)) && errno == EINTR)
+		;
+	if (*options.hold && r && errno != ENOENT)
+		session_warn("--hold %s: %s; recording begins at once", options.hold, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 static bool start(void)
 {
 	char error[300] = "";
@@ -171,6 +187,7 @@ static bool start(void)
 		session_fail("%s", recorder.options_error);
 		return false;
 	}
+	wait_until_let_go();
 	rank_read();
 	if (rank_is_left_out()) {
 		if (!rank_is_known())

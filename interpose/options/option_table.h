@@ -206,6 +206,9 @@ OPTION(THREAD_CORES, thread_cores, NUMBERS, "", "", "LIST",
        "Run the recorder's threads only on these cores, such as 14-15 (default: on those that the program may use).")
 OPTION(THREAD_PRIORITY, thread_priority, CHOICE, "normal|idle", "normal", "",
        "Priority of the recorder's threads: that of the program (normal, default), or only when a core has nothing else to do (idle).")
+OPTION(HOLD, hold, PATH, "", "", "FILE",
+       "Hold the program at the call where recording begins, as long as another process has a lock on this file (flock). "
+       "So a program can be started before it is time to use the GPU.")
 OPTION(STALL_MS, stall_ms, TIME_MS, "4294967295", "10000", "TIME", "Give up an epoch after this wait, such as 30s (default 10s).")
 OPTION(TIMEOUT, timeout_ms, TIME_S, "1000000000", "0", "TIME",
        "End a program that runs longer, such as 90s or 5m, with the processes that it started, by SIGTERM, and say what it waited for "

@@ -40,6 +40,7 @@ Examples:
     ttanalyze race run2 --exact --launch 7
 """
 WITH_EXACT = {"command", "exact", "launch", "process", "rank", "sim", "json", "quiet"}
+SEARCHED = ("runs", "stop", "sim", "keep", "reduce", "confidence", "tests", "jobs")
 
 
 class RaceCommand(Verb):
@@ -111,6 +112,14 @@ def race(
     reduce_time: str = Option(
         "40s", metavar="TIME", help="Begin no test of a reduction after this time (0: no limit)."
     ),
+    jobs: int = Option(
+        1,
+        "--jobs",
+        "-j",
+        metavar="N",
+        help="Start up to N runs of the program at once, and hold all but one where recording "
+        "begins. The program must not share files or ports with itself.",
+    ),
     sim: bool = Option(False, "--sim", help="Use the simulator; --delay is 0 by default."),
     keep: bool = Option(False, "--keep", help="Also keep runs that do not differ."),
     force: bool = Option(
@@ -121,11 +130,12 @@ def race(
 ) -> int:
     """Search for races: record a program many times with random delays, and compare its memory.
 
-    The verb records the program twice without delays. Then it adds random delays inside kernels and
-    between calls, until the memory, the output or the exit status of a run differs. It says where
-    memory diverges, and which unordered calls access it, as soon as it knows (on standard error);
-    then it looks for the fewest delays that cause it. An interrupted search resumes. Exit
-    status 0: no difference found; 1: found; 2: the search failed.
+    The verb records the program twice without delays. Then it delays the work of one stream after
+    the other, then random calls and instructions in kernels, until the memory, the output or the
+    exit status of a run differs. It says where memory diverges, and which unordered calls access
+    it, as soon as it knows (on standard error); then it looks for the fewest delays that cause it.
+    An interrupted search resumes. Exit status 0: no difference found; 1: found; 2: the search
+    failed.
 
     With --exact, the verb reads the traces of a run that `ttanalyze instrument` made, or replays
     and traces one launch that `ttanalyze record --replayable` recorded. It reports
@@ -210,7 +220,7 @@ def _search(given: dict[str, Any], folder: Path, quiet: bool) -> RaceReport:
         launch_delay=_nanoseconds(variables.pop("TT_LAUNCH_DELAY")),
         record=variables,
         reduce_time=options.parse_limit("--reduce-time", given["reduce_time"]),
-        **{n: given[n] for n in ("runs", "stop", "sim", "keep", "reduce", "confidence", "tests")},
+        **{n: given[n] for n in SEARCHED},
     )
     types = None if given["dtype"] is None else parse_types(given["dtype"])
     allowed = None if given["tolerance"] is None else Tolerance.parse(given["tolerance"])

@@ -1,7 +1,8 @@
 """Searches for races: records a program with random delays and compares its memory."""
 
 from ttanalyze.verbs.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
-from ttanalyze.verbs.race.search import Race, Settings, race
+from ttanalyze.verbs.race.search import Race, race
+from ttanalyze.verbs.race.settings import Settings
 
 __all__ = [
     "Finding",

@@ -5,10 +5,11 @@ recordings.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,74 +28,18 @@ from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
 from ttanalyze.verbs.race import pairs, suspects
 from ttanalyze.verbs.race.instructions import late
 from ttanalyze.verbs.race.report import Finding, RaceReport
+from ttanalyze.verbs.race.settings import Settings
+from ttanalyze.verbs.race.streams import late_streams
+from ttanalyze.verbs.record.ahead import Ahead
 from ttanalyze.verbs.record.program import find
 from ttanalyze.verbs.record.series import Recording, Series
 from ttanalyze.verbs.reduce import name_delays, reduce
 from ttanalyze.verbs.reduce.search import Answers, NothingError
 
 STATE = "race.json"
-RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
-MOST = 0xFFFFFFFF
 SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
 OnFinding = Callable[[RaceReport, Finding], None] | None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to search.
-
-    Attributes:
-        command: The program and its arguments.
-        runs: The number of recordings with delays.
-        first: The seed of the first one.
-        stop: The number of findings after which the search stops, 0 for no limit.
-        delay: The delay of instructions in nanoseconds. Every other seed uses ten times as much,
-            because the delay that shows a race depends on the work that hides it.
-        launch_delay: The delay of calls in nanoseconds, 0 for none.
-        record: Further options of `record`, by variable. Without parameters the accesses of
-            launches are unknown.
-        sim: Whether to use the simulator.
-        keep: Whether to keep recordings that do not differ.
-        reduce: Whether to find the fewest delays with which a recording still differs.
-        confidence: The maximal number of tries of each set of delays.
-        tests: The maximal number of tests of the reduction.
-        reduce_time: No test of a reduction begins after this many seconds, 0 for no limit.
-    """
-
-    command: tuple[str, ...]
-    runs: int = 20
-    first: int = 1
-    stop: int = 1
-    delay: int = 10_000
-    launch_delay: int = 500_000
-    record: Mapping[str, str] = field(default_factory=lambda: dict(RECORDED))
-    sim: bool = False
-    keep: bool = False
-    reduce: bool = True
-    confidence: int = 1
-    tests: int = 200
-    reduce_time: float = 40
-
-    def check(self) -> None:
-        """Checks the settings.
-
-        Raises:
-            Error: A value is out of range.
-        """
-        if not self.command:
-            raise Error("expected a program")
-        for option, value, least in (
-            ("runs", self.runs, 1),
-            ("seed", self.first, 0),
-            ("stop", self.stop, 0),
-            ("confidence", self.confidence, 1),
-            ("tests", self.tests, 1),
-        ):
-            if not least <= value <= MOST:
-                raise Error(f"--{option} {value}: expected a number from {least} to {MOST}")
-        if not self.delay and not self.launch_delay:
-            raise Error("--delay 0 and --launch-delay 0: nothing would be delayed")
 
 
 class Race:
@@ -123,6 +68,11 @@ class Race:
         settings.check()
         self.settings, self.out = settings, out
         self._series = Series(out, settings.command, settings.sim)
+        self._ahead = Ahead(self._series, settings.jobs)
+        self._seed = settings.first
+        self._tests = 1  # the next of all reductions
+        self._reducing = False
+        self._streams: list[delays.Config] | None = None  # the first seeds' delays, once known
         self._types = dict(types) if types else None
         self._tolerance = tolerance
         self._varying: set[tuple[int, int]] = set()  # process and region
@@ -152,6 +102,8 @@ class Race:
             if not self.out.exists():
                 find(self.settings.command[0])  # a wrong name leaves no folder
             self.out.mkdir(0o700, exist_ok=True)
+        for test in self.out.glob("test-*.status"):
+            self._series.forget(test.stem)
         self._note()
 
     def _note(self) -> None:
@@ -171,7 +123,37 @@ class Race:
         Raises:
             Error: The program cannot be recorded.
         """
-        return self._series.recording(name, {**self.settings.record, **NO_DELAYS, **variables})
+        self._expect()
+        return self._ahead.recording(name, self._whole(variables))
+
+    def _whole(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {**self.settings.record, **NO_DELAYS, **variables}
+
+    def _expect(self) -> None:
+        """Says which recordings may come next: those without delays first, then tests of delays and
+        those of seeds by turns. While delays are reduced, there are only tests.
+        """
+        settings = self.settings
+        expected = [
+            self._test(number) for number in range(self._tests, self._tests + settings.jobs)
+        ]
+        if not self._reducing:
+            left = range(self._seed, settings.first + settings.runs)
+            new = [n for n in left if n not in self._same and self._late(n) is None]
+            known = new[: settings.jobs] if self._streams is not None else []
+            seeds = [(f"seed-{n}", self.variables(n)) for n in known]
+            turns = itertools.chain(*itertools.zip_longest(expected, seeds))
+            expected = [(REFERENCE, {}), (AGAIN, {}), *filter(None, turns)]
+        self._ahead.expect({name: self._whole(given) for name, given in expected})
+
+    def _late(self, seed: int) -> delays.Config | None:
+        """Returns the delays of a stream, None if this seed has random delays."""
+        known, number = self._streams or [], seed - self.settings.first
+        return known[number] if number < len(known) else None
+
+    def _test(self, number: int) -> tuple[str, dict[str, str]]:
+        name = f"test-{number}"
+        return name, {"TT_DELAY_LOAD": str(self.out / f"{name}.json")}
 
     def variables(self, seed: int) -> dict[str, str]:
         """Returns the variables of the recorder for a seed.
@@ -244,10 +226,25 @@ class Race:
         settings = self.settings
         report = RaceReport(list(settings.command), str(self.out / REFERENCE), settings.sim)
         report.wanted = settings.runs
+        with contextlib.closing(self._ahead):
+            self._search(report)
+        if self._incomparable:
+            names = ", ".join(dict.fromkeys(self._incomparable))
+            report.notes.append(f"memory can't be compared with the reference: {names}")
+        if self._ahead.alone:
+            report.notes.append("the program fails beside other runs: each was made alone")
+        report.seconds = round(time.monotonic() - began, 3)
+        return report
+
+    def _search(self, report: RaceReport) -> None:
+        settings = self.settings
         reference = self._undelayed(report)
+        late = settings.launch_delay and settings.record.get("TT_LAUNCH_DELAY_MODE") != "host"
+        run = open_run(reference.run)
+        self._streams = late_streams(run, settings.launch_delay) if late else []
         for done, seed in enumerate(range(settings.first, settings.first + settings.runs)):
-            tell(progress, done, settings.runs)
-            report.runs = done + 1
+            tell(self._progress, done, settings.runs)
+            report.runs, self._seed = done + 1, seed
             if seed in self._same:
                 continue
             found = self._try(report, reference, seed)
@@ -255,11 +252,6 @@ class Race:
                 report.findings.append(found)
             if settings.stop and len(report.findings) >= settings.stop:
                 break
-        if self._incomparable:
-            names = ", ".join(dict.fromkeys(self._incomparable))
-            report.notes.append(f"memory can't be compared with the reference: {names}")
-        report.seconds = round(time.monotonic() - began, 3)
-        return report
 
     def _undelayed(self, report: RaceReport) -> Recording:
         """Returns the reference, and notes what differs without delays."""
@@ -281,7 +273,7 @@ class Race:
 
     def _try(self, report: RaceReport, reference: Recording, seed: int) -> Finding | None:
         name = f"seed-{seed}"
-        found = self.compare(reference, self.recording(name, self.variables(seed)))
+        found = self.compare(reference, self._delayed(name, seed))
         if found is None:
             self._same.append(seed)
             self._note()
@@ -312,6 +304,12 @@ class Race:
                 self._reduce(reference, found, config)
         return found
 
+    def _delayed(self, name: str, seed: int) -> Recording:
+        late = self._late(seed)
+        if late is None or self._series.finished(name) is not None:
+            return self.recording(name, self.variables(seed))
+        return self._series.rename(self._tested(late).run.name, name)
+
     def _explain(self, found: Finding) -> None:
         """Adds the unordered calls to a finding."""
         first = self._first(found.diff) if found.diff is not None else None
@@ -323,20 +321,36 @@ class Race:
 
     # ---- the fewest delays ----
 
-    def _with(self, reference: Recording, name: str, config: delays.Config) -> Finding | None:
-        """Runs the program with exactly these delays, and returns the differences."""
+    def _tested(self, config: delays.Config) -> Recording:
+        """Runs the program with exactly these delays."""
+        name, given = self._test(self._tests)
         path = self.out / f"{name}.json"
         _write(path, config)
-        self._series.forget(name)
-        return self.compare(reference, self.recording(name, {"TT_DELAY_LOAD": str(path)}))
+        try:
+            return self.recording(name, given)
+        finally:
+            self._tests += 1
+            path.unlink()
 
     def _reduce(self, reference: Recording, found: Finding, config: delays.Config) -> None:
         """Finds the fewest delays, and replaces the finding by a recording with only these."""
-        name = f"seed-{found.seed}-trial"
+        kept: list[tuple[str, str]] = []  # the last test that differed: its name and its delays
+
+        def fails(tried: delays.Config) -> bool:
+            test = self._tested(tried)
+            differs = self.compare(reference, test) is not None
+            if differs:
+                kept.append((test.run.name, tried.to_json()))
+            for name in [name for name, _ in kept[:-1]] if differs else [test.run.name]:
+                self._series.forget(name)
+            del kept[:-1]
+            return differs
+
+        self._reducing = True
         try:
             reduction = reduce(
                 config,
-                lambda tried: self._with(reference, name, tried) is not None,
+                fails,
                 confidence=self.settings.confidence,
                 limit=self.settings.tests + self.settings.confidence,  # of `known`
                 seconds=self.settings.reduce_time,
@@ -349,11 +363,10 @@ class Race:
             found.notes.append(f"not reduced: {e}")
             return
         finally:
-            self._series.forget(name)
-            (self.out / f"{name}.json").unlink(missing_ok=True)
+            self._reducing = False
         found.tests, found.reduced = reduction.runs - self.settings.confidence, True
         fewest = f"seed-{found.seed}-fewest"
-        alone = self._with(reference, fewest, reduction.minimal)
+        alone = self._alone(reference, fewest, reduction.minimal, kept)
         if reduction.status != "reduced" or alone is None:
             found.notes.append(
                 f"with the delays that are left it differs only sometimes, or more "
@@ -368,6 +381,25 @@ class Race:
         found.late = late(name_delays(reduction.minimal, reduction.points, run), run)
         if all(one.instruction is not None for one in found.late):
             found.pairs = []  # it is within a kernel
+
+    def _alone(
+        self,
+        reference: Recording,
+        name: str,
+        minimal: delays.Config,
+        kept: list[tuple[str, str]],
+    ) -> Finding | None:
+        """Returns how a recording with these delays differs. A kept test with them is taken."""
+        path = self.out / f"{name}.json"
+        _write(path, minimal)
+        self._series.forget(name)
+        for test, delayed in kept:
+            if delayed == minimal.to_json():
+                self._series.rename(test, name)
+            else:
+                self._series.forget(test)
+        given = self._whole({"TT_DELAY_LOAD": str(path)})
+        return self.compare(reference, self._ahead.recording(name, given))
 
 
 # In place of what the environment says.

@@ -95,6 +95,21 @@ class Series:
             whole.write(f"{done.status} {done.seconds:.6f}".encode())
         return Recording(done.out, done.status, self._log(name), done.seconds)
 
+    def rename(self, old: str, new: str) -> Recording:
+        """Gives a finished recording a new name, and returns it.
+
+        Args:
+            old: Its name.
+            new: The other name. Remains of a recording of that name are removed.
+        """
+        found = self.finished(old)
+        assert found is not None, "it was recorded"
+        self.forget(new)
+        found.run.rename(self.folder / new)
+        found.log.rename(self._log(new))
+        (self.folder / f"{old}.status").rename(self.folder / f"{new}.status")
+        return Recording(self.folder / new, found.status, self._log(new), found.seconds)
+
     def forget(self, name: str) -> None:
         """Removes a recording."""
         (self.folder / f"{name}.status").unlink(missing_ok=True)

@@ -37,22 +37,17 @@ def together(
     """
     running: set[subprocess.Popen[bytes]] = set()
 
-    def run(name: str) -> dict[str, Any]:
-        words = {"folder": str(series.folder), "command": list(series.command), "sim": series.sim}
-        asked = json.dumps({**words, "name": name, "variables": dict(wanted[name])}).encode()
-        line = [sys.executable, "-m", __name__]
-        with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    def run(name: str) -> None:
+        with begin(series, name, wanted[name]) as process:
             running.add(process)
-            answer, _ = process.communicate(asked)
+            finish(process)
             running.discard(process)
-        said: dict[str, Any] = json.loads(answer) if answer else {"interrupted": True}
-        return said
 
     with ThreadPoolExecutor(min(jobs, len(wanted))) as pool:
         names = {pool.submit(run, name): name for name in wanted}
         try:
             for one in as_completed(names):
-                _check(one.result())
+                one.result()
                 recording = series.finished(names[one])
                 if recording is not None and recording.status:
                     series.forget(names[one])
@@ -65,7 +60,45 @@ def together(
                     process.send_signal(signal.SIGTERM)
 
 
-def _check(said: Mapping[str, Any]) -> None:
+def begin(
+    series: Series, name: str, variables: Mapping[str, str], own_session: bool = False
+) -> subprocess.Popen[bytes]:
+    """Starts the process of one recording.
+
+    Args:
+        series: The recordings of the program.
+        name: The name of the recording.
+        variables: The TT_ variables.
+        own_session: Whether it gets a session of its own, and no signals of the terminal.
+    """
+    words = {"folder": str(series.folder), "command": list(series.command), "sim": series.sim}
+    asked = json.dumps({**words, "name": name, "variables": dict(variables)}).encode()
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=own_session,
+    )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(asked)
+    return process
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    """Waits for the end of a recording.
+
+    Args:
+        process: Its process.
+
+    Raises:
+        Error: The program cannot be recorded.
+        KeyboardInterrupt: A signal ended the recording.
+    """
+    assert process.stdout is not None
+    answer = process.stdout.read()
+    process.wait()
+    said: dict[str, Any] = json.loads(answer) if answer else {"interrupted": True}
     if said.get("interrupted"):
         raise KeyboardInterrupt
     if "error" in said:
