@@ -39,6 +39,7 @@ import numpy as np
 import typer
 
 from tests import rundir, support
+from tests.trace_writer import chunk
 from ttanalyze.cli import run_command
 from ttanalyze.format import layout
 from ttanalyze.format.files import KINDS
@@ -48,7 +49,13 @@ SLOWEST = 20  # seconds
 MEMORY = 6 << 30  # bytes of address space
 ROOM = 1 << 30  # bytes that all workers' runs fit into
 EPOCHS = 6
-RECORDED = {"globals": "3", "graph": "device", "streams": "device"}  # and how it is compressed
+# Programs, and how they are recorded.
+RECORDED = {
+    "globals": {"compress": "3", "replayable": "1"},
+    "graph": {"compress": "device", "replayable": "1", "timeline": "cupti"},
+    "streams": {"compress": "device", "replayable": "1"},
+    "tensor_maps": {"instrument": "opcode,registers,values,tma,count"},
+}
 ONE_LINE = re.compile(r"[^\n]+\n")
 INFO = "p0/process.json"
 PASSING = re.compile(r"\d+\.\d+ s\b|\S+ \S+ on disk|\"bytes_on_disk\": \d+")  # no part of an answer
@@ -75,6 +82,8 @@ JSON_VALUES: list[Any] = [
 SHARES = {"memory": 1, "report": 1, "diff": 2, "trace": 2}  # of the inputs: these take long
 SHARE = 6  # of another command, and of a file with more than a header
 TABLES = ["events", "activities", "epochs", "regions", "labels", "functions", "modules", "allocs"]
+TABLES += ["traced", "trace", "nodes", "tma"]
+QUIET = ("info", "manifest", "memcheck")
 
 
 def commands(run: str, out: str) -> list[list[str]]:
@@ -104,9 +113,16 @@ def commands(run: str, out: str) -> list[list[str]]:
         ["rewind", run, "-e", "3", "--summary", "--dtype", "u8"],
         ["report", run, "-o", f"{out}/report.html"],
         ["export", run, "--kernel", ".", "-o", f"{out}/export", "--force"],
+        ["stats", run],
+        ["breakdown", run],
+        ["collectives", run],
+        ["compare", whole, run],
+        ["memcheck", run],
+        ["race", "--exact", run],
+        ["query", run, "--table", "trace", "--format", "cutracer", "-o", f"{out}/trace.ndjson"],
     ]
     some += [["query", run, "--table", t, "--format", "csv"] for t in TABLES]
-    return [[*line, "-q"] if line[0] not in ("info", "manifest") else line for line in some]
+    return [[*line, "-q"] if line[0] not in QUIET else line for line in some]
 
 
 @dataclass
@@ -137,12 +153,12 @@ def record(folder: Path) -> None:
     """Records examples on the simulator, with all that a run may hold."""
     draft = Path(f"{folder}.{os.getpid()}")
     draft.mkdir(parents=True)
-    options = {"epoch": "sync", "replayable": "1", "cpu_callstack": "mixed"}
+    simulator = support.simulator_environment()
     built = support.build_examples(draft / "examples")
-    for name, compress in RECORDED.items():
-        simulator = support.simulator_environment()
-        environment = support.recording(simulator, draft / name, compress=compress, **options)
-        done = support.run([built / name], environment)
+    support.build_program("tensor_maps", built)
+    for name, options in RECORDED.items():
+        options = {"epoch": "sync", "cpu_callstack": "mixed", **options}
+        done = support.run([built / name], support.recording(simulator, draft / name, **options))
         if done.status or done.stderr:
             raise SystemExit(f"{name}: {done.stderr}")
     shutil.rmtree(built)
@@ -340,10 +356,21 @@ def seal_spans(base: Base, changed: dict[str, bytes]) -> None:
     changed["p0/epochs.bin"] = bytes(raw)
 
 
+def seal_chunks(data: bytes) -> bytes:
+    """Makes the checks of an instruction trace right."""
+    out, at = data[: layout.HEADER_SIZE], layout.HEADER_SIZE
+    while at + layout.TRACE_CHUNK.itemsize <= len(data):
+        head = np.frombuffer(data, layout.TRACE_CHUNK, 1, at)[0]
+        at += layout.TRACE_CHUNK.itemsize
+        raw = data[at : at + int(head["bytes"])]
+        out, at = out + chunk(raw, int(head["records"])), at + len(raw)
+    return out + data[at:]
+
+
 def write(base: Base, changed: dict[str, bytes], sealed: bool) -> None:
     for name, data in changed.items():
         path = base.path / name
-        path.write_bytes(data)
+        path.write_bytes(seal_chunks(data) if sealed and path.name == "trace.bin" else data)
         if sealed and path.name in KINDS and len(data) >= layout.HEADER_SIZE:
             rundir.reseal_header(path)
             if "check" in (KINDS[path.name][1].names or ()):

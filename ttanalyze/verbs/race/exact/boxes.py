@@ -6,6 +6,7 @@ the tensor, each in pieces of one size.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,13 +69,13 @@ def boxes(process: Process, index: int, number: int, text: str) -> Boxes | None:
                 lines.append(_lines(made, copy["coordinates"].tolist()))
     if not stores:
         return Boxes(int(sizes.pop() or 0)) if len(sizes) == 1 else None
-    unit = np.gcd.reduce([length for _, length in lines if length], initial=0)
-    return Boxes(int(unit), [_pieces(starts, length, int(unit)) for starts, length in lines])
+    unit = math.gcd(*(length for _, length in lines))
+    return Boxes(unit, [_pieces(starts, length, unit) for starts, length in lines])
 
 
 def _lines(made: Any, first: list[int]) -> tuple[Array, int]:
     """Returns where the lines of a box in its tensor begin, and the length of each, in bytes."""
-    element = int(SIZES.get(encoded(made)["data_type"], 4))
+    element = SIZES.get(encoded(made)["data_type"], 4)
     starts = np.array([int(made["address"])], "i8")
     for i in range(1, int(made["rank"])):
         at = first[i] + np.arange(0, int(made["box"][i]), max(int(made["steps"][i]), 1))
@@ -82,7 +83,7 @@ def _lines(made: Any, first: list[int]) -> tuple[Array, int]:
         starts = (starts[:, None] + at * int(made["strides"][i - 1])).ravel()
     low = max(first[0], 0)
     count = max(min(first[0] + int(made["box"][0]), int(made["sizes"][0])) - low, 0)
-    return (starts + low * element if count else starts[:0]), count * element
+    return (starts + int(low * element) if count else starts[:0]), int(count * element)
 
 
 def _pieces(starts: Array, length: int, unit: int) -> Array:
