@@ -197,12 +197,16 @@ class Bed:
 
     def sanitized(self, tool: str, command: Command, timeout: float) -> Any:
         """The same under a tool of compute-sanitizer. Raises ProgramError where that is missing."""
+        line = [*self.sanitizer(tool), *command]
+        return parse(self.run(line, self.bare(), timeout), "compute-sanitizer")
+
+    def sanitizer(self, tool: str) -> Command:
+        """What runs a command under a tool of compute-sanitizer. Raises ProgramError likewise."""
         places = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
         found = next(filter(None, map(shutil.which, places)), None)
         if self.sim or not found:
             raise ProgramError("no compute-sanitizer here")
-        line: Command = [found, "--tool", tool, "--print-limit", "1", *command]
-        return parse(self.run(line, self.bare(), timeout), "compute-sanitizer")
+        return [found, "--tool", tool, "--print-limit", "1"]
 
 
 def parse(text: str, name: str) -> Any:

@@ -33,16 +33,22 @@ class Forks:
     """A program of bench/programs that serves (bench/programs/forked.py), bare or recorded.
 
     command: what runs it, without arguments. imports: modules to import before. options: those of
-    the recorder, None for a bare program.
+    the recorder, None for a bare program. once: it answers once, without a fork; what it has said
+    when its time is over counts.
     """
 
     def __init__(
-        self, bed: Bed, command: Command, imports: tuple[str, ...], options: Options | None
+        self,
+        bed: Bed,
+        command: Command,
+        imports: tuple[str, ...],
+        options: Options | None,
+        once: bool = False,
     ) -> None:
-        self.bed, self.options = bed, options
+        self.bed, self.options, self.once = bed, options, once
         self.run = bed.out / f"run-{os.getpid()}-{time.monotonic_ns()}"
         self.process = subprocess.Popen(
-            [*map(str, command), "--serve", *imports],
+            [*map(str, command), "--once" if once else "--serve", *imports],
             env=bed.bare() if options is None else bed.recorded(self.run, options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -52,6 +58,7 @@ class Forks:
             start_new_session=True,
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._heard = ""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -70,23 +77,25 @@ class Forks:
         try:
             self.process.stdin.write(json.dumps([seconds, *arguments]) + "\n")
             self.process.stdin.flush()
-            said, status = self._said(seconds + GRACE)
+            status = self._status(seconds + GRACE)
         except (OSError, ValueError, queue.Empty):
             self.close()
+            if self.once:
+                return parse(self._heard, self._name)
             raise ProgramError(f"{self._name}: its process has ended") from None
         if status == -signal.SIGALRM:
             raise ProgramError(f"{self._name}: no end within {seconds} s")
         if status:
-            raise ProgramError(f"{self._name}: status {status}: {last_line(said)}")
-        return parse(said, self._name)
+            raise ProgramError(f"{self._name}: status {status}: {last_line(self._heard)}")
+        return parse(self._heard, self._name)
 
-    def _said(self, seconds: float) -> tuple[str, int]:
-        """What a fork printed, and its status."""
-        until, said = time.monotonic() + seconds, ""
+    def _status(self, seconds: float) -> int:
+        """The status of a fork, after all that it printed."""
+        until, self._heard = time.monotonic() + seconds, ""
         while (line := self._lines.get(timeout=max(until - time.monotonic(), 0))) is not None:
             if line.startswith(ENDED):
-                return said, int(line.removeprefix(ENDED))
-            said += line
+                return int(line.removeprefix(ENDED))
+            self._heard += line
         raise OSError
 
     def with_run(

@@ -19,7 +19,7 @@ import pytest
 from bench import figures, plot, readme, report
 from bench.bed import PROGRAMS, Bed, ProgramError
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
-from bench.forks import of_ways
+from bench.forks import Forks, of_ways
 from bench.parts import kernels, llama, programs, training
 from bench.run import FORMAT
 from tests import support
@@ -280,25 +280,29 @@ def test_every_program_has_its_share_of_the_time(
         options = None
 
         def answer(self, arguments: list[str], timeout: float) -> Any:
-            name = arguments[0]
-            shares.setdefault(name, timeout)
-            if name == "sort":
+            names = arguments[0].split(",")
+            shares.setdefault(names[0], timeout)
+            if names == ["sort"]:
                 raise ProgramError("python: no end within 1 s")
-            return {name: {"step_us": [100.0]}}
+            return {name: {"step_us": [100.0]} for name in names if name != "sort"}
 
-    def sanitized(bed: Bed, tool: str, command: Any, timeout: float) -> Any:
-        return Asked().answer(command[2:], timeout)
+        def close(self) -> None:
+            pass
+
+    def sanitizers(stack: Any, bed: Bed, script: Any, groups: list[str]) -> Any:
+        return {group: Asked() for group in groups}
 
     ways = dict.fromkeys(("bare", *programs.WAYS), Asked())
     monkeypatch.setattr(programs, "torch_python", lambda bed: "python")
     monkeypatch.setattr(programs, "of_ways", lambda *_: ways)
-    monkeypatch.setattr(Bed, "sanitized", sanitized)
+    monkeypatch.setattr(programs, "_sanitizers", sanitizers)
     result = programs.measure(Bed(False, False, tmp_path, tmp_path, time.monotonic() + 600))
     wanted = [name for name in programs.TORCH if name != "sort"]
     head, *found = result.data["rows"]
     table = {row[0]: row for row in found}
     assert all(name in table and "" not in table[name] for name in wanted), table
     assert "compute-sanitizer" in head and "python: no end within 1 s" in result.failed
+    assert any("compute-sanitizer: no end of sort within" in why for why in result.failed)
     assert shares["gemm"] < 110, "a share, not all of it"
     said = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in said][: len(wanted)] == [f"program {n}" for n in wanted]
@@ -314,6 +318,9 @@ def main():
     what = sys.argv[1]
     if what == "fail":
         sys.exit("no such thing")
+    if what == "part":
+        print(json.dumps({"a part": 1}), flush=True)
+        what = "hang"
     while what == "hang":
         time.sleep(1)
     launch = launcher(ctypes.CDLL("libcuda.so.1"))
@@ -350,6 +357,10 @@ def test_ways_run_in_forks_of_processes_that_are_ready(
         assert ways["bare"].answer(["1"])
     with pytest.raises(ProgramError, match="its process has ended"):
         ways["bare"].answer(["1"])
+    for what, limit, said in (("1", 30, {"imported before": True}), ("part", 1, {"a part": 1})):
+        one = Forks(bed, command, ("fractions",), None, once=True)
+        assert one.answer([what], limit) == said, "also what it said before its time was over"
+        one.close()
 
 
 def test_pages_are_those_of_the_kept_results() -> None:

@@ -2,21 +2,33 @@
 
 Each step ends with a wait, so modes with epochs have one for each step. Each program has its share
 of the time, in which every way comes once before any comes again. Its row is printed as soon as it
-is there, and again with compute-sanitizer, which comes last. With small sizes, all programs of
-PyTorch run in one process for each way.
+is there, and again with compute-sanitizer, which comes last, in one process for PyTorch and one for
+JAX. With small sizes, that is so for each way.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import time
 from contextlib import ExitStack
 from functools import partial
 
-from bench.bed import PROGRAMS, Bed, Command, Result, SkipError, median, say, torch_python
+from bench.bed import (
+    PROGRAMS,
+    Bed,
+    Command,
+    ProgramError,
+    Result,
+    SkipError,
+    median,
+    say,
+    torch_python,
+)
+from bench.forks import TORCH as TORCH_MODULES
 from bench.forks import Forks, of_ways
 
-TORCH = ("gemm", "stencil", "sort", "traversal", "llama", "diffusion")
+TORCH = ("gemm", "stencil", "sort", "traversal", "diffusion", "llama")
 WAYS = {
     "events": {"epoch": "none"},
     "digests": {"epoch": "sync", "contents": "none"},
@@ -24,7 +36,10 @@ WAYS = {
     "contents": {"epoch": "sync"},
 }
 PROFILER, SANITIZER = "torch.profiler", "compute-sanitizer"
-SANITIZED_STEPS = ["--steps", "3", "--warm", "1"]
+SANITIZED_STEPS = ["--steps", "2", "--warm", "1"]
+OF_JAX = 0.35  # of the time, with small sizes
+# Each process of JAX would compile the same.
+CACHE = {"MIN_COMPILE_TIME_SECS": "0", "MIN_ENTRY_SIZE_BYTES": "-1"}
 Steps = dict[str, float]  # microseconds of a step by program, or by way
 Samples = dict[tuple[str, str], list[float]]  # the same by program and way
 
@@ -33,26 +48,36 @@ def measure(bed: Bed) -> Result:
     """data: microseconds of a step by program and way, and the table of ratios, its head first."""
     script: Command = [torch_python(bed), PROGRAMS / "whole.py"]
     names = [*TORCH, *(["jax"] if importlib.util.find_spec("jax") else [])]
-    groups = [",".join(TORCH), *names[len(TORCH) :]] if bed.quick else names
+    groups = [",".join(TORCH), *names[len(TORCH) :]]
     result = Result(data={"step_us": {}})
     if "jax" not in names:
         result.failed.append("no JAX here")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(bed.out / "jax"))
+    for name, value in CACHE.items():
+        os.environ.setdefault(f"JAX_PERSISTENT_CACHE_{name}", value)
     steps = result.data["step_us"]
     with ExitStack() as stack:
         of_torch = of_ways(stack, bed, script, WAYS)
         of_jax = of_ways(stack, bed, script, WAYS, ("jax",)) if "jax" in names else {}
-        reserve = bed.left / 3  # of compute-sanitizer
-        for i, group in enumerate(groups):
-            until = time.monotonic() + (bed.left - reserve) / (len(groups) - i)
+        slow: dict[str, Forks] = {}
+        result.attempt(lambda: slow.update(_sanitizers(stack, bed, script, groups)))
+        reserve = bed.left / 3 if slow else 0
+        turns = groups if bed.quick else names
+        for i, group in enumerate(turns):
+            share = 1 / (len(turns) - i)
+            if bed.quick and i < len(turns) - 1:
+                share = 1 - OF_JAX
+            until = time.monotonic() + (bed.left - reserve) * share
             forks = of_jax if group == "jax" else of_torch
             samples = _measured(bed, result, forks, group, until)
             for (name, way), of in samples.items():
                 steps.setdefault(name, {})[way] = median(of)
             _say_rows({name: steps[name] for name in group.split(",") if name in steps})
-    for i, group in enumerate(groups):
-        seconds = bed.left / (len(groups) - i)
-        result.attempt(partial(_sanitized, bed, [*script, group], steps, seconds))
-        _say_rows({name: steps[name] for name in group.split(",") if name in steps})
+        for i, (group, one) in enumerate(slow.items()):
+            seconds = bed.left / (len(slow) - i)
+            result.attempt(partial(_sanitized, one, group, steps, seconds))
+            one.close()
+            _say_rows({name: steps[name] for name in group.split(",") if name in steps})
     if not steps:
         raise SkipError("; ".join(result.failed) or "no program ran")
     result.data["rows"] = rows(steps)
@@ -101,10 +126,24 @@ def _steps(forks: Forks, arguments: list[str], until: float) -> Steps:
     return {name: median(of["step_us"]) for name, of in said.items()}
 
 
-def _sanitized(bed: Bed, command: Command, steps: dict[str, Steps], seconds: float) -> None:
-    said = bed.sanitized("memcheck", [*command, *SANITIZED_STEPS], seconds)
+def _sanitizers(stack: ExitStack, bed: Bed, script: Command, groups: list[str]) -> dict[str, Forks]:
+    """Processes under compute-sanitizer, which import while others are measured, by group."""
+    command = [*bed.sanitizer("memcheck"), *script]
+    out = {}
+    for group in groups:
+        modules = ("jax",) if group == "jax" else TORCH_MODULES
+        out[group] = Forks(bed, command, modules, None, once=True)
+        stack.callback(out[group].close)
+    return out
+
+
+def _sanitized(one: Forks, group: str, steps: dict[str, Steps], seconds: float) -> None:
+    said = one.answer([group, *SANITIZED_STEPS], seconds)
     for name, of in said.items():
         steps.setdefault(name, {})[SANITIZER] = median(of["step_us"])
+    missing = [name for name in group.split(",") if name not in said]
+    if missing:
+        raise ProgramError(f"compute-sanitizer: no end of {missing[0]} within {seconds:.0f} s")
 
 
 def rows(steps: dict[str, dict[str, float]]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Runs a program in a fork of this process for each line of standard input."""
+"""Runs a program for lines of standard input, when what it imports is there."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from collections.abc import Callable
 def serve(main: Callable[[], None]) -> None:
     """Imports the modules of `--serve MODULE…`, then runs `main` for each line, a JSON list of the
     seconds that it may take and the arguments. After what a fork prints comes "ended: STATUS".
-    Without --serve it runs `main`.
+    With --once in place of --serve, `main` runs for one line, in this process; without either, at
+    once.
     """
-    if sys.argv[1:2] != ["--serve"]:
+    once = sys.argv[1:2] == ["--once"]
+    if not once and sys.argv[1:2] != ["--serve"]:
         main()
         return
     for name in sys.argv[2:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     for line in sys.stdin:
-        child = os.fork()
+        child = 0 if once else os.fork()
         if not child:
             seconds, *sys.argv[1:] = json.loads(line)
             signal.alarm(seconds)

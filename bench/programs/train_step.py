@@ -13,7 +13,7 @@ GPU's activity only, and with the CPU's and with stacks: {"bare_us": […], "gpu
 "stacks_us": […]}. With --turns, by turns N steps do not cut an epoch and N do, which only a
 recorded program can: {"turns_us": [[…], …]}.
 
-With --slice, N processes run steps by turns, half a second each, so that what else the machine does
+With --slice, N processes run steps by turns, 0.3 seconds each, so that what else the machine does
 slows all of them alike. This one is the Ith. When it is ready it writes DIR/ready-I, and then waits
 for DIR/go, which has when the first turn begins and when all end. {"slices_us": {ROUND: […], …}}.
 --under: the same under torch.profiler.
@@ -205,7 +205,7 @@ def timed(step: Callable[[], None], steps: int, pause: float) -> list[float]:
     return out
 
 
-SLICE = 0.5  # seconds
+SLICE = 0.3  # seconds
 LEFT = 0.06  # of a slice, in which no step begins
 
 

@@ -1,12 +1,12 @@
 """Steps of programs of different kinds, each timed to the end of its last kernel.
 
     python whole.py NAME,NAME… [--steps N] [--warm N] [--profile] [--device cpu]
-    python whole.py --serve [MODULE…]
+    python whole.py --serve|--once [MODULE…]
 
 NAME: gemm, stencil, sort, traversal, llama, diffusion (PyTorch) or jax. --profile: the steps run
 under torch.profiler, with the activities of CPU and GPU.
 
-Prints {"NAME": {"step_us": […]}, …}.
+Prints {"NAME": {"step_us": […]}, …}, a line after each program, with those before.
 """
 
 # mypy: disable-error-code="misc,import-not-found,import-untyped"
@@ -41,7 +41,7 @@ def main() -> None:
         with profiler() if options.profile else contextlib.nullcontext():
             step()
             out[name] = {"step_us": timed(step, options.steps)}
-    print(json.dumps(out))
+        print(json.dumps(out), flush=True)
 
 
 def timed(step: Step, steps: int) -> list[float]:
