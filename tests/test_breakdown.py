@@ -37,13 +37,13 @@ class Timed(Writer):
         self.close(rank={"rank": rank, "world_size": world, "node": "n", "job": "j"})
 
 
-def job(path: Path, steps: tuple[int, int] = (2, 2)) -> Path:
-    """Two ranks, whose steps take 1000 ns: 400 of kernels, 300 of communication, of which 100 are
+def job(path: Path, steps: tuple[int, ...] = (2, 2)) -> Path:
+    """Ranks whose steps take 1000 ns: 400 of kernels, 300 of communication, of which 100 are
     hidden, a copy of 100, and idle 300, of which the host is the reason for 200.
     """
-    for rank in range(2):
+    for rank, count in enumerate(steps):
         writer = Timed(path, rank)
-        for step in range(steps[rank]):
+        for step in range(count):
             at = 10_000 + 1000 * step
             writer.push(f"step {step}", at - 500)
             writer.work("launch", at - 400, at, at + 400, "gemm")

@@ -1,4 +1,6 @@
-"""Work on many parts of a run at once: a process for each processor, or workers of a cluster."""
+"""Work on many parts of a run at once, scheduled by dask: in a process for each processor of this
+machine, or by the workers of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+from ttanalyze.errors import Error
 from ttanalyze.util.cluster import chunks, each_on
 from ttanalyze.util.memory_limit import limited
 from ttanalyze.util.progress import Progress, counted, tell
@@ -50,6 +54,7 @@ def each(
         cluster: The address of the dask scheduler whose workers do it.
 
     Raises:
+        Error: A process was killed, or the cluster cannot be used.
         BaseException: What the task raised.
     """
     if cluster is not None:
@@ -68,16 +73,28 @@ def each(
 def _in_processes(
     task: Callable[[P], T], parts: Sequence[P], processes: int, progress: Progress
 ) -> list[T]:
+    from dask import callbacks
+    from dask.multiprocessing import get
+
+    listening: Any = callbacks.Callback
     global _task, _parts
     before = _task, _parts
     _task, _parts = task, parts
+    advance = counted(progress, len(parts))
+
+    def finished(_: int, found: list[T] | Exception, *__: Any) -> None:
+        if isinstance(found, Exception):
+            raise found
+        advance(len(found))
+
+    work = dict(enumerate((_run, some) for some in chunks(len(parts), processes)))
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _begin)
     try:
-        futures = [pool.submit(_run, numbers) for numbers in chunks(len(parts), processes)]
-        advance = counted(progress, len(parts))
-        for future in as_completed(futures):
-            advance(len(future.result()))
-        return [one for future in futures for one in future.result()]
+        with listening(posttask=finished):
+            return [one for some in get(work, list(work), pool=pool, chunksize=1) for one in some]
+    except BrokenProcessPool:
+        why = "a process that did a part of the work was killed, perhaps for lack of memory"
+        raise Error(f"{why}; start fewer with `taskset -c 0 ttanalyze …`") from None
     finally:
         _task, _parts = before
         pool.shutdown(cancel_futures=True)
@@ -88,6 +105,10 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _run(numbers: range) -> list[Any]:
+def _run(numbers: range) -> list[Any] | Exception:
+    """Returns what was found, or what was raised, to whose text dask would add."""
     assert _task is not None, "set before the fork"
-    return [_task(_parts[number]) for number in numbers]
+    try:
+        return [_task(_parts[number]) for number in numbers]
+    except Exception as e:
+        return e
