@@ -19,7 +19,7 @@ from tests import support
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
-from ttanalyze.verbs.check import choose, findings, session, spacing
+from ttanalyze.verbs.check import choose, findings, order, session, spacing
 from ttanalyze.verbs.check.sarif import sarif_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 
@@ -73,6 +73,24 @@ def test_all_checks_share_recordings(
     assert outcome.status == 0
     assert "runs the program 7 times" in outcome.stderr
     assert (tmp_path / "counter").read_text() == "7\n"
+
+
+def test_checks_look_at_recordings_while_the_next_one_is_made(
+    varies: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examine, waited = order.examine, list[bool]()
+
+    def patient(session: Session) -> findings.Outcome:
+        until = time.monotonic() + 60
+        while not (found := session.finished("values")) and time.monotonic() < until:
+            time.sleep(0.01)
+        waited.append(found is not None)
+        return examine(session)
+
+    monkeypatch.setattr(order, "examine", patient)
+    done = run_checks(Settings(tuple(varies("clean")), sim=True), tmp_path / "out")
+    assert [one.status for one in done.outcomes] == [findings.CLEAN] * 5
+    assert waited == [True] and (tmp_path / "counter").read_text() == "7\n"
 
 
 @pytest.mark.native

@@ -13,6 +13,11 @@ CONSTANT = {"zero": 0x00, "ones": 0xFF}
 PATTERN = "pattern:"
 
 
+def seed_of(fill: str) -> int:
+    """Returns the seed of a pattern."""
+    return int(fill.removeprefix(PATTERN))
+
+
 def fill_bytes(fill: str, address: int, size: int) -> Array:
     """Returns what new memory holds.
 
@@ -26,7 +31,7 @@ def fill_bytes(fill: str, address: int, size: int) -> Array:
     """
     if fill in CONSTANT:
         return np.full(size, CONSTANT[fill], "u1")
-    seed = int(fill.removeprefix(PATTERN))
+    seed = seed_of(fill)
     first = address // 8
     index = np.arange(first, -(-(address + size) // 8), dtype="u8")
     x = index + np.uint64(seed * 0xD1342543DE82EF95 & (1 << 64) - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ttanalyze.errors import Error
 from ttanalyze.output import text
@@ -19,7 +19,7 @@ from ttanalyze.verbs.check.findings import (
     CheckReport,
     Outcome,
 )
-from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.record.series import NothingRecordedError
 
 
@@ -95,6 +95,27 @@ def check(
     began = time.monotonic()
     session = Session(settings, folder, say=say, progress=progress)
     session.announce([one.recordings(settings) for one in checks])
+    session.known = _known
+    try:
+        outcomes, interrupted = _examine(session, checks)
+    finally:
+        session.close()
+    seconds = round(time.monotonic() - began, 3)
+    command = list(settings.command)
+    return CheckReport(command, str(folder), outcomes, session.runs, interrupted, seconds)
+
+
+def _known(session: Session) -> dict[str, dict[str, Any]]:
+    """The recordings that several checks share, as far as finished ones say how to make them."""
+    plain = session.finished("plain")
+    if plain is None:
+        return {"plain": PLAIN}
+    options = values.sampled(plain)
+    return {"again": PLAIN, "values": options, **uninitialized.filled(session, options)}
+
+
+def _examine(session: Session, checks: Sequence[Check]) -> tuple[list[Outcome], bool]:
+    """The outcomes of all checks, and whether a signal ended one of them."""
     outcomes: list[Outcome] = []
     interrupted = False
     for one in checks:
@@ -119,9 +140,7 @@ def check(
         outcomes.append(_judged(session, outcome))
         outcome.seconds = round(time.monotonic() - since, 3)
         session.say(_line(outcome))
-    seconds = round(time.monotonic() - began, 3)
-    command = list(settings.command)
-    return CheckReport(command, str(folder), outcomes, session.runs, interrupted, seconds)
+    return outcomes, interrupted
 
 
 def _judged(session: Session, outcome: Outcome) -> Outcome:

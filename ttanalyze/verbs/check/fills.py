@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ttanalyze.core.fill import CONSTANT, OPTION, fill_bytes
+from ttanalyze.core.fill import CONSTANT, OPTION, fill_bytes, seed_of
 from ttanalyze.core.zones import ZONE
 from ttanalyze.format import contents, event_kinds, layout, open_run
+from ttanalyze.format.digest import digests_of_pattern, digests_of_spans
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 
@@ -23,7 +24,7 @@ from ttanalyze.format.process import Process
 BY_ADDRESS = ("device", "arena", "async", "managed")
 FILLED = (*BY_ADDRESS, "vmm")
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
-BATCH = 1024  # blocks that are looked at at once
+BATCH = 32  # blocks that are looked at at once: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -195,12 +196,17 @@ class Tally:
     count: int = 0
     first: int | None = None
 
-    def add(self, chosen: Array, where: Array) -> None:
-        """Adds the chosen bytes, of which `where` has the place in the region."""
-        at = np.flatnonzero(chosen)
-        self.count += len(at)
-        if self.first is None and len(at):
-            self.first = int(where[at[0]])
+    def add(self, chosen: Array, blocks: Array) -> None:
+        """Adds the chosen bytes of these blocks of the region."""
+        count = int(np.count_nonzero(chosen))
+        if count:
+            block, offset = divmod(int(chosen.argmax()), BLOCK_SIZE)
+            self.add_bytes(count, int(blocks[block]) * BLOCK_SIZE + offset)
+
+    def add_bytes(self, count: int, first: int) -> None:
+        """Adds so many bytes, of which this is the first."""
+        self.count += count
+        self.first = first if self.first is None else min(first, self.first)
 
 
 @dataclass(frozen=True)
@@ -313,34 +319,76 @@ class _Blocks:
             differ &= (self.digests != before).any(axis=0)
         blocks = np.flatnonzero(differ)
         out = Sorts(Tally(), Tally(), Tally())
+        whole = self._unwritten(blocks)
+        if whole.any():
+            lengths = self._records[0]["length"][blocks[whole]]
+            out.unwritten.add_bytes(int(lengths.sum()), int(blocks[whole][0]) * BLOCK_SIZE)
+        blocks = blocks[~whole]
         for first in range(0, len(blocks), BATCH):
             own = blocks[first : first + BATCH]
-            lengths = self._records[0]["length"][own].astype("i8")
             held = []
             for process, of in zip(self._same.processes, self._records, strict=True):
-                held.append(np.empty(int(lengths.sum()), "u1"))
+                held.append(np.empty(int(of["length"][own].sum()), "u1"))
                 contents.read_blocks(process, of[own], held[-1])
-            within = np.arange(len(held[0])) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            where = np.repeat(own * BLOCK_SIZE, lengths) + within
-            _sort(self._same, self._region, held, where, out)
+            self._sort(held, own, out)
         return out
 
+    def _unwritten(self, blocks: Array) -> Array:
+        """Which blocks hold in each run what new memory holds there, by their digests: that is most
+        of a large pool. No byte is the same in all runs if some have zeros and some 0xFF.
+        """
+        fills = [self._same.fill(i) for i in range(len(self._records))]
+        found = np.full(len(blocks), self._kind in BY_ADDRESS and set(CONSTANT) <= set(fills))
+        for i in sorted(range(len(fills)), key=lambda i: fills[i] not in CONSTANT):
+            of = blocks[found]
+            sizes = self._records[0]["length"][of]
+            if fills[i] in CONSTANT:
+                found[found] = self.digests[i][of] == _constant_digests(fills[i], sizes)
+            else:
+                bases = self._base(i) + of.astype("u8") * np.uint64(BLOCK_SIZE)
+                expected = digests_of_pattern(seed_of(fills[i]), bases, sizes)
+                words = np.ascontiguousarray(self.digests[i][of])
+                at = np.arange(len(words), dtype="u8") * np.uint64(8)
+                found[found] = digests_of_spans(words, at, at + np.uint64(8)) == expected
+        return found
 
-def _sort(same: Same, region: int, held: Sequence[Array], where: Array, out: Sorts) -> None:
-    """Adds bytes to the tallies; where: their places in the region."""
-    kind = same.kind(region)
-    differs, kept = np.zeros(len(where), bool), np.ones(len(where), bool)
-    in_place = np.full(len(where), kind in FILLED)
-    for i, (process, data) in enumerate(zip(same.processes, held, strict=True)):
-        differs |= data != held[0]
-        fill = same.fill(i)
-        if fill in CONSTANT:
-            kept &= data == CONSTANT[fill]
-        elif kind in BY_ADDRESS:
-            at = contents.region_row(process, same.ids[i][region])
-            base = int(process.regions.birth["base"][at])
-            begin, end = int(where[0]), int(where[-1]) + 1
-            in_place &= data == fill_bytes(fill, base + begin, end - begin)[where - begin]
-    out.unwritten.add(differs & kept & in_place, where)
-    out.copied.add(differs & kept & ~in_place, where)
-    out.computed.add(differs & ~kept, where)
+    @property
+    def _kind(self) -> str:
+        return self._same.kind(self._region)
+
+    def _base(self, which: int) -> int:
+        """The address of the region in a run."""
+        process = self._same.processes[which]
+        at = contents.region_row(process, self._same.ids[which][self._region])
+        return int(process.regions.birth["base"][at])
+
+    def _sort(self, held: Sequence[Array], blocks: Array, out: Sorts) -> None:
+        """Adds bytes to the tallies; held: the contents of these blocks in each run."""
+        differs, kept = np.zeros(len(held[0]), bool), np.ones(len(held[0]), bool)
+        in_place = np.full(len(held[0]), self._kind in FILLED)
+        for i, data in enumerate(held):
+            differs |= data != held[0]
+            fill = self._same.fill(i)
+            if fill in CONSTANT:
+                kept &= data == CONSTANT[fill]
+            elif self._kind in BY_ADDRESS:
+                in_place &= data == _filled(fill, self._base(i), blocks, len(data))
+        out.unwritten.add(differs & kept & in_place, blocks)
+        out.copied.add(differs & kept & ~in_place, blocks)
+        out.computed.add(differs & ~kept, blocks)
+
+
+def _filled(fill: str, base: int, blocks: Array, size: int) -> Array:
+    """What new memory holds in these blocks, the last of which may be short."""
+    runs = np.split(blocks, np.flatnonzero(np.diff(blocks) != 1) + 1)
+    pieces = [
+        fill_bytes(fill, base + int(run[0]) * BLOCK_SIZE, len(run) * BLOCK_SIZE) for run in runs
+    ]
+    return np.concatenate(pieces)[:size]
+
+
+def _constant_digests(fill: str, sizes: Array) -> Array:
+    """The digests of blocks of these sizes in new memory."""
+    different, which = np.unique(sizes, return_inverse=True)
+    data = np.full(BLOCK_SIZE, CONSTANT[fill], "u1")
+    return digests_of_spans(data, np.zeros_like(different), different)[which.reshape(-1)]

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from ttanalyze.verbs.check.spacing import ALLOWANCE, EPOCHS, affordable
 from ttanalyze.verbs.record import program
 from ttanalyze.verbs.record.run import TIMED_OUT, driver_loads
 from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
-from ttanalyze.verbs.record.together import together
+from ttanalyze.verbs.record.together import Behind, together
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -103,6 +104,8 @@ class Session:
         folder: The folder.
         used: The recordings that the present check used, by name.
         partial: What the present check knows so far. It counts if the check is interrupted.
+        known: What returns recordings that checks will need in any case, with their options. They
+            are made one after the other, while checks look at finished ones.
     """
 
     def __init__(
@@ -135,6 +138,8 @@ class Session:
         self._series = Series(folder, settings.command, settings.sim, self.say)
         self._planned: set[str] = set()
         self._nothing: NothingRecordedError | None = None
+        self._behind: Behind | None = None
+        self.known: Callable[[Session], Mapping[str, Mapping[str, Any]]] | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -256,6 +261,9 @@ class Session:
         """
         variables = self._resolved(environment or {}, given)
         found = self._series.finished(name)
+        if found is None:
+            self._await()
+            found = self._series.finished(name)
         if found is None and self._nothing is not None:
             raise self._nothing
         if found is None:
@@ -271,7 +279,48 @@ class Session:
         elif self._variables(name) != variables:
             raise Error(f"{found.run}: recorded with other options; --force replaces it")
         self.used[name] = found
+        with suppress(Error):  # `record` says it when the recording is needed
+            self._begin_next()
         return found
+
+    def finished(self, name: str) -> Recording | None:
+        """Returns the recording of this name, None if it is not finished.
+
+        Args:
+            name: The name of the recording.
+        """
+        return self._series.finished(name)
+
+    def _begin_next(self) -> None:
+        """Begins the next recording that is known to be needed, unless earlier ones have faults."""
+        if self.known is None or self._behind is not None or self.settings.jobs > 1:
+            return
+        if any(map(self.fault, self.used.values())):
+            return
+        for name, given in self.known(self).items():
+            if name in self._planned and self._series.finished(name) is None:
+                variables = self._resolved({}, given)
+                self._prepare_recording(name, variables)
+                self._run_before(name)
+                self._behind = Behind(self._series, name, {**self._limit(), **variables})
+                return
+
+    def _await(self) -> None:
+        """Waits for a recording that was begun. One that failed is made again, to say why."""
+        behind, self._behind = self._behind, None
+        if behind is None:
+            return
+        for line in behind.lines():
+            self.say(line)
+        found = self._series.finished(behind.name)
+        if found is not None:
+            self.durations[behind.name] = found.seconds
+            self._tell_time(behind.name, found)
+
+    def close(self) -> None:
+        """Ends a recording that was begun."""
+        if self._behind is not None:
+            self._behind.end()
 
     def ahead(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
         """Makes those recordings that are not finished, several at once if the settings allow it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,18 @@ def recordings(settings: Settings) -> Plan:
     return Plan((*CONTROLS, *others), more, either=ZEROS)
 
 
+def filled(session: Session, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns the options of the recordings with each of the fills.
+
+    Args:
+        session: The session.
+        options: Those of the recording with contents.
+    """
+    others = {f"fill-{f}": {**options, **WITHOUT_CALLS, "fill": FILLS[f]} for f in FILLS}
+    del others["fill-zero"]
+    return {session.either(*ZEROS): options, **others}
+
+
 def examine(session: Session) -> Outcome:
     """Compares runs with different contents of new memory.
 
@@ -64,16 +77,15 @@ def examine(session: Session) -> Outcome:
     first = session.sound(session.plain())
     options = values.sampled(first)
     little = options["contents"] == "changed"
-    others = {f: {**options, **WITHOUT_CALLS, "fill": FILLS[f]} for f in FILLS if f != "zero"}
-    zeros = session.either(*ZEROS)
-    session.ahead({zeros: options, **{f"fill-{name}": given for name, given in others.items()}})
+    zeros, *others = wanted = filled(session, options)
+    session.ahead(wanted)
     runs = {"zero": session.record(zeros, **options)}
     outcome = Outcome(NAME, CLEAN)
     again = [session.plain(name) for name in CONTROLS]
     controls = _controls(session, outcome, [runs["zero"], *again])
     if controls is None:
         return outcome
-    runs |= {name: session.record(f"fill-{name}", **given) for name, given in others.items()}
+    runs |= {f.removeprefix("fill-"): session.record(f, **wanted[f]) for f in others}
     found = [one for name in FILLS if (one := _ended(runs["zero"], runs[name], FILLS[name]))]
     outcome.findings += found[:1]
     differs = _output(runs) if controls.output else None

@@ -93,7 +93,7 @@ class Series:
             raise NothingRecordedError(done.line(self.command[0]), done.status, log)
         with replacing(self.folder / f"{name}.status", private) as whole:
             whole.write(f"{done.status} {done.seconds:.6f}".encode())
-        return Recording(done.out, done.status, self._log(name), done.seconds)
+        return Recording(self.folder / name, done.status, self._log(name), done.seconds)
 
     def rename(self, old: str, new: str) -> Recording:
         """Gives a finished recording a new name, and returns it.

@@ -1,10 +1,11 @@
-"""Records one program several times at once, each time from a process of its own: a recording takes
-the signals of its process.
+"""Records one program beside this process, once or several times at once, each time from a process
+of its own: a recording takes the signals of its process.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,11 +13,64 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ttanalyze.errors import Error
 from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
+
+
+class Behind:
+    """A recording in a forked process, while this one does something else.
+
+    Attributes:
+        name: The name of the recording. It is finished, or nothing was recorded, when `lines`
+            returns.
+    """
+
+    def __init__(self, series: Series, name: str, variables: Mapping[str, str]) -> None:
+        """Begins it.
+
+        Args:
+            series: The recordings of the program.
+            name: The name of the recording, which is not finished.
+            variables: The TT_ variables.
+        """
+        self.name = name
+        context = multiprocessing.get_context("fork")
+        self._lines, told = context.Pipe(duplex=False)
+        self._process = context.Process(target=_record, args=(series, name, variables, told))
+        self._process.start()
+        told.close()
+
+    def lines(self) -> list[str]:
+        """Waits for it, and returns the lines of warning."""
+        try:
+            told: list[str] = self._lines.recv()
+        except EOFError:
+            told = []
+        except BaseException:
+            self.end()
+            raise
+        self._process.join()
+        return told
+
+    def end(self) -> None:
+        """Ends the program as SIGTERM does, and waits."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _record(series: Series, name: str, variables: Mapping[str, str], told: Connection) -> None:
+    """Makes a recording in a forked process. Nobody but this thread may print: others, whose locks
+    were taken, are not there.
+    """
+    lines: list[str] = []
+    with suppress(Error, KeyboardInterrupt):
+        replace(series, warn=lines.append).recording(name, variables)
+    told.send(lines)
 
 
 def together(
