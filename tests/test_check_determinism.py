@@ -177,6 +177,7 @@ def test_quick_check_makes_two_recordings(check: Check, tmp_path: Path) -> None:
 def test_ignored_regions_do_not_count(check: Check) -> None:
     outcome = check("seed", "--quick", "--ignore", "^region [12]$")
     assert (outcome["status"], outcome["findings"]) == ("clean", [])
+    assert outcome["reason"].startswith("but for what --ignore leaves out, 2 runs agree")
     (finding,) = check("seed", "--quick", "-f", "--ignore", "^region 2$")["findings"]
     assert finding["memory"]["name"] == "region 1"
 

@@ -100,7 +100,7 @@ def check(
 ) -> int:
     """Run a program under several checks, and name the culprit of each fault.
 
-    The verb says first how often it will run the program, and after the first run how long the rest
+    The verb says first how often it will run the program, and after each run how long the rest
     takes. Without --epoch, it cuts an epoch at each synchronisation and after each 8192 launches.
     Without --timeout, a run ends after 50 times the slowest other one, at least after 5 minutes.
     Exit status 0: all checks are clean; 1: something was found; 2: an error, or no check covered

@@ -70,11 +70,16 @@ def examine(session: Session) -> Outcome:
                 outcome.reason = ", ".join(filter(None, [outcome.reason, after]))
             return outcome
         agreed += 1
-        session.partial = replace(outcome, reason=confidence(agreed))
+        session.partial = replace(outcome, reason=_agreed(session, agreed))
         if agreed > 1:
             session.forget(name)
-    outcome.reason = confidence(agreed)
+    outcome.reason = _agreed(session, agreed)
     return outcome
+
+
+def _agreed(session: Session, agreed: int) -> str:
+    reason = confidence(agreed)
+    return f"but for what --ignore leaves out, {reason}" if session.settings.ignore else reason
 
 
 def confidence(agreed: int) -> str:

@@ -194,6 +194,8 @@ class Session:
         line = f"check runs the program {text.count(left, 'time')}"
         if done and left:
             line += f", about {sum(one.seconds for one in done) / len(done) * left:.1f} s"
+        elif left > 1:
+            line += " (how long that takes, it says after the first one)"
         if done:
             line += f" ({text.count(len(done), 'recording')} of an earlier call can be used)"
         if more := sum(plan.more for plan in plans):
@@ -411,11 +413,10 @@ class Session:
 
     def _tell_time(self, name: str, found: Recording) -> None:
         left = [one for one in self._planned if self._series.finished(one) is None]
-        mean = sum(self.durations.values()) / len(self.durations)
         line = f"recorded {name} in {found.seconds:.1f} s"
         if left:
             runs, rounds = text.count(len(left), "run"), -(-len(left) // self.settings.jobs)
-            line += f"; {runs} to go, about {mean * rounds:.1f} s"
+            line += f"; {runs} to go, about {found.seconds * rounds:.1f} s"
         self.say(line)
 
     # ---- what became of the program ----
