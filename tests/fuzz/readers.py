@@ -409,7 +409,7 @@ def judge(command: list[str], before: tuple[int, str] | None) -> str | None:
     exact = "csv" in command  # names in files are as they are: only a terminal acts on them
     if "\x1b" in (err if exact else out + err):
         return f"an escape sequence: {out + err!r}"
-    if before is None or status > before[0] or WARNING in out:
+    if before is None or status > before[0] or (status == 2 and not out) or WARNING in out:
         return None
     old, new = (PASSING.sub("", text).splitlines() for text in (before[1], out))
     if status == before[0] and old == new:

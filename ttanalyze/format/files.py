@@ -442,7 +442,7 @@ def parsed_json(path: Path, text: bytearray) -> dict[str, Any]:
     return value
 
 
-def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
+def expect(path: Path, where: str, value: dict[str, Any], /, **kinds: Any) -> None:
     """Checks the types of members of a JSON object, if they exist.
 
     kinds: int, str, bool, list or dict, or a tuple of one of them and None for a member that may be

@@ -180,8 +180,13 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
             raise FormatError(path, f"{place}.check", "expected 16 hexadecimal digits")
     for key in ("argv", "unknown_calls", "warnings", "losses", "calls"):
         expect_list(path, where, info, key, str)
-    expect_list(path, where, info, "devices", dict)
-    for i, device in enumerate(info.get("devices", [])):
-        expect(path, f"{where}devices[{i}].", device, ordinal=int, name=str, memory=int)
-    counters = info.get("counters", {})
-    expect(path, f"{where}counters.", counters, **dict.fromkeys(counters, int))
+    members = {"devices": {"ordinal": int, "name": str, "memory": int}}
+    members["threads"] = {"name": str, "count": int, "cpu_ns": int}
+    for key, kinds in members.items():
+        expect_list(path, where, info, key, dict)
+        for i, item in enumerate(info.get(key, [])):
+            expect(path, f"{where}{key}[{i}].", item, **kinds)
+    expect(path, where, info, overhead=(dict, None))
+    for key, kind in {"options": str, "counters": int, "overhead": int}.items():
+        item = info.get(key) or {}
+        expect(path, f"{where}{key}.", item, **dict.fromkeys(item, kind))

@@ -93,8 +93,8 @@ def _pieces(starts: Array, length: int, unit: int) -> Array:
 
 
 def insert(columns: dict[str, Array], kinds: Array, known: dict[int, Boxes]) -> dict[str, Array]:
-    """Returns columns of records with a record for each piece that a tensor store writes."""
-    at = np.flatnonzero(kinds == KIND["tma"])
+    """Returns columns of records with a record for each piece that a known tensor store writes."""
+    at = np.flatnonzero((kinds == KIND["tma"]) & np.isin(columns["instruction"], [*known]))
     if not len(at):
         return columns
     found = [known[number].next() for number in columns["instruction"][at].tolist()]

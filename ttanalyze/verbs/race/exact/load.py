@@ -105,7 +105,7 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
         cluster=np.maximum(process.traced_clusters[index], 1).tolist(),
         operands=parts.operands(),
         values=parts.values(),
-        missing=[*missing(process, index), *parts.missing, *unseen],
+        missing=[*missing(process, index), *dict.fromkeys(parts.missing), *unseen],
         untold=_untold(code, parts.operations) if code.machine else frozenset(),
     )
     return Traced(launch, int(head["seq"]), kernel, grid, block, code.machine)
@@ -241,6 +241,7 @@ class _Parts:
         if boxes.is_tensor(operation.text):
             known = boxes.boxes(self._process, self._index, number, operation.text)
             if known is None:
+                self.missing.append("tensor copies with unknown maps, or in other modes than tile")
                 return replace(operation, access=Access.NONE, copy=False, sync=Sync.UNKNOWN)
             self._boxes[number] = known
             return replace(operation, size=known.size)
