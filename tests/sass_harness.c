@@ -8,6 +8,7 @@
 #include "sass/fatbin.h"
 #include "sass/patch.h"
 #include "sass/trace_image.h"
+#include "sass/trace_parts.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -139,6 +140,19 @@ API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned regis
 	free(points);
 	free(code);
 	return (uint64_t *)traced.code;
+}
+
+/* The registers of an instruction; numbers: how many there are. False: it is unknown. */
+API bool harness_registers(uint64_t low, uint64_t high, uint8_t general[256], uint8_t uniform[64], unsigned numbers[2])
+{
+	struct registers r;
+
+	trace_registers_of((struct instruction){low, high}, &r);
+	memcpy(general, r.general, sizeof(r.general));
+	memcpy(uniform, r.uniform, sizeof(r.uniform));
+	numbers[0] = r.generals;
+	numbers[1] = r.uniforms;
+	return r.known;
 }
 
 /* The address of each variable is that of `variables`, 0: unknown. */

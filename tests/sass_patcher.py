@@ -27,6 +27,7 @@ SOURCES = (
     "sass/trace_counts.c",
     "sass/trace_spill.c",
     "sass/trace_values.c",
+    "sass/trace_registers.c",
     "sass/trace_image.c",
     "track/image.c",
 )
@@ -48,6 +49,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {  # what each gives and takes
         POINTER,
         [POINTER, SIZE, ctypes.c_uint, ctypes.c_uint64, *4 * [POINTER]],
     ),
+    "registers": (ctypes.c_bool, [ctypes.c_uint64, ctypes.c_uint64, *3 * [POINTER]]),
     "fatbin": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER]),
     "codes": (NUMBER, [TEXT, SIZE, ctypes.c_uint, VISIT]),
 }
@@ -164,6 +166,13 @@ class Patcher:
         made = ctypes.string_at(out, size.value) if out else None
         self._free(out)
         return made
+
+    def registers(self, low: int, high: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The general and the uniform ones of an instruction, None where it is unknown."""
+        general, uniform = (ctypes.c_uint8 * 256)(), (ctypes.c_uint8 * 64)()
+        numbers = (ctypes.c_uint * 2)()
+        known = self._lib.harness_registers(low, high, general, uniform, numbers)
+        return (tuple(general[: numbers[0]]), tuple(uniform[: numbers[1]])) if known else None
 
     def codes(self, image: bytes, capability: int) -> list[bytes]:
         """The cubins that such a device takes of a module."""

@@ -28,8 +28,8 @@ def run(tmp_path: Path) -> Path:
     return traced(tmp_path / "run", HOPPER.read_bytes(), kind=2)
 
 
-def traced(path: Path, image: bytes, kind: int, ran: bytes = b"") -> Path:
-    """ran: what the driver made of the image, where the run has that."""
+def traced(path: Path, image: bytes, kind: int, ran: bytes = b"", registers: bool = True) -> Path:
+    """ran: what the driver made of the image, where the run has that. registers: or lanes alone."""
     writer = Writer(path)
     members = {"id": 0, "image": digest(image), "size": len(image), "kind": kind}
     writer.append("modules.bin", seal(record(layout.MODULE, **members)))
@@ -45,7 +45,8 @@ def traced(path: Path, image: bytes, kind: int, ran: bytes = b"") -> Path:
         trace.opcode(one.number)
         if one.access == "store":
             rows = [LANES + number for number in range(len(one.recorded))]
-            trace.registers(one.number, rows, range(len(one.uniform)))
+            uniform = range(len(one.uniform))
+            trace.registers(one.number, rows if registers else [], uniform if registers else [])
             words = np.ones((-(-one.size // 4), 32))
             trace.values(one.number, 0x1000, words, stride=one.size)
     trace.end()
@@ -97,6 +98,19 @@ def test_an_export_of_machine_code_is_the_same_trace(cli: Cli, run: Path, tmp_pa
             assert len(told["regs"]) == len(each["regs"])
     stores = [told for told in records if told["type"] == "mem_value_trace"]
     assert stores and all((s["is_load"], s["ipoint"]) == (False, "B") for s in stores)
+
+
+def test_registers_that_were_not_known_are_named(tmp_path: Path, cli: Cli) -> None:
+    """The code that records knew the lanes alone of these."""
+    path = traced(tmp_path / "run", HOPPER.read_bytes(), kind=2, registers=False)
+    done = cli("query", path, "--table", "trace", "--format", "ndjson")
+    rows = [
+        row for row in map(orjson.loads, done.stdout.splitlines()) if row["kind"] == "reg_trace"
+    ]
+    assert done.status == 0 and rows and all(row["regs"] == [] for row in rows)
+    assert {row["regs_indices"] for row in rows} == {None}
+    said = "exchange: the registers of STG.E are unknown to the code that recorded"
+    assert f"{said}, so it has only lanes" in done.stderr
 
 
 def test_code_that_the_run_does_not_have_any_more(run: Path) -> None:

@@ -25,9 +25,12 @@ uint32_t plan_asked(void)
 	return options.instrument << TT_TRACE_OPCODE & ((1u << TT_TRACE_END) - 1);
 }
 
+/* The Sanitizer API has no counts and no registers, and of bulk copies only loads by tensor maps. */
+#define ONLY_OURS (1u << TT_TRACE_COUNT | 1u << TT_TRACE_REGISTERS | 1u << TT_TRACE_TMA)
+
 bool plan_patches(void)
 {
-	bool only_ours = plan_asked() & 1u << TT_TRACE_COUNT || !*options.instrument_library;
+	bool only_ours = plan_asked() & ONLY_OURS || !*options.instrument_library;
 
 	return options.instrument_way == WAY_PATCHER || (options.instrument_way == WAY_AUTO && only_ours);
 }

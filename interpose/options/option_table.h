@@ -191,9 +191,9 @@ OPTION(INSTRUMENT_RECORDS, instrument_records, COUNT, "4294967295", "0", "N",
 OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
        "Device memory for records that are not on disk yet, rounded up to a power of two (default 64M).")
 OPTION(INSTRUMENT_WAY, instrument_way, CHOICE, "auto|patcher|sanitizer", "auto", "",
-       "What inserts the code that records on a GPU: ttanalyze itself (patcher; kernels of sm_90, no registers and tma) "
-       "or NVIDIA's Sanitizer API (sanitizer); auto (default): the latter, but the patcher for count, or where the library of the "
-       "Sanitizer API is missing.")
+       "What inserts the code that records on a GPU: ttanalyze itself (patcher; kernels of sm_90) or NVIDIA's Sanitizer API "
+       "(sanitizer; no counts, no registers, of bulk copies only loads by tensor maps); auto (default): the latter, but the "
+       "patcher for count, registers and tma, or where the library of the Sanitizer API is missing.")
 OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
        "The library of NVIDIA's Sanitizer API, libsanitizer-public.so, which inserts the code that records on a GPU (default: "
        "that of the Python package nvidia-cuda-sanitizer-api).")

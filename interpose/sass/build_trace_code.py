@@ -29,6 +29,7 @@ SOURCE, HEADER = FOLDER / "trace_code.cu", FOLDER / "trace_templates.h"
 ARCHITECTURE, PARAMETERS = 90, 0x210
 KERNELS = {"opcode": "TT_TRACE_OPCODE", "addresses": "TT_TRACE_ADDRESSES"}
 KERNELS |= {"count_blocks": "TT_TRACE_COUNT"}
+KERNELS |= {"registers_begin": "TT_TRACE_REGISTERS", "tma_begin": "TT_TRACE_TMA"}
 KERNELS |= {"values_begin": "TT_TRACE_VALUES", "values_end": "VALUES_END"}
 KERNELS |= {"beat_enter": "BEAT_ENTER", "beat_exit": "BEAT_EXIT"}
 # trace_parts.h's order

@@ -20,6 +20,8 @@
 #define CONTROL 0x40u /* the low byte of opcodes of control flow */
 #define CONTROL_END 0x60u
 #define ACCESSES (1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES)
+/* what is stored between two pieces */
+#define ENDED (1u << TT_TRACE_VALUES | 1u << TT_TRACE_REGISTERS | 1u << TT_TRACE_TMA)
 #define ENTER_REGISTERS 12u /* where a kernel begins, so many of its own are used */
 #define DETOUR 16u /* instructions of a detour besides its pieces */
 #define PIECE_COST 2u
@@ -73,12 +75,14 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 		return "the instruction has a relocation, or is part of a collective operation";
 	if (kinds & ~trace_kinds(k->architecture))
 		return "no code records this kind";
-	if (code_is_uniform(k->architecture, i) && (i.low & GUARD) != UNGUARDED)
+	if (kinds & 1u << TT_TRACE_COUNT && code_is_uniform(k->architecture, i) && (i.low & GUARD) != UNGUARDED)
 		return "its guard is a uniform predicate";
 	if (kinds & ACCESSES && !trace_memory(i, false))
 		return "it has no address, or one of an unknown form";
 	if (kinds & 1u << TT_TRACE_VALUES && !trace_has_values(k, i))
 		return "the size of its values is unknown";
+	if (kinds & 1u << TT_TRACE_TMA && !trace_copies(i))
+		return "it is no copy";
 	return NULL;
 }
 
@@ -90,7 +94,7 @@ static uint32_t pieces_of(const struct trace_kernel *k, const struct layout *l, 
 	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 		if (kinds & 1u << kind && !(kind == TT_TRACE_COUNT && l->counting.quickly))
 			pieces |= 1u << kind;
-	if (kinds & 1u << TT_TRACE_VALUES)
+	if (kinds & ENDED)
 		pieces |= 1u << VALUES_END;
 	return pieces;
 }
@@ -197,14 +201,35 @@ static struct instruction branch_from(const struct writer *w, size_t from, size_
 	return code_branch(w->kernel->architecture, from * SASS_BYTES, to * SASS_BYTES);
 }
 
-/* Returns where the instruction is now; 0: it must follow. */
-static size_t put_recording(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
+/* Puts a record that is complete before the instruction. */
+static void put_record(struct writer *w, size_t from, unsigned kind, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	struct instruction i = w->kernel->code[from];
 	struct inputs in = {.outputs = 1};
 
-	if (kinds & 1u << TT_TRACE_COUNT && l->counting.quickly) {
+	if (kind == TT_TRACE_REGISTERS) {
+		trace_put_registers(w, i, (uint32_t)from);
+		return;
+	}
+	if (kind == TT_TRACE_TMA) {
+		trace_put_copy(w, i, (uint32_t)from);
+		return;
+	}
+	in.of[SOURCE_ZERO] = (struct input){true, 0};
+	in.of[SOURCE_MASK].value = l->mask;
+	in.of[SOURCE_ADDRESS_LOW].value = l->pair;
+	in.of[SOURCE_ADDRESS_HIGH].value = l->pair + 1;
+	in.of[SOURCE_INSTRUCTION] = (struct input){true, kind == TT_TRACE_COUNT ? slot - 1 : (uint32_t)from};
+	trace_put_piece(w, kind, &in);
+}
+
+/* Returns where the instruction is now; 0: it must follow. */
+static size_t put_recording(struct writer *w, size_t from, uint32_t kinds, uint32_t slot)
+{
+	struct instruction i = w->kernel->code[from];
+
+	if (kinds & 1u << TT_TRACE_COUNT && w->layout->counting.quickly) {
 		trace_put_count(w, i, slot - 1);
 		kinds &= ~(1u << TT_TRACE_COUNT);
 	}
@@ -213,17 +238,11 @@ static size_t put_recording(struct writer *w, size_t from, uint32_t kinds, uint3
 	trace_put_wait(w);
 	trace_put_save(w);
 	trace_put_mask(w, i);
-	if (kinds & ACCESSES)
-		trace_put_address(w, i, trace_memory(i, false));
-	in.of[SOURCE_ZERO] = (struct input){true, 0};
-	in.of[SOURCE_MASK].value = l->mask;
-	in.of[SOURCE_ADDRESS_LOW].value = l->pair;
-	in.of[SOURCE_ADDRESS_HIGH].value = l->pair + 1;
 	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++) {
-		if (!(kinds & 1u << kind) || kind == TT_TRACE_VALUES)
-			continue;
-		in.of[SOURCE_INSTRUCTION] = (struct input){true, kind == TT_TRACE_COUNT ? slot - 1 : (uint32_t)from};
-		trace_put_piece(w, kind, &in);
+		if (1u << kind & kinds & ACCESSES)
+			trace_put_address(w, i, trace_memory(i, false));
+		if (1u << kind & kinds & ~(1u << TT_TRACE_VALUES))
+			put_record(w, from, kind, slot);
 	}
 	size_t moved = kinds & 1u << TT_TRACE_VALUES ? trace_put_values(w, i, (uint32_t)from) : 0;
 	trace_put_restore(w);
@@ -331,6 +350,10 @@ static size_t room_for(const struct trace_kernel *k, const struct layout *l, con
 				room += trace_template(kind)->count + PIECE_COST + COUNT_COST;
 		if (kinds[i] & 1u << TT_TRACE_VALUES)
 			room += trace_template(VALUES_END)->count + VALUES_COST;
+		if (kinds[i] & 1u << TT_TRACE_REGISTERS)
+			room += trace_registers_room(k->code[i]);
+		if (kinds[i] & 1u << TT_TRACE_TMA)
+			room += trace_copy_room();
 	}
 	return room;
 }
@@ -435,8 +458,14 @@ static void choose(const struct trace_kernel *k, struct trace_point *points, uin
 	uint32_t *block = kinds + k->count;
 
 	for (size_t i = 0; i < k->count; i++) {
-		points[i].refused = points[i].kinds ? point_refused(k, i, points[i].kinds) : NULL;
-		kinds[i] = points[i].refused ? 0 : points[i].kinds & ~(1u << TT_TRACE_COUNT);
+		const char *refused = NULL;
+		for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++) {
+			const char *wrong = points[i].kinds & 1u << kind ? point_refused(k, i, 1u << kind) : NULL;
+			kinds[i] |= points[i].kinds & 1u << kind && !wrong ? 1u << kind : 0;
+			refused = wrong ? wrong : refused;
+		}
+		points[i].refused = kinds[i] ? NULL : refused;
+		kinds[i] &= ~(1u << TT_TRACE_COUNT);
 	}
 	code_blocks(k->architecture, k->code, k->count, block);
 	share_counts(k, points, block, kinds, out);

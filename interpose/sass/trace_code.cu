@@ -212,6 +212,59 @@ extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param p
 }
 
 /*
+ * The beginning of a record of registers, which code between this and the end adds. Its tag is given. Gives where the
+ * payload begins, and the tag, which is 0 for lanes that add none.
+ */
+extern "C" __global__ void tt_registers_begin(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t mask = INPUT(MASK), leader = __ffs(mask) - 1, at_lane = lane(), tag = 0;
+	uint64_t at = 0;
+
+	if (mask && is_traced(p)) {
+		__syncwarp(); /* so that nvcc takes the warp for whole, and needs few uniform registers */
+		tag = INPUT(TAG);
+		if (at_lane == leader)
+			at = reserve(p, tag >> 16 << 3);
+		at = from_lane(at, leader);
+		if (!at || !(mask >> at_lane & 1))
+			tag = 0;
+		if (at && at_lane == leader)
+			head(p, record_at(at), mask, 0);
+		at += sizeof(tt_trace_record);
+	}
+	output((uint32_t)at);
+	output((uint32_t)(at >> 32));
+	output(tag);
+}
+
+#define COPY_WORDS 5 /* of 8 bytes: descriptor, barrier, coordinates, blocks */
+#define MAP_WORDS 16
+
+/* The same of a bulk copy, which a warp issues once. The address is that of its tensor map, 0: none. */
+extern "C" __global__ void tt_tma_begin(const __grid_constant__ tt_trace_param p)
+{
+	uint64_t map = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32, at = 0;
+	uint32_t mask = INPUT(MASK), leader = __ffs(mask) - 1, tag = 0;
+	uint32_t bytes = sizeof(tt_trace_record) + 8 * (map ? COPY_WORDS + MAP_WORDS : COPY_WORDS);
+
+	if (mask && is_traced(p) && lane() == leader)
+		at = reserve(p, bytes);
+	if (at) {
+		tt_trace_record *r = record_at(at);
+		volatile uint64_t *payload = (uint64_t *)(r + 1);
+		head(p, r, 1u << leader, 0);
+		payload[0] = map;
+		for (uint32_t i = 0; map && i < MAP_WORDS; i++)
+			payload[COPY_WORDS + i] = ((const volatile uint64_t *)map)[i];
+		tag = TT_TRACE_TAG(TT_TRACE_TMA, 0, bytes);
+	}
+	at += sizeof(tt_trace_record);
+	output((uint32_t)at);
+	output((uint32_t)(at >> 32));
+	output(tag);
+}
+
+/*
  * The beginning of a record with values, which code between this and the end adds: gives where each lane has its first one,
  * and the tag, which is 0 for lanes that add none.
  */
@@ -232,6 +285,7 @@ extern "C" __global__ void tt_values_begin(const __grid_constant__ tt_trace_para
 	output(tag);
 }
 
+/* The address is where a lane had its first value, or register. */
 extern "C" __global__ void tt_values_end(const __grid_constant__ tt_trace_param p)
 {
 	uint32_t tag = INPUT(TAG);
@@ -241,7 +295,8 @@ extern "C" __global__ void tt_values_end(const __grid_constant__ tt_trace_param 
 	__syncwarp();
 	if (!tag || lane() != (uint32_t)__ffs(INPUT(MASK)) - 1)
 		return;
-	uint32_t before = sizeof(tt_trace_record) + (tag >> 8 & TT_TRACEF_STRIDED ? 8 : 256) + lane() * 4;
+	uint32_t addresses = (tag & 0xff) != TT_TRACE_VALUES ? 0 : tag >> 8 & TT_TRACEF_STRIDED ? 8 : 256;
+	uint32_t before = sizeof(tt_trace_record) + addresses + lane() * 4;
 	complete(record_at(to - before), tag);
 }
 

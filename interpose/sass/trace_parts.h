@@ -47,6 +47,7 @@ struct template
 };
 
 #define LANES 32u
+#define OF_PIECES 4u /* the first of two uniform registers that each piece uses, from layout.uniforms on */
 #define COUNTS_IN_REGISTERS (4u * LANES)
 
 /* How executions are counted, if not by a piece. */
@@ -142,6 +143,26 @@ bool trace_has_values(const struct trace_kernel *k, struct instruction i);
  * it must follow.
  */
 size_t trace_put_values(struct writer *w, struct instruction i, uint32_t number);
+
+/* ---- trace_registers.c ---- */
+
+#define REGISTERS_COST 16u
+#define COPY_COST 40u
+
+/* Those of the operands of an instruction, each once, in the order of its text. */
+struct registers {
+	bool known;
+	unsigned generals, uniforms; /* how many */
+	uint8_t general[256], uniform[64];
+};
+
+void trace_registers_of(struct instruction i, struct registers *r);
+void trace_put_registers(struct writer *w, struct instruction i, uint32_t number);
+size_t trace_registers_room(struct instruction i);
+/* Whether it is a bulk copy, or a prefetch by a tensor map. */
+bool trace_copies(struct instruction i);
+void trace_put_copy(struct writer *w, struct instruction i, uint32_t number);
+size_t trace_copy_room(void);
 
 /* ---- trace_counts.c ---- */
 

@@ -42,6 +42,9 @@ static const struct instruction encoding_copy = {0x0000000000007202, 0xf00};
 static const struct instruction encoding_add_wide = {0x0000000000007825, 0x078e0200};
 static const struct instruction encoding_add = {0x0000000000007810, 0x07ffe0ff};
 static const struct instruction encoding_add_uniform = {0x0000000000007c10, 0x0fffe0ff};
+/* USEL d, URZ, -1, !UP; LOP3.LUT d, a, UR, RZ, 0xc0 */
+static const struct instruction encoding_all_unless = {0xffffffff3f007887, 0x0c000000};
+static const struct instruction encoding_and_uniform = {0x0000000000007c12, 0x0f8ec0ff};
 /* BSSY B, to; BSYNC B */
 static const struct instruction encoding_diverge = {0x0000000000007945, 0x03800000};
 static const struct instruction encoding_converge = {0x0000000000007941, 0x03800000};
@@ -136,10 +139,18 @@ void trace_put_wait(struct writer *w)
 
 void trace_put_mask(struct writer *w, struct instruction guarded)
 {
-	struct instruction vote = encoding_vote;
+	struct instruction vote = encoding_vote, all = encoding_all_unless;
+	uint64_t guard = (guarded.low >> 12 & 7) << 23 | (guarded.low >> 15 & 1) << 26;
+	unsigned mask = w->layout->mask, uniform = w->layout->uniforms + OF_PIECES;
+	bool by_uniform = code_is_uniform(w->kernel->architecture, guarded) && (guarded.low & GUARD) != UNGUARDED;
 
-	vote.high |= (guarded.low >> 12 & 7) << 23 | (guarded.low >> 15 & 1) << 26;
-	trace_put(w, trace_with(vote, w->layout->mask, 0, 0, 0), SETTLED);
+	vote.high |= by_uniform ? 7ull << 23 : guard;
+	trace_put(w, trace_with(vote, mask, 0, 0, 0), SETTLED);
+	if (!by_uniform)
+		return;
+	all.high ^= guard;
+	trace_put(w, trace_with(all, uniform, 0, 0, 0), SETTLED);
+	trace_put(w, trace_with(encoding_and_uniform, mask, mask, uniform, 0), SETTLED);
 }
 
 void trace_put_save(struct writer *w)

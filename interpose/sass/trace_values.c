@@ -14,7 +14,6 @@
 #define COMPARES_GLOBAL 0x3a9u
 #define COMPARES_SHARED 0x38du
 #define LANES_BYTES 128u /* a value of each lane */
-#define PIECE_DESCRIPTOR 4u /* a pair of uniform registers that pieces use */
 
 /* A store that is not waited for keeps its operands until scoreboard 5 says that it has read them. */
 #define STORES 0x5e2ull
@@ -72,7 +71,7 @@ bool trace_has_values(const struct trace_kernel *k, struct instruction i)
 static void put_stores(struct writer *w, const struct values *v)
 {
 	const struct layout *l = w->layout;
-	unsigned descriptor = l->uniforms + PIECE_DESCRIPTOR;
+	unsigned descriptor = l->uniforms + OF_PIECES;
 
 	trace_put(w, trace_with(encoding_if_set, 0, l->tag, 0, 0), SETTLED);
 	trace_put(w, trace_with(encoding_descriptor, descriptor, 0, 0, 0), SETTLED);

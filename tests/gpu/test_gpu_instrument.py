@@ -60,7 +60,8 @@ def test_traced_examples_do_the_same(name: str, examples: Path, tmp_path: Path) 
 
 
 def test_registers_are_refused(examples: Path, tmp_path: Path) -> None:
-    done = instrument(tmp_path / "run", [examples / "vecadd"], "--kind", "registers")
+    given = ("--way", "sanitizer", "--kind", "registers")
+    done = instrument(tmp_path / "run", [examples / "vecadd"], *given)
     assert done.status == 0 and "on a GPU only the kinds opcode" in done.stderr
     refused = set(traced(tmp_path / "run")["refused"].tolist())
     assert refused == {layout.REFUSED_TRACES.index("code")}

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import ttanalyze as tt
 from tests import support
 from tests.test_instrument import KIND, records
 from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.traces.instructions import Instruction, instructions_of
 from ttanalyze.verbs.record.run import sanitizer_library
 
 HERE = Path(__file__).resolve().parent
@@ -30,6 +36,7 @@ KINDS = (
 Found = Counter[tuple[int, ...]]
 ARENA_END = 1 << 46  # of deterministic memory
 VARIABLES_ALIGN = 256  # bytes
+ADDRESS = re.compile(r"\[(U?R(?:\d+|Z))(\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
 
 pytestmark = [
     pytest.mark.gpu,
@@ -117,6 +124,90 @@ def test_values_are_those_of_memory(kernel: str, program: Path, tmp_path: Path) 
     seen = [found[at] for at in sorted(found)]
     halves = seen[: len(loaded)], seen[len(loaded) :]
     assert halves in ((loaded, stored), (stored, loaded))
+
+
+def executions(run: Path, kind: str) -> dict[int, tuple[Array, Array, list[Any]]]:
+    """By instruction: keys, masks and what `kind` has, in the order of warps and their time."""
+    found: dict[int, list[tuple[tuple[int, ...], int, Any]]] = {}
+    for part in tt.open(run).trace_records(kinds=[kind]):
+        if kind == "registers":
+            each = zip(part.registers(), part.uniform_registers(), strict=True)
+        else:
+            each = zip(part.addresses(), part.values(), strict=True)
+        for head, more in zip(part.heads, each, strict=True):
+            key = tuple(int(head[name]) for name in ("block_x", "block_y", "warp"))
+            found.setdefault(int(head["instruction"]), []).append((key, int(head["mask"]), more))
+    out = {}
+    for number, rows in found.items():
+        rows.sort(key=lambda row: row[0])
+        keys, masks, more = zip(*rows, strict=True)
+        out[number] = (np.array(keys), np.array(masks, "u4"), list(more))
+    return out
+
+
+def address(one: Instruction, general: Array, uniform: Array) -> Array:
+    """What an instruction accesses with these registers: (32) addresses."""
+
+    def value(name: str) -> Array:
+        if name.endswith("Z"):
+            return np.zeros(32, "u8")
+        if name in one.uniform:
+            return np.full(32, uniform[one.uniform.index(name)], "u8")
+        return general[one.recorded.index(name)].astype("u8")
+
+    base, wide, added, offset = ADDRESS.findall(one.text)[-1]
+    at = value(base)
+    if wide and base != "RZ":
+        at = at | value(f"R{int(base[1:]) + 1}") << np.uint64(32)
+    at = at + (value(added) if added else np.uint64(0))
+    at = at + np.uint64(int(offset or "0", 16) % 2**64)
+    return at if wide else at & np.uint64(2**32 - 1)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_registers_of_accesses_give_addresses_and_values(
+    kernel: str, program: Path, tmp_path: Path
+) -> None:
+    words = {"dynamic": "49152", "product": "65536"}.get(kernel, "8192")
+    command: list[Path | str] = [program, kernel, "4", "1", words]
+    bare = support.run(command, BARE)
+    done = trace(tmp_path / "run", command, "patcher", "--kind", "registers,values")
+    assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
+    run = tt.open(tmp_path / "run")
+    known = instructions_of(run, run.process(0), int(run.process(0).traced["function"][0]))
+    registers, values = (executions(tmp_path / "run", kind) for kind in ("registers", "values"))
+    stored = 0
+    for number, (keys, masks, rows) in values.items():
+        one = known.by_number[number]
+        own_keys, own_masks, own = registers[number]
+        assert np.array_equal(own_keys, keys) and np.array_equal(own_masks, masks), one.text
+        data = one.recorded.index(name) if (name := one.text.split()[-1]) in one.recorded else -1
+        for mask, (at, words), (general, uniform) in zip(masks, rows, own, strict=True):
+            lanes = (mask >> np.arange(32, dtype="u4") & 1).astype(bool)
+            assert np.array_equal(address(one, general, uniform)[lanes], at[lanes]), one.text
+            if one.opcode in ("STG", "STS") and one.size >= 4 and data >= 0:
+                assert np.array_equal(general[data][lanes], words[0][lanes]), one.text
+                stored += 1
+    assert len(values) > 1 and (stored or kernel in ("histogram", "globals"))
+    shown = support.ttanalyze("query", tmp_path / "run", "--table", "trace", "--head", "1")
+    assert "unknown" not in shown.stderr
+
+
+def test_bulk_copies_are_those_of_the_simulator(built: Path, tmp_path: Path) -> None:
+    command = support.command("tensor_maps", built)
+    bare = support.run(command, BARE)
+    given = ("instrument", "-q", "--kind", "tma,registers")
+    shown = {}
+    for name, way in (("gpu", ("--way", "patcher")), ("sim", ("--sim",))):
+        run = tmp_path / name
+        done = support.ttanalyze(*given, *way, "-o", run, "--", *command, environment=BARE)
+        assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
+        out = support.ttanalyze("query", run, "--table", "tma", "--format", "json")
+        same = ("does", "first", "last", "records", "bytes", "multicast", "swizzle", "box_dim")
+        rows = json.loads(out.stdout)
+        shown[name] = sorted(repr([row[n] for n in (*same, "global_dim")]) for row in rows)
+    assert len(shown["gpu"]) == 36
+    assert shown["gpu"] == shown["sim"]
 
 
 @pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")

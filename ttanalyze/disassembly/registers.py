@@ -77,7 +77,7 @@ def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
     results = _results(opcode, modifiers, operands)
     read: dict[str, set[int]] = {"R": set(), "UR": set()}
     written: dict[str, set[int]] = {"R": set(), "UR": set()}
-    for i, kind, numbers in _named(mnemonic, operands):
+    for i, kind, numbers in named(mnemonic, operands):
         (written if i in results else read)[kind].update(numbers)
     return Registers(
         *(tuple(sorted(s)) for s in (read["R"], written["R"], read["UR"], written["UR"]))
@@ -88,12 +88,12 @@ def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
 def in_order(mnemonic: str, operands: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns the general and the uniform registers, each once, in the order of the operands."""
     found: dict[str, dict[int, None]] = {"R": {}, "UR": {}}
-    for _, kind, numbers in _named(mnemonic, operands):
+    for _, kind, numbers in named(mnemonic, operands):
         found[kind].update(dict.fromkeys(numbers))
     return tuple(found["R"]), tuple(found["UR"])
 
 
-def _named(mnemonic: str, operands: tuple[str, ...]) -> Iterator[tuple[int, str, range]]:
+def named(mnemonic: str, operands: tuple[str, ...]) -> Iterator[tuple[int, str, range]]:
     """Yields operand, kind and numbers of the registers that each name stands for."""
     for i, operand in enumerate(operands):
         for found in REGISTER.finditer(operand):

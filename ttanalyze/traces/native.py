@@ -302,12 +302,16 @@ class _Launch:
         ):
             one = self._table.by_number.get(number)
             found: dict[str, Any] = {"regs": rows[: size // ROW]}
+            if one and not self._table.ptx and not size and (one.recorded or one.uniform):
+                said = f"the registers of {one.mnemonic} are unknown to the code that recorded"
+                self.lines.notes[f"{self._name}: {said}, so it has only lanes"] = None
             if one and not self._table.ptx and len(one.recorded) == size // ROW:
                 found["regs_indices"] = _indices(one.recorded)
             if size % ROW:
-                count = len(one.uniform) if one and one.uniform else 2 * (size % ROW)
+                named = one is not None and (len(one.uniform) + 1) // 2 == size % ROW
+                count = len(one.uniform) if one and named else 2 * (size % ROW)
                 found["uregs"] = words[:count]
-                if one and one.uniform:
+                if one and named:
                     found["uregs_indices"] = _indices(one.uniform)
             yield found
 
