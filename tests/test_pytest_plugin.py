@@ -502,6 +502,9 @@ def test_each_test_runs_under_checks(suite: pytest.Pytester) -> None:
     assert "each test runs alone under check, on the simulator" in said
     assert "confirmed: fill" in said and "has other parameters: bytes 8 to 11" in said
     assert "the test itself fails in a run under check" in said
+    assert "_pytest" not in said[said.index("confirmed: fill") :], "frames of the test alone"
+    assert re.search(r"FAILED \S+::test_varies - determinism: fill", said)
+    assert "check found nothing in 2 tests, of which it did not cover 1" in said
     assert (suite.path / "kept" / "test_varies" / "check" / "plain" / "run.json").exists()
 
 

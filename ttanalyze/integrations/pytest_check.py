@@ -8,6 +8,7 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 
 from ttanalyze.errors import Error
 from ttanalyze.integrations.pytest_items import CHILD, DifferentError, RecordedItem
+from ttanalyze.output import text
 from ttanalyze.verbs.check import CheckReport, Settings, check, choose
 from ttanalyze.verbs.check.check import Check
-from ttanalyze.verbs.check.findings import CLEAN, FAILED, FOUND
+from ttanalyze.verbs.check.findings import CLEAN, FAILED, FOUND, NOT_COVERED, Finding
 from ttanalyze.verbs.check.show import check_text
 
 PROPERTY = "tt_check"
@@ -80,7 +82,36 @@ class CheckedItem(RecordedItem):
         """Fails with what was found, or notes what was covered."""
         statuses = {outcome.status for outcome in report.outcomes}
         if statuses & {FOUND, FAILED}:
-            hint = "" if self.config.option.tt_keep else "\n\nTo examine the runs: --tt-keep DIR."
-            raise DifferentError(check_text(report) + hint)
+            kept = bool(self.config.option.tt_keep)
+            hint = "" if kept else "\n\nTo examine the runs: --tt-keep DIR."
+            for outcome in report.outcomes:
+                outcome.findings = [_shown(found, kept) for found in outcome.findings]
+            raise DifferentError(f"{_first(report)}\n\n{check_text(report)}{hint}")
         clean = [outcome.check for outcome in report.outcomes if outcome.status == CLEAN]
-        self.user_properties.append((PROPERTY, ", ".join(clean) or "not covered"))
+        self.user_properties.append((PROPERTY, ", ".join(clean) or NOT_COVERED))
+
+
+def _first(report: CheckReport) -> str:
+    """A line for pytest's summary: the first finding, else why a check failed."""
+    for found in report.findings:
+        return f"{found.check}: {found.summary}"
+    failed = next(outcome for outcome in report.outcomes if outcome.status == FAILED)
+    return f"{failed.check} failed: {failed.reason}"
+
+
+def _shown(found: Finding, kept: bool) -> Finding:
+    """The finding without frames of pytest, and without runs that are gone."""
+    call, step = found.call, found.step
+    if call is not None:
+        own = [i for i, frame in enumerate(call.stack) if "/_pytest/" in frame]
+        call = replace(call, stack=call.stack[own[-1] + 1 :] if own else call.stack)
+    if kept:
+        return replace(found, call=call)
+    return replace(found, call=call, step=step and step.partition(" of ")[0], command=[])
+
+
+def summary(values: Sequence[str]) -> str:
+    """Returns a line for the end of pytest's output: what was covered where nothing was found."""
+    lacking = values.count(NOT_COVERED)
+    line = f"ttanalyze: check found nothing in {text.count(len(values), 'test')}"
+    return line + (f", of which it did not cover {lacking}" if lacking else "")

@@ -249,17 +249,20 @@ def _lines(path: Path) -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if not config.option.tt_update:
-        return
     reports = [r for found in terminalreporter.stats.values() for r in found]
-    written = {
-        value
-        for report in reports
-        for key, value in getattr(report, "user_properties", ())
-        if key == "gpu_golden"
-    }
-    for path in sorted(written):
-        terminalreporter.write_line(f"ttanalyze: wrote {path}")
+    if config.option.tt_update:
+        for path in sorted(set(_values(reports, "gpu_golden"))):
+            terminalreporter.write_line(f"ttanalyze: wrote {path}")
+    if config.option.tt_check:
+        from ttanalyze.integrations.pytest_check import PROPERTY, summary
+
+        terminalreporter.write_line(summary(_values(reports, PROPERTY)))
+
+
+def _values(reports: list[Any], name: str) -> list[str]:
+    """What tests noted under this name."""
+    calls = [r for r in reports if getattr(r, "when", None) == "call"]
+    return [value for r in calls for key, value in r.user_properties if key == name]
 
 
 # ---- in the process of a test ----
