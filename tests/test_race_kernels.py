@@ -11,6 +11,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.rundir import copy_of, edit, forget_endings, reseal_records
 from ttanalyze.verbs.race.exact.report import search
 from ttanalyze.verbs.retrace import Retraced
 
@@ -167,6 +168,18 @@ def test_trace_that_lacks_something_is_refused(
     instrument(tmp_path / "run", program, "blocks", options=options)
     done = support.ttanalyze("race", tmp_path / "run", "--exact")
     assert done.status == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"block": [1 << 20] * 3}, {"grid": [0, 1, 1]}], ids=["block", "grid"]
+)
+def test_impossible_launch_is_refused(run: Path, tmp_path: Path, sizes: dict[str, Any]) -> None:
+    changed = copy_of(run, tmp_path / "run")
+    edit(changed / "p0" / "traced.bin", 0, **sizes)
+    reseal_records(changed / "p0" / "traced.bin")
+    forget_endings(changed)
+    done = support.ttanalyze("race", changed, "--exact")
+    assert done.status == 2 and done.stderr.endswith(": no GPU has launched it in its sizes\n")
 
 
 @pytest.mark.parametrize(

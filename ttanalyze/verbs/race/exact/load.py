@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from ttanalyze.verbs.race.exact.model import (
 )
 
 CHUNK = 1 << 18
+THREADS = 1024  # of a block at most
 KINDS, CATEGORIES = "opcode,registers,values,tma", "memory,sync,tma"
 TRACED = {"TT_INSTRUMENT": KINDS, "TT_INSTRUMENT_CATEGORY": CATEGORIES}
 ADVICE = f"ttanalyze instrument --kind {KINDS} --category {CATEGORIES}"
@@ -95,11 +97,14 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
     if any(process.info.get("options", {}).get(name) for name in PARTS):
         code = replace(code, anchors={})
     grid, block = (tuple(int(n) for n in head[name]) for name in ("grid", "block"))
+    threads = math.prod(block)
+    if not 0 < threads <= THREADS or 0 in grid:
+        raise Error(f"{process.path}: launch {head['seq']}: no GPU has launched it in its sizes")
     parts = _Parts(process, index, code, seen, grid)
     unseen = unseen_copies(code.operations, parts.operations) if code.machine else []
     launch = Launch(
         parts.operations,
-        int(np.prod(block)),
+        threads,
         **parts.columns,
         grid=grid,
         cluster=np.maximum(process.traced_clusters[index], 1).tolist(),
