@@ -115,7 +115,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
         assert told.status == 2 and said in told.stderr and told.stderr.count("\n") == 1
     assert tt.breakdown(tt.open(run)).notes == ["rank 1: fewer steps than the 2 of others"]
     alone = tt.breakdown(tt.open(run, ranks=[0])).notes
-    assert alone == ["not recorded: ranks 1"]
+    assert alone == ["not recorded: rank 1"]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -361,4 +361,4 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     writers = job(tmp_path / "run")
     for rank, writer in enumerate(writers):
         writer.end(rank, 4)
-    assert "not recorded: ranks 3" in tt.collectives(tt.open(tmp_path / "run")).notes
+    assert "not recorded: rank 3" in tt.collectives(tt.open(tmp_path / "run")).notes

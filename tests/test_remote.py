@@ -138,6 +138,9 @@ def test_errors_say_what_to_do(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("Access Denied")
 
+    assert error_of("http://127.0.0.1:1/r").startswith(
+        "http://127.0.0.1:1/r: the server does not answer; check the network and the address"
+    )
     monkeypatch.setattr(type(elsewhere.files()), "find", refuse)
     assert error_of("s3://runs/run") == (
         "s3://runs/run: no permission; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "

@@ -187,6 +187,13 @@ class Run:
         pushed = PUSHED in self._names and read_json(self.path / PUSHED)
         return bool(pushed and pushed.get("ended"))
 
+    @property
+    def missing_ranks(self) -> list[int]:
+        """The ranks of the job that no process has, ascending."""
+        told = [process.rank for process in self.processes if process.rank is not None]
+        world = max((rank.world_size for rank in told), default=0)
+        return sorted(set(range(world)) - {rank.rank for rank in told})
+
     def _with_ranks(self, indices: list[int], ranks: Collection[int]) -> list[int]:
         """Returns the numbers of the processes with these ranks, in the order of the ranks."""
         told = {i: ProcessInfo(self.path / f"p{i}").rank for i in indices}

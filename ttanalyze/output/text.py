@@ -47,6 +47,11 @@ def ranges(numbers: Iterable[int], shown: int = 8) -> str:
     return ", ".join("-".join(map(str, part)) for part in parts[:shown]) + more
 
 
+def ranks(numbers: list[int]) -> str:
+    """Returns ascending ranks in words: "rank 6", "ranks 0-2, 6"."""
+    return f"{'ranks' if numbers[1:] else 'rank'} {ranges(numbers)}"
+
+
 def coordinates(place: tuple[int, ...]) -> str:
     """Returns a block or thread: x, or x,y or x,y,z where these are not 0."""
     last = max((i for i, number in enumerate(place) if number), default=0)

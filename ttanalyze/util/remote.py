@@ -198,6 +198,8 @@ def survey(directory: Path) -> dict[str, Pieces]:
     scheme = root.partition("://")[0]
     try:
         listed = call(root, "find", root, detail=True)
+        if not listed:
+            call(root, "ls", root)  # find says nothing of a server that does not answer
     except MissingFileError:
         listed = {}
     found: dict[str, Pieces] = {}

@@ -131,9 +131,8 @@ def _of_process(step: str | None, process: Process) -> tuple[list[pd.DataFrame],
 
 def _uneven(run: Run, steps: pd.DataFrame) -> list[str]:
     """Says which ranks are missing, and which have fewer steps than others."""
-    told = [process.rank for process in run.processes if process.rank is not None]
-    missing = set(range(max((r.world_size for r in told), default=0))) - {r.rank for r in told}
-    out = [f"not recorded: ranks {text.ranges(sorted(missing))}"] if missing else []
+    missing = run.missing_ranks
+    out = [f"not recorded: {text.ranks(missing)}"] if missing else []
     counts = steps.groupby("process")["step"].nunique()
     few = [p.name for p in run.processes if counts.get(p.index, counts.max()) < counts.max()]
     if few:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -219,7 +218,8 @@ def _ranks(every: pd.DataFrame, late: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _note(report: Collectives, run: Run, relations: dict[int, Any], every: pd.DataFrame) -> None:
-    report.notes += [*_missing(run)]
+    if run.missing_ranks:
+        report.notes.append(f"not recorded: {text.ranks(run.missing_ranks)}")
     if every["communicator"].isna().any():
         report.notes.append(
             "NCCL did not name the communicators: calls are matched by their order in each stream"
@@ -238,10 +238,3 @@ def _note(report: Collectives, run: Run, relations: dict[int, Any], every: pd.Da
             f"nvtx:^ncclAllReduce), {AGREED + 2} of one size with new results if other calls write "
             "too"
         )
-
-
-def _missing(run: Run) -> Iterator[str]:
-    told = [process.rank for process in run.processes if process.rank is not None]
-    missing = set(range(max((r.world_size for r in told), default=0))) - {r.rank for r in told}
-    if missing:
-        yield f"not recorded: ranks {text.ranges(sorted(missing))}"

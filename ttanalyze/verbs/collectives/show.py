@@ -45,11 +45,11 @@ def _wrong(report: Collectives) -> Iterator[str]:
         by_call: dict[str, list[int]] = {}
         for rank, called in mismatch.called.items():
             by_call.setdefault(called, []).append(rank)
-        said = "; ".join(f"{_named(sorted(some))}: {call}" for call, some in by_call.items())
+        said = "; ".join(f"{text.ranks(sorted(some))}: {call}" for call, some in by_call.items())
         yield f"collective {mismatch.number}{_of(mismatch.communicator)} differs: {said}"
     for wrong in report.wrong[:SHOWN]:
         where = ", ".join(map(text.printable, wrong.names[:4])) or f"region {wrong.region}"
-        groups = " / ".join(map(_named, wrong.groups))
+        groups = " / ".join(map(text.ranks, wrong.groups))
         yield (
             f"AllReduce {wrong.number}{_of(wrong.communicator)}: its output in {where}, block "
             f"{wrong.block}, differs in epoch {wrong.epoch}: {groups}"
@@ -62,22 +62,18 @@ def _wrong(report: Collectives) -> Iterator[str]:
 def _state(one: Open) -> str:
     parts = []
     if one.inside:
-        parts.append(f"{_named(one.inside)} {_verb(one.inside, 'is', 'are')} in it")
+        parts.append(f"{text.ranks(one.inside)} {_verb(one.inside, 'is', 'are')} in it")
     if one.left:
-        parts.append(f"{_named(one.left)} left it")
+        parts.append(f"{text.ranks(one.left)} left it")
     if one.missing:
         last = set(one.last.values())
         tail = f" (the last was {last.pop()})" if len(last) == 1 else ""
-        parts.append(f"{_named(one.missing)} did not call it{tail}")
+        parts.append(f"{text.ranks(one.missing)} did not call it{tail}")
     return "; ".join(parts)
 
 
 def _verb(some: list[int], one: str, several: str) -> str:
     return several if some[1:] else one
-
-
-def _named(some: list[int]) -> str:
-    return f"{'ranks' if some[1:] else 'rank'} {text.ranges(some)}"
 
 
 def _of(communicator: str | None) -> str:

@@ -165,10 +165,10 @@ class _Context:
         have = [len(self.matched[0].usable[0]), *(len(m.usable[1]) for m in self.matched)]
         for count in sorted(set(have) - {max(have)}):
             short = [rank for rank, own in zip(report.ranks, have, strict=True) if own == count]
-            ranks = f"rank {short[0]} has" if not short[1:] else f"ranks {text.ranges(short)} have"
+            few = f"{'have' if short[1:] else 'has'} {text.count(count, 'epoch')}"
             report.notes.append(
-                f"{ranks} {text.count(count, 'epoch')}, others up to {max(have):,}: the rest is "
-                "left out; `ttanalyze info` says how each recording ended"
+                f"{text.ranks(short)} {few}, others up to {max(have):,}: the rest is left out; "
+                "`ttanalyze info` says how each recording ended"
             )
         left = min(have) - len(self.epochs)
         if left:

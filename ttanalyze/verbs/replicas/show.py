@@ -25,7 +25,7 @@ def replicas_text(report: ReplicasReport, colour: bool = False, width: int = 0) 
     share = f"{text.size(report.equal_bytes)} of {text.size(report.bytes)} were equal on all"
     pairs = [("compared", f"{compared}; {share}; {report.seconds:.2f} s")]
     if report.missing:
-        pairs.append(("missing", f"{_ranks(report.missing)}, which no process of the run has"))
+        pairs.append(("missing", f"{text.ranks(report.missing)}, which no process of the run has"))
     pairs += [("note", text.printable(note)) for note in report.notes]
     out += [f"  {line}" for line in text.rows(pairs).splitlines()]
     for found in report.found:
@@ -43,14 +43,10 @@ def _verdict(report: ReplicasReport) -> str:
     if not report.found:
         return "what was equal on all ranks stayed equal"
     first = report.found[0]
-    who = " / ".join(map(_ranks, first.groups)) + " differ"
+    who = " / ".join(map(text.ranks, first.groups)) + " differ"
     if first.odd:
-        who = f"{_ranks(first.odd)} differs from the others"
+        who = f"{text.ranks(first.odd)} differs from the others"
     return f"{_what(first)} first differs in {_when(first)}: {who}"
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"{'ranks' if ranks[1:] else 'rank'} {text.ranges(ranks)}"
 
 
 def _what(found: Replica) -> str:
