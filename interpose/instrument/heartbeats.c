@@ -140,6 +140,14 @@ void heartbeats_read(struct heartbeats *h, struct ring *r)
 		h->still_ns = h->read_ns;
 }
 
+bool heartbeats_silent(const struct heartbeats *h)
+{
+	for (uint64_t i = 0; h->readings >= 2 && i < h->warps; i++)
+		if (doing(h, i) == SILENT)
+			return true;
+	return false;
+}
+
 /* ---- groups ---- */
 
 static struct group of_warp(const struct heartbeats *h, uint64_t warp)

@@ -34,6 +34,8 @@ void heartbeats_free(struct heartbeats *h, struct context *c);
  * that it may do something.
  */
 void heartbeats_read(struct heartbeats *h, struct ring *r);
+/* Whether a warp did nothing between the last two readings that says what it does. */
+bool heartbeats_silent(const struct heartbeats *h);
 
 struct json;
 /*
