@@ -38,11 +38,12 @@ static struct {
 	tt_sim_trace_node *simulate_node;
 	tt_sim_text *text;
 	bool patches;                /* with machine code of our own */
+	bool patches_graphs;         /* so kernels in graphs, which the Sanitizer API does not trace */
 } instrument = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void instrument_module(uint32_t module, const struct loading *l)
 {
-	if (instrument.patches)
+	if (instrument.patches_graphs)
 		patcher_module(module, l);
 }
 
@@ -110,6 +111,7 @@ static void open_once(void)
 	}
 	heartbeats_late_blocks = instrument.simulate;
 	instrument.patches = !instrument.simulate && plan_patches();
+	instrument.patches_graphs = !instrument.simulate && options.instrument_way != WAY_SANITIZER;
 	if (!instrument.simulate && !instrument.patches)
 		sanitizer_open();
 }
@@ -205,10 +207,10 @@ struct flight *instrument_begin(struct context *c, const struct function *f, str
 	tensor_maps_write();
 	if (l->refused)
 		return refuse(&t, f, TT_REFUSED_CALL, l->refused);
-	if (instrument.patches)
+	if (instrument.patches || (l->exec && instrument.patches_graphs))
 		return begin_patched(c, &t, f, l);
 	if (!instrument.simulate)
-		return l->exec ? refuse(&t, f, TT_REFUSED_CALL, "in a graph that takes --way patcher")
+		return l->exec ? refuse(&t, f, TT_REFUSED_CALL, "the Sanitizer API does not trace kernels in graphs")
 			       : begin_sanitized(c, &t, f);
 	pthread_mutex_lock(&instrument.lock);
 	const struct module_plan *p = plan_of(f->module, l->program.f);

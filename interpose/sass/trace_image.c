@@ -424,7 +424,7 @@ const char *trace_image(const struct cubin *c, const struct cubin_kernel *k, str
 
 	*out = (struct traced_image){0};
 	if (!trace_kinds(c->architecture))
-		return "no recording code for its architecture (--way sanitizer has some)";
+		return "no recording code for its architecture (--way sanitizer has some: pip install 'ttanalyze[instrument]')";
 	if (!(m.copy = malloc(c->size)) || cubin_open(&m.cubin, memcpy(m.copy, c->bytes, c->size), c->size)) {
 		free(m.copy);
 		return "no host memory";

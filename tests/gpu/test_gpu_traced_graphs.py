@@ -35,7 +35,7 @@ def test_traced_graphs_follow_the_program(
 def test_each_launch_of_a_graph_has_its_records(built: Path, tmp_path: Path) -> None:
     graph = support.build_examples(built / "examples") / "graph"
     bare = support.run([graph], BARE)
-    given = ("instrument", "--way", "patcher", "--kind", "values")
+    given = ("instrument", "--kind", "values")  # the way is auto
     done = support.ttanalyze(*given, "-o", tmp_path / "run", "--", graph, environment=BARE)
     assert (done.status, done.stdout) == (bare.status, bare.stdout)
     found = tt.open(tmp_path / "run").traced
