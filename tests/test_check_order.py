@@ -338,12 +338,15 @@ def test_an_unclear_kernel_is_traced(cli: Cli, built: Path, tmp_path: Path) -> N
 
 @pytest.mark.native
 def test_without_a_delay_a_finding_is_possible(cli: Cli, built: Path, tmp_path: Path) -> None:
-    outcome = checked(cli, built, tmp_path / "out", "graph", "--quick")
+    outcome = checked(cli, built, tmp_path / "out", "graph")
     (found,) = outcome["findings"]
     assert (found["kind"], found["certainty"]) == ("read after write", "possible")
     assert [found["call"]["kernel"], found["details"]["other"]["kernel"]] == ["copy", "fill"]
     assert "no edges order nodes" in found["details"]["missing"]
-    assert sorted(p.name for p in (tmp_path / "out").glob("*.status")) == ["plain.status"]
+    sides = [found["details"][name] for name in ("instruction", "other_instruction")]
+    assert [(one["node"], one["kernel"]) for one in sides] == [(2, "copy"), (1, "fill")]
+    recorded = sorted(p.stem for p in (tmp_path / "out").glob("*.status"))
+    assert recorded == ["order-trace", "plain"]
 
 
 @pytest.mark.native

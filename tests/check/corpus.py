@@ -122,10 +122,16 @@ def command(case: Case, fixed: bool, program: Path) -> list[str]:
     return [*line, "--fixed"] if fixed else line
 
 
-def check(case: Case, fixed: bool, program: Path, folder: Path, *options: str) -> Answer:
-    """Runs the case under the check that is to find it. options: of `ttanalyze check`."""
+def check(
+    case: Case, fixed: bool, program: Path, folder: Path, *options: str, **variables: str
+) -> Answer:
+    """Runs the case under the check that is to find it. options: of `ttanalyze check`, whose
+    environment has the variables as well.
+    """
     line = command(case, fixed, program)
-    environment = support.bare_environment(**support.sanitizer_runtimes(), TT_SIM_DEVICES="2")
+    environment = (
+        support.bare_environment(**support.sanitizer_runtimes(), TT_SIM_DEVICES="2") | variables
+    )
     arguments = ["check", "--json", "--only", case.check, "-o", str(folder), *options, "--", *line]
     began = time.monotonic()
     done = support.ttanalyze(*arguments, environment=environment)

@@ -36,13 +36,13 @@ INSTRUCTIONS = {
     "read_before_write": "ld.global.f32 %f2, [%rd5] by [0, 0, 0] [0, 0, 0]",
     "two_writes": "st.global.f32 [%rd8], %f1 by [0, 0, 0] [0, 0, 0]",
     "clock_in_kernel": "st.global.f32 [%rd6], %f3 by [0, 0, 0] [0, 0, 0]",
-    "graph_end_4": "",
+    "graph_end_4": "st.global.f32 [%rd8], %f1 by [3, 0, 0] [231, 0, 0]",
     "read_neighbour": "ld.global.f32 %f1, [%rd6+4] by [3, 0, 0] [231, 0, 0]",
     "read_in_a_queue": "ld.global.f32 %f1, [%rd6+4] by [3, 0, 0] [231, 0, 0]",
     "read_row_too_many": "ld.global.f32 %f1, [%rd5] by [0, 0, 0] [0, 0, 0]",
     "route_past_map": "ld.volatile.global.u32 %r3, [%rd6] by [3, 0, 0] [8, 0, 0]",
-    "graph_nan": "",
-    "graph_unwritten": "",
+    "graph_nan": "st.global.f32 [%rd10], %f3 by [0, 0, 0] [20, 0, 0]",
+    "graph_unwritten": "st.global.f32 [%rd10], %f3 by [0, 0, 0] [20, 0, 0]",
 }
 SHORT = {
     "nan_past_end",

@@ -9,7 +9,6 @@ import pytest
 
 from tests import support
 from tests.check import corpus
-from ttanalyze.verbs.record.run import sanitizer_library
 
 pytestmark = [
     pytest.mark.gpu,
@@ -40,13 +39,22 @@ def test_first_differing_call_is_named(mode: str, built: Path, tmp_path: Path) -
     assert said in finding["summary"]
 
 
-@pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
+@pytest.mark.skipif("H" not in (support.gpu_name() or ""), reason="needs a GPU of sm_90")
+@pytest.mark.parametrize("without", [False, True])
 @pytest.mark.parametrize(
     ("name", "thread"),
-    [("end_4", "[3, 0, 0] [231, 0, 0]"), ("zero_by_zero", "[0, 0, 0] [10, 0, 0]")],
+    [
+        ("end_4", "[3, 0, 0] [231, 0, 0]"),
+        ("zero_by_zero", "[0, 0, 0] [10, 0, 0]"),
+        ("graph_end_4", "[3, 0, 0] [231, 0, 0]"),
+    ],
 )
-def test_findings_name_the_instruction(name: str, thread: str, tmp_path: Path) -> None:
+def test_findings_name_the_instruction(
+    name: str, thread: str, without: bool, tmp_path: Path
+) -> None:
+    """With NVIDIA's Sanitizer API, if it is there, and without it."""
+    variables = {"TT_INSTRUMENT_WAY": "patcher"} if without else {}
     (case,) = (case for case in corpus.cases() if case.name == name)
-    answer = corpus.check(case, False, corpus.build(tmp_path), tmp_path / "faulty")
+    answer = corpus.check(case, False, corpus.build(tmp_path), tmp_path / "faulty", **variables)
     assert answer.found, answer.reason
     assert answer.instruction.startswith("STG.E") and answer.instruction.endswith(f"by {thread}")

@@ -41,6 +41,7 @@ ZONES = {**PLAIN, "zones": "256"}
 FIRST = {**ZONES, "fill": "keep"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
+LAUNCHES = ("launch", "graph-launch", "kernel")  # the last one: a node of a graph
 WINDOWS = 3  # stretches of launches that are looked at closely
 MOST = 2000  # changes of a process that are looked at, and the first of each zone
 TOGETHER = 1024  # launches that are one such stretch, if changes are no further apart
@@ -77,7 +78,7 @@ class _Write:
 
     run, process: where it was seen. calls: the write lies in calls (after, until]. window: their
     launches. seq: of the most likely call. call: that call, or the node of a graph that it
-    launched. sure: whether nothing else can have written.
+    launched, whose number is node. sure: whether nothing else can have written.
     """
 
     run: Path
@@ -87,6 +88,7 @@ class _Write:
     window: _Window
     seq: int | None = None
     call: Call | None = None
+    node: int | None = None
     sure: bool = False
 
     @property
@@ -201,13 +203,15 @@ def _name_instruction(session: Session, outcome: Outcome, writes: list[_Write]) 
     """Traces the launch of the first finding that is one."""
     for number, group in enumerate(_groups(writes)):
         one, found = group[0], outcome.findings[number]
-        if one.seq is None or found.call is None or found.call.kind != "launch":
+        if one.seq is None or found.call is None or found.call.kind not in LAUNCHES:
             continue
         first, last = one.zone.first, one.zone.last
         size = None if first is None or last is None else last - first + 1
         at = addresses(one.process, one.zone.region, first, size)
         where = Traced("bounds-trace", one.process, at, ZONES, EACH_TENSOR)
-        named = with_instructions(session, found, where, {"instruction": Culprit(one.seq)})
+        named = with_instructions(
+            session, found, where, {"instruction": Culprit(one.seq, node=one.node)}
+        )
         if "instruction" in named.details and not one.sure:
             summary = found.summary.replace(" may have written ", " writes ", 1)
             named = replace(named, certainty=CONFIRMED, summary=summary)
@@ -293,7 +297,7 @@ def _with_call(one: _Write) -> _Write:
     if node is None:
         return replace(one, seq=seq, call=call_of(one.process, seq), sure=sure)
     call = call_of_node(one.process, graph, seq, node)
-    return replace(one, seq=seq, call=call, sure=sure and bool(alone))
+    return replace(one, seq=seq, call=call, node=node, sure=sure and bool(alone))
 
 
 def _node(one: _Write, graph: int, seq: int) -> tuple[int | None, bool]:

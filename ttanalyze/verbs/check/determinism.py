@@ -142,7 +142,8 @@ def _with_instruction(session: Session, found: Finding, zoomed: difference.Zoome
         return found
     at = addresses(process, memory.region, memory.first, 1)
     where = Traced("determinism-trace", process, at, PLAIN)
-    return with_instructions(session, found, where, {"instruction": Culprit(suspect.seq_a)})
+    culprit = Culprit(suspect.seq_a, kernel=zoomed.node)
+    return with_instructions(session, found, where, {"instruction": culprit})
 
 
 def ending(recording: Recording) -> str:

@@ -5,7 +5,6 @@ The program runs once more, and accesses of the culprit to the memory of the fin
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze.code.demangle import readable
 from ttanalyze.errors import Error
-from ttanalyze.format import layout, open_run
+from ttanalyze.format import graphs, layout, open_run
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -24,13 +24,14 @@ from ttanalyze.traces.coverage import missing, refused
 from ttanalyze.traces.instructions import described, instructions_of
 from ttanalyze.verbs.check.findings import Finding
 from ttanalyze.verbs.check.session import Session
-from ttanalyze.verbs.record.run import sanitizer_library
 
-MOST = 256  # launches that are traced to see two
+MOST = 256  # launches that are traced to see two; kernels of a graph
 RECORDS = 50_000  # of accesses to the memory of a finding
 PATIENCE = 20  # times the duration of other recordings: a traced program may not end
 LEAST = 60  # seconds
-LAUNCH = KIND["launch"]
+LAUNCH, GRAPH_LAUNCH = KIND["launch"], KIND["graph-launch"]
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+ALONE = -1  # in place of a node: a launch of no graph
 APART = "In a traced run they access different bytes of it."
 Wanted = Callable[[Access], bool]
 
@@ -58,10 +59,19 @@ class Traced:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A launch that a finding names. seq: None if it is none. kinds: of its accesses."""
+    """A launch of a kernel or of a graph that a finding names.
+
+    Attributes:
+        seq: The call, None if it is no launch.
+        kinds: The kinds of its accesses.
+        node: The node of the graph, None if it is unknown.
+        kernel: The kernel in the graph, mangled, None if it is unknown.
+    """
 
     seq: int | None
     kinds: Sequence[str] = STORES
+    node: int | None = None
+    kernel: str | None = None
 
 
 def addresses(process: Process, region: int, first: int | None, count: int | None) -> range:
@@ -95,18 +105,18 @@ def with_instructions(
     """
     process, launches = where.process, dict[str, _Launch]()
     for name, culprit in culprits.items():
-        launch = None if culprit.seq is None else _launch(process, culprit.seq)
+        launch = None if culprit.seq is None else _launch(process, culprit.seq, culprit)
         if launch is not None:
             launches[name] = launch
     if session.settings.quick or not launches:
         return found
-    kernels = sorted({launch.kernel for launch in launches.values()})
+    kernels = sorted({name for one in launches.values() for name, _ in one.kernels.values()})
     options = {**where.options, "instrument": "values", "instrument_records": str(RECORDS)}
     options["instrument_kernel"] = f"^({'|'.join(map(re.escape, kernels))})$"
     options["instrument_addresses"] = f"{where.at.start:#x}:{where.at.stop - 1:#x}"
     places = {name: _place(process, kernels, one.seq) for name, one in launches.items()}
-    if len(launches) == 1:
-        options["instrument_launch"] = str(*places.values())
+    if len(set(places.values())) == 1:
+        options["instrument_launch"] = str(min(places.values()))
         places = dict.fromkeys(places, 1)
     elif _place(process, kernels, None) > MOST:
         return found
@@ -140,9 +150,6 @@ def traced_run(
     Raises:
         Error: The program cannot be traced.
     """
-    tool = os.environ.get("TT_INSTRUMENT_LIBRARY") or sanitizer_library()
-    if not session.settings.sim and not tool:
-        raise Error("traces need pip install 'ttanalyze[instrument]'")
     given = {**options, "epoch": "none", "contents": None, "instrument_category": "memory"}
     slowest = max((one.seconds for one in session.used.values()), default=0.0)
     limit = str(max(LEAST, round(PATIENCE * slowest)))
@@ -154,64 +161,122 @@ def traced_run(
 
 @dataclass(frozen=True)
 class _Launch:
-    """What a launch is known by in another run."""
+    """What a launch is known by in another run: kernels and grids, by node or ALONE."""
 
     seq: int
-    kernel: str
-    grid: tuple[int, ...]
+    kernels: Mapping[int, tuple[str, tuple[int, ...]]]
 
 
-def _launch(process: Process, seq: int) -> _Launch | None:
-    """None of another call, or of one in a graph."""
+def _launch(process: Process, seq: int, culprit: Culprit) -> _Launch | None:
+    """None of another call, of a captured one, or of a graph whose kernels are unknown."""
     event = process.events_between(seq - 1, seq)[0]
-    captured = event["flags"] & layout.constant("TT_EVENTF_CAPTURING")
-    kernel = process.kernel(int(event["id"])) if event["kind"] == LAUNCH else None
-    return (
-        None if kernel is None or captured else _Launch(seq, kernel, tuple(event["grid"].tolist()))
-    )
+    launched = {ALONE: (int(event["id"]), event)}
+    if event["kind"] == GRAPH_LAUNCH:
+        nodes = process.graphs.nodes(int(event["id"]), seq)
+        runs = (nodes["kind"] == graphs.KERNEL) & (nodes["flags"] & graphs.DISABLED == 0)
+        launched = {
+            number: (int(nodes["function"][number]), nodes[number])
+            for number in np.flatnonzero(runs).tolist()
+            if culprit.node in (None, number)
+        }
+    elif event["kind"] != LAUNCH or event["flags"] & CAPTURING:
+        return None
+    kernels = {
+        number: (name, tuple(shape["grid"].tolist()))
+        for number, (function, shape) in launched.items()
+        if (name := process.kernel(function)) is not None
+        and (number == ALONE or culprit.kernel in (None, name))
+    }
+    return _Launch(seq, kernels) if 0 < len(kernels) <= MOST else None
 
 
 def _place(process: Process, kernels: Sequence[str], seq: int | None) -> int:
-    """The number of a launch among those of some kernels, from 1; of the last one without seq."""
-    columns = process.event_columns("seq", "kind", "id")
-    functions = np.unique(columns["id"][columns["kind"] == LAUNCH]).tolist()
+    """The number of a launch among those of some kernels, from 1; of the last one without seq. The
+    launch of a graph with such kernels is one.
+    """
+    columns = process.event_columns("seq", "kind", "id", "flags")
+    direct = (columns["kind"] == LAUNCH) & (columns["flags"] & CAPTURING == 0)
+    functions = np.unique(columns["id"][direct]).tolist()
     wanted = [function for function in functions if process.kernel(function) in kernels]
-    rows = (columns["kind"] == LAUNCH) & np.isin(columns["id"], wanted)
+    rows = direct & np.isin(columns["id"], wanted)
+    of_graphs = columns["kind"] == GRAPH_LAUNCH
+    holding = [
+        graph
+        for graph in np.unique(columns["id"][of_graphs]).tolist()
+        if any(process.kernel(one) in kernels for one in _functions(process, graph))
+    ]
+    rows |= of_graphs & np.isin(columns["id"], holding)
     return int(np.count_nonzero(rows if seq is None else rows & (columns["seq"] <= seq)))
+
+
+def _functions(process: Process, graph: int) -> list[int]:
+    """The kernels of a graph, in its last state."""
+    nodes = process.graphs.nodes(graph)
+    found: list[int] = np.unique(nodes["function"][nodes["kind"] == graphs.KERNEL]).tolist()
+    return found
 
 
 class _Accesses:
     """The accesses of a traced launch that count. Raises Error without a trace."""
 
     def __init__(
-        self, again: Process, index: int, of: _Launch, where: Traced, kinds: Sequence[str]
+        self, again: Process, place: int, of: _Launch, where: Traced, kinds: Sequence[str]
     ) -> None:
-        if index >= len(again.traced):
+        """place: its number among those that were traced, from 0."""
+        self.missing, self.bytes = list[str](), np.zeros(len(where.at), bool)
+        self._found = dict[int, list[Access]]()
+        self._names = {node: name for node, (name, _) in of.kernels.items()}
+        self._machine = False
+        calls = list(dict.fromkeys(again.traced["seq"].tolist()))
+        if place >= len(calls):
             raise Error(f"{again.path}: the launch was not repeated")
+        for index in np.flatnonzero(again.traced["seq"] == calls[place]).tolist():
+            head = again.traced[index]
+            if (why := refused(again, head)) is not None:
+                raise Error(f"{again.path}: the launch was not traced: {why}")
+            node = ALONE if head["text"] == layout.NO_ID else int(head["text"])
+            if node in of.kernels or ALONE in of.kernels:
+                self._read(again, index, of.kernels.get(node), where, kinds)
+        if not self._found:
+            raise Error(f"{again.path}: the launch was not repeated")
+
+    def _read(
+        self,
+        again: Process,
+        index: int,
+        of: tuple[str, tuple[int, ...]] | None,
+        where: Traced,
+        kinds: Sequence[str],
+    ) -> None:
         head = again.traced[index]
-        if (why := refused(again, head)) is not None:
-            raise Error(f"{again.path}: the launch was not traced: {why}")
         function = int(head["function"])
-        if (again.kernel(function), tuple(head["grid"].tolist())) != (of.kernel, of.grid):
+        if (again.kernel(function), tuple(head["grid"].tolist())) != of:
             raise Error(f"{again.path}: the program made other launches")
         code = instructions_of(open_run(again.path.parent), again, function)
-        around, self.missing = (where.at.start, where.at.stop), list[str]()
-        found = accesses(again, index, code, around, self.missing, kinds)
+        found = accesses(again, index, code, (where.at.start, where.at.stop), self.missing, kinds)
         self.missing += [one for one in missing(again, index) if "addresses" not in one]
         self.missing += untold(code)
-        self._found = [one for one in found if where.wanted(one)]
         self._machine = not code.ptx
-        self.bytes = np.zeros(len(where.at), bool)
-        for one in self._found:
+        node = ALONE if head["text"] == layout.NO_ID else int(head["text"])
+        self._found[node] = [one for one in found if where.wanted(one)]
+        for one in self._found[node]:
             self.bytes[max(one.begin, 0) : one.begin + one.size] = True
 
     def first(self, byte: int | None) -> dict[str, Any] | None:
-        """The first access; of a byte, if that is given. None if there is none."""
-        found = [one for one in self._found if byte is None or 0 <= byte - one.begin < one.size]
-        if not found:
+        """The first access; of a byte, if that is given. None if there is none, or if several
+        kernels of a graph have some.
+        """
+        of_nodes = {
+            node: near
+            for node, found in self._found.items()
+            if (near := [o for o in found if byte is None or 0 <= byte - o.begin < o.size])
+        }
+        if len(of_nodes) != 1:
             return None
+        ((node, found),) = of_nodes.items()
         instruction = found[0].instruction
-        return {
+        inside = {} if node == ALONE else {"node": node, "kernel": self._names[node]}
+        return inside | {
             "number": instruction.number,
             "machine": self._machine,
             "text": instruction.text,
@@ -241,4 +306,5 @@ def instruction_text(known: Mapping[str, Any]) -> str:
     block, thread = (text.coordinates(tuple(known[name])) for name in ("block", "thread"))
     rest = known["count"] - 1
     more = f", and {text.count(rest, 'more access', 'more accesses')}" if rest else ""
-    return f"{out}, block {block}, thread {thread}{more}"
+    inside = f" in node {known['node']} ({readable(known['kernel'])})" if "node" in known else ""
+    return f"{out}{inside}, block {block}, thread {thread}{more}"

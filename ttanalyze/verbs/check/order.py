@@ -233,7 +233,9 @@ def _with_instructions(session: Session, found: Finding, pair: Pair) -> Finding:
     sides = {"instruction": one.second, "other_instruction": one.first}
     culprits = {
         name: Culprit(
-            side.call.event.seq if side.access.node < 0 else None, ACCESSES[side.access.mode]
+            side.call.event.seq,
+            ACCESSES[side.access.mode],
+            None if side.access.node < 0 else side.access.node,
         )
         for name, side in sides.items()
     }

@@ -234,17 +234,23 @@ def _work(process: Process, sighting: Sighting) -> Work | None:
     return work_on(process, hit.suspects.listed[0].seq, *where)
 
 
-def _likeliest(process: Process, sighting: Sighting) -> Call | None:
-    """One of several calls that may have stored the value, or one of several nodes of a graph."""
+def _likeliest(
+    process: Process, work: Work | None, sighting: Sighting
+) -> tuple[Call | None, int | None]:
+    """The work, or one of several calls that may have stored the value, with the number of the node
+    of a graph.
+    """
+    if work is not None:
+        return work.call(), work.node
     suspects = sighting.hits[0].suspects.listed
     if not suspects:
-        return None
+        return None, None
     epoch, seq = sighting.epoch, suspects[0].seq
     node = node_after_which(process, epoch) if process.epochs["seq"][epoch] == seq else None
     if node is None:
-        return call_of(process, seq)
+        return call_of(process, seq), None
     graph = int(process.events_between(seq - 1, seq)["id"][0])
-    return call_of_node(process, graph, seq, node)
+    return call_of_node(process, graph, seq, node), node
 
 
 def _sources(
@@ -272,7 +278,7 @@ def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
     process = one.process
     hit = sighting.hits[0]
     work = _work(process, sighting)
-    call = work.call() if work is not None else _likeliest(process, sighting)
+    call, _ = _likeliest(process, work, sighting)
     item = hit.first[0] if hit.first else 0
     first = item * one.type.itemsize
     seq = int(process.coverage.some[sighting.epoch])
@@ -303,8 +309,8 @@ def _finding(session: Session, one: _Seen, sighting: Sighting) -> Finding:
 def _with_instruction(session: Session, found: Finding, one: _Seen, sighting: Sighting) -> Finding:
     """The finding with the instruction that stored the first of these values."""
     hit = sighting.hits[0]
-    call, suspects = found.call, hit.suspects.listed
-    if not hit.first or call is None or call.seq != suspects[0].seq:
+    call, node = _likeliest(one.process, _work(one.process, sighting), sighting)
+    if not hit.first or call is None or found.call is None or call.seq != found.call.seq:
         return found
     size, condition = one.type.itemsize, Condition.parse(one.word, one.type)
 
@@ -315,7 +321,8 @@ def _with_instruction(session: Session, found: Finding, one: _Seen, sighting: Si
     at = addresses(one.process, hit.region, hit.first[0] * size, size)
     name = f"{one.looked[0] if one.looked else NAME}-trace-{one.word}"
     where = Traced(name, one.process, at, CONTENTS, wanted=is_such)
-    return with_instructions(session, found, where, {"instruction": Culprit(call.seq)})
+    culprit = Culprit(hit.suspects.listed[0].seq, node=node)
+    return with_instructions(session, found, where, {"instruction": culprit})
 
 
 def _cause(call: Call | None, value: str, sure: bool) -> tuple[str, str]:
