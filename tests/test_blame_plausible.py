@@ -16,7 +16,7 @@ from ttanalyze.core.values import TYPES, parse
 from ttanalyze.format import open_run
 from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.verbs.blame import Condition, watch
-from ttanalyze.verbs.blame.plausible import PAGE, half_type, looks_like
+from ttanalyze.verbs.blame.plausible import PAGE, half_type, halves_alike, looks_like, pages_apart
 
 NAN = np.array([np.nan], "f4").tobytes()
 
@@ -213,6 +213,25 @@ def test_other_memory_is_not_taken_for_numbers_of_16_bits(name: str) -> None:
         raw = OTHERS[name](np.random.default_rng(seed)).tobytes()
         pages = [raw[first : first + PAGE] for first in range(0, len(raw), PAGE)]
         assert all(half_type(np.frombuffer(part, "u1")) is None for part in (raw, *pages))
+
+
+def test_pages_of_a_block_are_judged_as_each_alone() -> None:
+    """A page of each sort of memory, and a second one of which a part was written."""
+    random = np.random.default_rng(11)
+    made = [OTHERS[name](random).tobytes() for name in OTHERS if name != "few"]
+    made += [sixteen_bits(name, NUMBERS["normal"](random, PAGE)) for name in ("f16", "bf16")]
+    block = np.frombuffer(b"".join((raw * 4)[:PAGE] for raw in made) + bytes(100), "u1")
+    old = block.copy()
+    for first in range(0, len(made) * PAGE, PAGE):
+        words = old[first : first + PAGE].view("u4")
+        words[random.random(len(words)) < 0.5] += 1
+    words, before = block[:-100].view("u4"), old[:-100].view("u4")
+    for given in (None, old):
+        changed = np.ones(len(words), bool) if given is None else words != before
+        pages = zip(words.reshape(-1, PAGE // 4), changed.reshape(-1, PAGE // 4), strict=True)
+        alone = [halves_alike(page[of].view("u1")) for page, of in pages]
+        assert pages_apart(block, given).tolist() == [one is False for one in alone]
+        assert {True, False} <= set(alone)
 
 
 @pytest.mark.parametrize("wide", ["f4", "f8"])

@@ -52,6 +52,8 @@ def holds(
     now: Array,
     old: Array | None,
     of: Array,
+    asked: Array,
+    apart: Array,
     strict: bool,
 ) -> Array:
     """Returns which items of a block hold numbers of a float or complex type.
@@ -60,23 +62,56 @@ def holds(
         type: The type.
         now: The bytes.
         old: What they were before, None if unknown.
-        of: Which items of the type are asked about.
+        of: Which items of the type may say what type they are.
+        asked: Which of these are asked about.
+        apart: What `pages_apart` says, of the first pages.
         strict: Whether f16 and bf16 have to be recognised as such.
     """
     out = np.zeros(len(of), bool)
-    like = looks_like(type, now, of)
-    ordinary = like is not False or (old is not None and bool(looks_like(type, old, of)))
     step = PAGE // type.itemsize
-    for first in range(0, len(of), step):
-        asked = of[first : first + step]
+    ordinary: bool | None = None
+    for page, first in enumerate(range(0, len(of), step)):
+        own = asked[first : first + step]
+        if not own.any():
+            continue
         there = slice(first * type.itemsize, (first + step) * type.itemsize)
-        kind = None
-        if type.itemsize > 1 and asked.any():
-            before = None if old is None else _bytes_of(type, old[there], asked)
-            kind = _half_type_of_page(_bytes_of(type, now[there], asked), before)
+        kind, may = None, of[first : first + step]
+        known = page < len(apart) and bool(apart[page]) and bool(may.all())
+        if type.itemsize > 1 and not known:
+            before = None if old is None else _bytes_of(type, old[there], may)
+            kind = _half_type_of_page(_bytes_of(type, now[there], may), before)
         inferred = kind is not None or (strict and type.itemsize == 2)
-        out[first : first + step] = asked & (kind == type.name if inferred else ordinary)
+        if not inferred and ordinary is None:
+            like = looks_like(type, now, of)
+            ordinary = like is not False or (old is not None and bool(looks_like(type, old, of)))
+        out[first : first + step] = own & (kind == type.name if inferred else bool(ordinary))
     return out
+
+
+def pages_apart(now: Array, old: Array | None) -> Array:
+    """Returns which whole pages of a block hold no numbers of 16 bits, because what was written
+    there has other exponents at even than at odd positions: `halves_alike` for all at once.
+
+    Args:
+        now: The bytes of the block.
+        old: What they were before, None if unknown.
+    """
+    count = len(now) // PAGE
+    halves = now[: count * PAGE].view("<u2").reshape(count, PAGE // 4, 2)
+    usable = _usable(halves)
+    if old is not None:
+        changed = now[: count * PAGE].view("<u4") != old[: count * PAGE].view("<u4")
+        usable &= changed.reshape(count, PAGE // 4, 1)
+    sides = np.arange(2 * count, dtype="i8").reshape(count, 1, 2) * 256
+    numbers = ((halves >> 8) + sides)[usable]
+    both = np.bincount(numbers, minlength=512 * count).reshape(count, 2, 256)
+    totals = both.sum(axis=2)
+    shares = both / np.maximum(totals, 1)[:, :, None]
+    apart = np.abs(shares[:, 0] - shares[:, 1]).sum(axis=1) / 2
+    every = both.sum(axis=1) / np.maximum(totals.sum(axis=1), 1)[:, None]
+    entropy = -(every * np.log2(np.where(every > 0, every, 1))).sum(axis=1)
+    found: Array = (totals.min(axis=1) >= HALVES) & ((apart > APART) | (entropy > RANDOM))
+    return found
 
 
 def _bytes_of(type: Type, raw: Array, of: Array) -> Array:  # noqa: A002
@@ -94,7 +129,7 @@ def _half_type_of_page(now: Array, old: Array | None) -> str | None:
     if earlier is not None:
         changed = written.view("<u4") != earlier.view("<u4")
         written = written.view("<u4")[changed].view("u1")
-    alike = _halves_alike(written)
+    alike = halves_alike(written)
     if alike is False or (alike is None and _upper_halves(written)):
         return None
     rest = filter(None, (half_type(raw) for raw in (now, earlier) if raw is not None))
@@ -118,7 +153,7 @@ def half_type(raw: Array) -> str | None:
     numbers are not recognised.
     """
     halves = raw[: len(raw) // 4 * 4].view("<u2").astype("i8")
-    if not _halves_alike(raw):
+    if not halves_alike(raw):
         return None
     numbers = halves[_usable(halves)] & 0x7FFF
     if _is_f16(numbers):
@@ -131,7 +166,7 @@ def _usable(halves: Array) -> Array:
     return (halves & 0x7FFF != 0) & (halves & 0x7C00 != 0x7C00)
 
 
-def _halves_alike(raw: Array) -> bool | None:
+def halves_alike(raw: Array) -> bool | None:
     """Whether numbers of 16 bits at even and at odd positions have the same exponents, and not any.
     None if there are too few to say.
     """

@@ -5,6 +5,7 @@ It reads only contents that changed, and each once. The first change is found fr
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from ttanalyze.format.selection import label_of
 from ttanalyze.util.parallel import address_of
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.condition import Condition
-from ttanalyze.verbs.blame.plausible import holds
+from ttanalyze.verbs.blame.plausible import PAGE, holds, pages_apart
 from ttanalyze.verbs.blame.sighting import Hit, Sighting, Watched
 from ttanalyze.verbs.blame.suspects import suspects
 from ttanalyze.verbs.blame.target import Target
@@ -42,6 +43,7 @@ def watch(
     everywhere: bool = False,
     strict: bool = False,
     cluster: str | None = None,
+    wider: set[tuple[int, int]] | None = None,
 ) -> Watched:
     """Finds the first epoch in which an item fulfils a condition.
 
@@ -61,6 +63,8 @@ def watch(
             as such by its contents.
         cluster: The address of a dask scheduler whose workers read contents, also those behind the
             first epoch that is found. Default: that of DASK_SCHEDULER_ADDRESS, else this machine.
+        wider: Digests of blocks, and of what they were before, without f16 and bf16. Several
+            searches of a process can share the set, which each adds to.
 
     Raises:
         Error: None of the epochs has contents of the target.
@@ -77,7 +81,7 @@ def watch(
     _check_epochs(process, None if target is None else target.region, first, last)
     picky = target is None and not everywhere and condition.operator != "changed"
     picky &= condition.type.kind in ("float", "complex")
-    search = _Watch(process, condition, first, last, picky, progress, strict)
+    search = _Watch(process, condition, first, last, picky, progress, strict, wider)
     if target is not None and not target.whole:
         found = search.parts(target)
     elif condition.operator == "changed":
@@ -151,6 +155,7 @@ class _Watch:
         picky: bool,
         progress: Progress,
         strict: bool,
+        wider: set[tuple[int, int]] | None,
     ) -> None:
         self.process = process
         self.condition = condition
@@ -164,6 +169,8 @@ class _Watch:
         self.early: set[int] = set()
         self._picky = picky
         self._strict = strict
+        self._wider = set() if wider is None else wider
+        self._halves = picky and strict and condition.type.itemsize == 2
         self._appears = picky and condition.operator in ("nan", "inf")
         self._latest = np.empty(0, layout.BLOCK)  # of each block the last record, where picky
         self._firsts: dict[int, int] = {}  # by context its first epoch that holds anything
@@ -337,13 +344,15 @@ class _Watch:
         out: dict[int, Hit] = {}
         at = at[~self._clean.find(records["digest"][at])[1]]
         for i in at[np.lexsort((records["block"][at], records["region"][at]))].tolist():
-            record = records[i]
+            record, older = records[i], None
+            if before is not None and before[1][i] >= 0:
+                older = before[0][before[1][i]]
+            if self._halves and not self._labelled and self._pair(record, older) in self._wider:
+                self.unlike.add(int(record["region"]))
+                continue
             raw = self._read(files, record)
             met = self.condition.test(raw)
             if self._picky and met.any():
-                older = None
-                if before is not None and before[1][i] >= 0:
-                    older = before[0][before[1][i]]
                 met = self._counted(files, epoch, record, raw, met, older)
             if met.any():
                 base = int(record["block"]) * BLOCK_SIZE // self.type.itemsize
@@ -365,13 +374,15 @@ class _Watch:
         the block.
         """
         region = int(record["region"])
-        known = older is not None and int(older["segment"]) in self.process.segments
-        old = self._read(files, older) if known else None
+        old = self._read(files, older) if self._is_stored(older) else None
         of_type, of_other = self._named(region, int(record["block"]), epoch, len(met))
         unnamed = ~(of_type | of_other)
         counts = of_type.copy()
         if (met & unnamed).any():
-            counts |= holds(self.type, raw, old, unnamed, self._strict)
+            apart = pages_apart(raw, old) if self.type.itemsize > 1 else np.zeros(0, bool)
+            if len(raw) % PAGE == 0 and apart.all() and (pair := self._pair(record, older)):
+                self._wider.add(pair)
+            counts |= holds(self.type, raw, old, unnamed, met & unnamed, apart, self._strict)
         if (met & ~counts).any():
             self.unlike.add(region)
         met = met & counts
@@ -384,6 +395,20 @@ class _Watch:
                 self.early.add(region)
             met &= new
         return met
+
+    def _is_stored(self, older: Any) -> bool:
+        return older is not None and int(older["segment"]) in self.process.segments
+
+    def _pair(self, record: Any, older: Any) -> tuple[int, int] | None:
+        """The digests of what decides which type a block has, None if some is lost."""
+        if older is None or self._is_stored(older):
+            return int(record["digest"]), 0 if older is None else int(older["digest"])
+        return None
+
+    @functools.cached_property
+    def _labelled(self) -> bool:
+        """Whether tensors have names."""
+        return bool(len(self.process.labels))
 
     def _named(self, region: int, block: int, epoch: int, items: int) -> tuple[Array, Array]:
         """Returns which items of a block lie in tensors of the watched type, and of another

@@ -118,7 +118,9 @@ def _examine(session: Session, checks: Sequence[Check]) -> tuple[list[Outcome], 
     """The outcomes of all checks, and whether a signal ended one of them."""
     outcomes: list[Outcome] = []
     interrupted = False
-    for one in checks:
+    # Of the checks that look at contents, one does so while the fills of the other are recorded.
+    alone = session.settings.jobs == 1
+    for one in sorted(checks, key=lambda one: alone and one is uninitialized):
         if interrupted:
             outcomes.append(Outcome(one.NAME, NOT_COVERED, "interrupted before it began"))
             continue
@@ -140,7 +142,8 @@ def _examine(session: Session, checks: Sequence[Check]) -> tuple[list[Outcome], 
         outcomes.append(_judged(session, outcome))
         outcome.seconds = round(time.monotonic() - since, 3)
         session.say(_line(outcome))
-    return outcomes, interrupted
+    names = [one.NAME for one in checks]
+    return sorted(outcomes, key=lambda outcome: names.index(outcome.check)), interrupted
 
 
 def _judged(session: Session, outcome: Outcome) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ MOST = 2 << 30  # bytes that a recording stores; of more, some epochs have conte
 ROUNDS = 3  # that look for the epoch between two with contents
 WORDS = {"nan": "NaN", "inf": "infinity"}
 ANYWHERE = ("f32", "f64", "f16", "bf16")
+Wider = set[tuple[int, int]]  # as `watch` takes it
 NAMED = ("e4m3", "e5m2")  # any bytes look like these
 INFERRED = ("f16", "bf16")  # from contents, if no tensor is named
 
@@ -97,11 +99,12 @@ def examine(session: Session) -> Outcome:
     processes = open_run(recording.run).processes
     outcome = Outcome(NAME, CLEAN)
     _cover(outcome, processes)
+    wider = defaultdict[int, Wider](set)
     for number, word in enumerate(WORDS, 1):
         for process in processes:
             if not len(process.regions):
                 continue
-            seen = _first(outcome, recording.run, process, word)
+            seen = _first(outcome, recording.run, process, word, wider[process.index])
             if seen is not None and options is not CONTENTS:
                 seen = _narrowed(session, outcome, seen, number)
             closer = _closer(session, outcome, seen, number) if seen else None
@@ -137,12 +140,19 @@ def _types(process: Process) -> list[Type]:
     return [parse(name) for name in (*ANYWHERE, *(name for name in NAMED if name in named))]
 
 
-def _first(outcome: Outcome, run: Path, process: Process, word: str) -> _Seen | None:
+def _first(
+    outcome: Outcome,
+    run: Path,
+    process: Process,
+    word: str,
+    wider: set[tuple[int, int]] | None = None,
+) -> _Seen | None:
     """The first value of a sort, of any type."""
+    wider = set() if wider is None else wider
     best: _Seen | None = None
     for type_ in _types(process):
         try:
-            watched = watch(process, Condition.parse(word, type_), strict=True)
+            watched = watch(process, Condition.parse(word, type_), strict=True, wider=wider)
         except Error as e:
             _lacks(outcome, str(e))
             return best
