@@ -1,9 +1,12 @@
 /*
- * Cubins: everything about one is asked, and delays go before all instructions that may have one.
+ * Cubins: everything about one is asked, delays go before all instructions that may have one, and kernels record what
+ * they do.
  */
 #include "delay/checksum.h"
 #include "fuzz.h"
+#include "include/format.h"
 #include "sass/patch.h"
+#include "sass/trace_image.h"
 #include "track/image.h"
 
 static void attributes(const struct cubin *c, uint32_t section)
@@ -52,6 +55,40 @@ static void patch(const struct cubin *c)
 	free(patches);
 }
 
+static uint64_t address(void *user, const char *name)
+{
+	(void)user;
+	return strlen(name) % 2 ? 0x7f0000000000 : 0;
+}
+
+/* Kernels that record, each in another way. */
+static void trace(const struct cubin *c)
+{
+	static const uint32_t kinds[] = {1u << TT_TRACE_COUNT,
+					 1u << TT_TRACE_OPCODE | 1u << TT_TRACE_VALUES,
+					 1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_TMA,
+					 1u << TT_TRACE_REGISTERS,
+					 0,
+					 (1u << TT_TRACE_END) - 2};
+	const struct trace_variables variables = {address, NULL};
+	const unsigned way = c->header.e_ident[EI_NIDENT - 1]; /* a byte that means nothing else */
+	const struct trace_wish wish = {.some_blocks = way & 1, .beats = way & 2};
+	size_t names = 0;
+
+	for (size_t i = 0; i < c->kernel_count; i++) {
+		const struct cubin_kernel *k = &c->kernels[i];
+		size_t count = k->size / SASS_INSTRUCTION;
+		struct trace_point *points = calloc(count + 1, sizeof(*points));
+		struct traced_image made = {0};
+		for (size_t n = 0; points && n < count; n++)
+			points[n].kinds = kinds[(way / 4 + i) % (sizeof(kinds) / sizeof(*kinds))];
+		trace_constants(c, k, visit, &names);
+		if (points && !trace_image(c, k, points, &wish, &variables, &made))
+			traced_image_free(&made);
+		free(points);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *image = fuzz_text(data, size); /* files in memory end with a NUL */
@@ -69,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (uint32_t i = 0; i < c.section_count; i++)
 			kernel_checksum(&c, i, &checksum);
 		patch(&c);
+		trace(&c);
 		cubin_close(&c);
 	}
 	free(image);

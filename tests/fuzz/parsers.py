@@ -53,7 +53,7 @@ class Target:
 
 
 PATCH = ("sass/code.c", "sass/blocks.c", "sass/rebuild.c", "sass/patch.c")
-SASS = ("sass/cubin.c", *PATCH, "track/image.c", "delay/checksum.c")
+SASS = ("sass/cubin.c", "sass/trace_*.c", *PATCH, "track/image.c", "delay/checksum.c")
 FILES = ("store/file.c", "store/disk.c", "store/folder.c", "util/clock.c")
 JSON = ("options/delay_config.c", "util/json_reader.c", "util/json_writer.c", *FILES)
 TARGETS = {
