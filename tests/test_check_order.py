@@ -325,11 +325,12 @@ def test_launches_that_access_other_bytes_are_told(cli: Cli, built: Path, tmp_pa
 
 
 @pytest.mark.native
-def test_an_unclear_kernel_is_traced(cli: Cli, built: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["hidden", "hidden-graph"])
+def test_an_unclear_kernel_is_traced(how: str, cli: Cli, built: Path, tmp_path: Path) -> None:
     """Its code does not say what it does through its pointer, which goes through memory."""
-    quick = checked(cli, built, tmp_path / "quick", "hidden", "--quick")
+    quick = checked(cli, built, tmp_path / "quick", how, "--quick")
     assert quick["status"] == "clean"
-    outcome = checked(cli, built, tmp_path / "out", "hidden")
+    outcome = checked(cli, built, tmp_path / "out", how)
     (found,) = outcome["findings"]
     assert found["kind"] == "read after write" and found["details"]["other"]["kernel"] == "set"
     assert found["details"]["other_instruction"]["text"] == "st.global.u32 [%rd3], 1"

@@ -47,12 +47,22 @@ static const char HIDDEN[] =
 	"mul.wide.u32 %rd3, %r1, 4;\nadd.s64 %rd3, %rd2, %rd3;\n"
 	"st.global.u32 [%rd3], 1;\nret;\n}\n";
 
-static void hidden(void)
+static void hidden(bool in_graph)
 {
 	CUmodule module;
+	CUgraph graph;
+	CUgraphExec exec;
 
 	OK(cuModuleLoadData(&module, HIDDEN));
-	OK(cuLaunchKernel(get_kernel(module, "set"), 1, 1, 1, 64, 1, 1, 0, one, PARAMS(&from), NULL));
+	CUfunction set = get_kernel(module, "set");
+	if (in_graph)
+		OK(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_RELAXED));
+	OK(cuLaunchKernel(set, 1, 1, 1, 64, 1, 1, 0, one, PARAMS(&from), NULL));
+	if (in_graph) {
+		OK(cuStreamEndCapture(one, &graph));
+		OK(cuGraphInstantiate(&exec, graph, 0));
+		OK(cuGraphLaunch(exec, one));
+	}
 	reads(other);
 }
 
@@ -165,8 +175,8 @@ int main(int argc, char **argv)
 		with_host(is(how, "host-wait"));
 	else if (is(how, "halves"))
 		halves();
-	else if (is(how, "hidden"))
-		hidden();
+	else if (is(how, "hidden") || is(how, "hidden-graph"))
+		hidden(is(how, "hidden-graph"));
 	else {
 		if (is(how, "wait-before"))
 			waits(how);

@@ -216,6 +216,15 @@ def _functions(process: Process, graph: int) -> list[int]:
     return found
 
 
+def node_of(head: Any) -> int:
+    """Returns the node of a graph whose kernel was traced, ALONE if it was none.
+
+    Args:
+        head: A record of `process.traced`.
+    """
+    return ALONE if head["text"] == layout.NO_ID else int(head["text"])
+
+
 class _Accesses:
     """The accesses of a traced launch that count. Raises Error without a trace."""
 
@@ -234,9 +243,8 @@ class _Accesses:
             head = again.traced[index]
             if (why := refused(again, head)) is not None:
                 raise Error(f"{again.path}: the launch was not traced: {why}")
-            node = ALONE if head["text"] == layout.NO_ID else int(head["text"])
-            if node in of.kernels or ALONE in of.kernels:
-                self._read(again, index, of.kernels.get(node), where, kinds)
+            if node_of(head) in of.kernels or ALONE in of.kernels:
+                self._read(again, index, of.kernels.get(node_of(head)), where, kinds)
         if not self._found:
             raise Error(f"{again.path}: the launch was not repeated")
 
@@ -257,7 +265,7 @@ class _Accesses:
         self.missing += [one for one in missing(again, index) if "addresses" not in one]
         self.missing += untold(code)
         self._machine = not code.ptx
-        node = ALONE if head["text"] == layout.NO_ID else int(head["text"])
+        node = node_of(head)
         self._found[node] = [one for one in found if where.wanted(one)]
         for one in self._found[node]:
             self.bytes[max(one.begin, 0) : one.begin + one.size] = True
