@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -42,7 +43,9 @@ class Behind:
         context = multiprocessing.get_context("fork")
         self._lines, told = context.Pipe(duplex=False)
         self._process = context.Process(target=_record, args=(series, name, variables, told))
-        self._process.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: see _record
+            self._process.start()
         told.close()
 
     def lines(self) -> list[str]:
