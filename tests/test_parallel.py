@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.rundir import Writer
 from tests.test_breakdown import job
+from ttanalyze.core.values import TYPES
 from ttanalyze.errors import Error
+from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.util.parallel import each
+from ttanalyze.verbs.blame import Condition, watch
+from ttanalyze.verbs.query import Query
 
 RANKS = 12
 
@@ -28,6 +36,51 @@ def test_answer_is_that_of_one_process(run: Path, monkeypatch: pytest.MonkeyPatc
     assert done[-1] == (RANKS, RANKS) and found.ranks["rank"].tolist() == list(range(RANKS))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert found.steps.equals(tt.breakdown(tt.open(run)).steps)
+
+
+def test_groups_of_a_large_table_are_those_of_one_process(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Query(group_by=["rank", "kind"], count=True, mean=["seq"], sort=["rank"])
+    done: list[int] = []
+    alone = tt.query(tt.open(run), wanted, progress=lambda _, total: done.append(total))
+    monkeypatch.setattr("ttanalyze.verbs.query.execute.WORTH", 0)
+    found = tt.query(tt.open(run), wanted, progress=lambda _, total: done.append(total))
+    assert found.equals(alone) and done[-1] == RANKS != done[0]
+
+
+def test_contents_read_side_by_side_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verify finds the damaged block, and blame an earlier element that is not a number."""
+    writer = Writer(tmp_path / "run")
+    for region in range(6):
+        writer.born(region, bytes(3 * BLOCK_SIZE))
+    for step in range(4):
+        for region in range(6):
+            data = np.random.default_rng([step, region]).random(3 * BLOCK_SIZE // 4, "f4")
+            data[17] = np.nan if (step, region) == (2, 4) else 1
+            writer.write(region, 0, data.tobytes())
+        writer.epoch(bytes_stored=18 * BLOCK_SIZE)
+    writer.close()
+    shutil.copytree(tmp_path / "run", tmp_path / "bad")
+    with open(tmp_path / "bad" / "p0" / "data-00000.bin", "r+b") as file:
+        file.seek(60 * BLOCK_SIZE)
+        file.write(b"\x01\x02\x03")
+    condition = Condition.parse("nan", TYPES["f32"])
+
+    def found() -> tuple[int, list[Any], Any]:
+        done: list[int] = []
+        bad, run = tt.open(tmp_path / "bad"), tt.open(tmp_path / "run")
+        report = tt.verify(bad, keep_going=True, progress=lambda _, total: done.append(total))
+        return done[-1], report.differences, watch(run.process(), condition)
+
+    epochs, *expected = found()
+    monkeypatch.setattr("ttanalyze.format.recompute.WORTH", 0)
+    for verb in ("verify.recompute", "blame.tested"):
+        monkeypatch.setattr(f"ttanalyze.verbs.{verb}.LEAST", 1)
+    parts, *cut = found()
+    assert cut == expected and cut[0] and parts != epochs == 4
 
 
 def test_error_of_a_part_is_one_line(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ region, and 16 bytes per stored content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,13 @@ from ttanalyze.format.digest import digests_of_spans
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.util import libraries
+from ttanalyze.util.parallel import workers
+from ttanalyze.util.remote import Url
 
 BATCH_BLOCKS = 1 << 18
 BATCH_EPOCHS = 1 << 16
+WORTH = 1 << 34  # bytes of contents for which processes of their own are worth it
+KEPT = 64  # bytes of memory, more than a digest takes while parts are put together
 READ_AT_ONCE = 8 << 20  # bytes
 
 
@@ -275,6 +279,18 @@ def _ranges(firsts: Array, counts: Array) -> Array:
     """Returns the numbers of all ranges of `count` numbers from `first` on, one after the other."""
     skipped = firsts.astype("i8") - (np.cumsum(counts) - counts).astype("i8")
     return np.repeat(skipped, counts.astype("i8")) + np.arange(int(counts.sum()))
+
+
+def is_cut(processes: Sequence[Process], cluster: str | None) -> bool:
+    """Returns whether to read the contents of processes in parts: on a cluster, and on this machine
+    if there are so many that to read them side by side is worth to read all of them.
+    """
+    if cluster is not None:
+        return True
+    stored = sum(int(process.epochs["bytes_stored"].sum()) for process in processes)
+    digests = sum(int(process.epochs["digests_count"].sum()) for process in processes)
+    elsewhere = any(isinstance(process.path, Url) for process in processes)
+    return stored > max(WORTH, KEPT * digests) and workers(None) > 1 and not elsewhere
 
 
 def restart(process: Process, epoch: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ttanalyze.errors import Error
 from ttanalyze.util.cluster import chunks, each_on
+from ttanalyze.util.cluster import workers as workers_of
 from ttanalyze.util.memory_limit import limited
 from ttanalyze.util.progress import Progress, counted, tell
 
@@ -29,6 +30,13 @@ def address_of(cluster: str | None) -> str | None:
     None if this machine does all.
     """
     return cluster or os.environ.get(ADDRESS) or None
+
+
+def workers(cluster: str | None) -> int:
+    """Returns how many parts a cluster, or this machine, works on at once."""
+    if cluster is not None:
+        return workers_of(cluster)
+    return 1 if limited() else len(os.sched_getaffinity(0))
 
 
 def each(
@@ -60,7 +68,7 @@ def each(
     if cluster is not None:
         return each_on(cluster, task, parts, progress)
     count = len(parts)
-    processes = min(len(os.sched_getaffinity(0)), count) if parallel and not limited() else 1
+    processes = min(workers(None), count) if parallel else 1
     if processes < 2:
         out = []
         for part in parts:

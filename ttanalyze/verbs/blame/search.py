@@ -18,7 +18,7 @@ from ttanalyze.format import contents, layout
 from ttanalyze.format.history import MOST_BYTES, batches, byte_history, region_history
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
-from ttanalyze.format.recompute import Contents
+from ttanalyze.format.recompute import Contents, is_cut
 from ttanalyze.format.selection import label_of
 from ttanalyze.util.parallel import address_of
 from ttanalyze.util.progress import Progress, tell
@@ -88,7 +88,7 @@ def watch(
         found = search.change(None if target is None else target.region)
     else:
         region, address = None if target is None else target.region, address_of(cluster)
-        if address is not None:
+        if is_cut([process], address):
             span = first, last
             search.leave_out(clean_digests(process, condition, region, span, address, progress))
         found = search.items(region)

@@ -1,7 +1,7 @@
-"""Which stored contents have items that fulfil a condition, found here or on a cluster.
+"""Which stored contents have items that fulfil a condition, found by several processes.
 
-On a cluster, work is cut by place in the data files. What is found there to have no such item need
-not be read again by the search, which is the same as without a cluster.
+Work is cut by place in the data files. What has no such item need not be read again by the search,
+which is the same without this.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from ttanalyze.errors import FormatError
 from ttanalyze.format import contents
 from ttanalyze.format.history import batches
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import restart
-from ttanalyze.util import cluster
-from ttanalyze.util.parallel import each
+from ttanalyze.util.cluster import PARTS
+from ttanalyze.util.parallel import each, workers
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.blame.condition import Condition
 
@@ -69,7 +70,7 @@ def clean_digests(
     condition: Condition,
     region: int | None,
     epochs: tuple[int, int],
-    address: str,
+    address: str | None,
     progress: Progress,
 ) -> Array:
     """Returns the digests, ascending, of stored contents without an item that fulfils a condition.
@@ -79,12 +80,12 @@ def clean_digests(
         condition: The condition.
         region: The id of the only wanted region, None for all.
         epochs: The first and the last epoch.
-        address: The address of the dask scheduler.
+        address: The address of the dask scheduler, None for this machine.
         progress: Called with the finished and the total number of parts.
     """
     search = _Search(process, condition, restart(process, epochs[0]), epochs[1], region)
     lengths = search.stored()["length"]
-    most = cluster.PARTS * cluster.workers(address)
+    most = PARTS * workers(address)
     count = max(1, min(most, int(lengths.sum(dtype="i8")) // LEAST + 1))
     ends = np.cumsum(lengths, dtype="i8")
     cuts = np.searchsorted(ends, int(lengths.sum(dtype="i8")) * np.arange(1, count) / count)
@@ -95,5 +96,8 @@ def clean_digests(
 
 def _clean(search: _Search, span: tuple[int, int]) -> Array:
     records = search.stored()[span[0] : span[1]]
-    with contents.DataFiles(search.process) as files:
-        return records["digest"][~meet(search.condition, files, records)].copy()
+    try:
+        with contents.DataFiles(search.process) as files:
+            return records["digest"][~meet(search.condition, files, records)].copy()
+    except FormatError:  # the search says so if it comes that far
+        return records["digest"][:0]

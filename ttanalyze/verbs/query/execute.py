@@ -24,10 +24,12 @@ from ttanalyze.output.times import as_timedeltas
 from ttanalyze.util.arguments import bind
 from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress
+from ttanalyze.util.remote import Url
 from ttanalyze.verbs.query.expression import Expression, Numbers, column_value, is_list
 from ttanalyze.verbs.query.files import RecordsFile
 from ttanalyze.verbs.query.native import TRACE_TABLES, TracedRun
 
+WORTH = 1 << 28  # bytes of a table in files for which processes of their own are worth it
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
 Source = Run | RecordsFile
 AGGREGATES = ("sum", "share", "mean", "min", "max")
@@ -175,7 +177,7 @@ def result_pieces(
             f"--{option.replace('_', '-')}", getattr(wanted, option), table.columns, wanted.table
         )
     address, parts = address_of(cluster), parts_of(run)
-    if address is None or len(parts) < 2:
+    if len(parts) < 2 or (address is None and not (wanted.grouped and _large(run, wanted.table))):
         if wanted.grouped:
             return _groups(wanted, [_reduced(run, table, wanted, condition, progress)])
         return _rows(run, table, wanted, condition, progress, default)
@@ -185,6 +187,14 @@ def result_pieces(
         return _groups(wanted, found)
     whole = replace(table, pieces=lambda *_: map(FramePiece, found))
     return _rows(run, whole, wanted, None, None, default)
+
+
+def _large(run: Source, table: str) -> bool:
+    """Returns whether processes of their own are worth it for a table of a run on this machine."""
+    if not isinstance(run, Run) or isinstance(run.path, Url):
+        return False
+    files = (process.path / f"{table}.bin" for process in run.processes)
+    return sum(file.stat().st_size for file in files if file.is_file()) > WORTH
 
 
 def parts_of(run: Source) -> Sequence[Source]:

@@ -21,7 +21,7 @@ from ttanalyze.format import layout, manifest
 from ttanalyze.format.expected import ExpectedProcess, load, parse
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.process import Process
-from ttanalyze.format.recompute import Batch, Recompute
+from ttanalyze.format.recompute import Batch, Recompute, is_cut
 from ttanalyze.format.run import Run
 from ttanalyze.format.selection import all_named
 from ttanalyze.format.unread import Unread, find_unread, keys_of
@@ -87,7 +87,7 @@ def verify(
     wanted, name = _expected(run, manifest, against)
     check = _Check(run, against, epochs, regions, keep_going, tamper, progress)
     address = address_of(cluster)
-    if address is not None:
+    if is_cut(run.processes, address):
         check.recomputed = recompute(check.ranges(), check.wanted, address, progress)
         check.progress = None
     check.processes(wanted)
@@ -184,7 +184,7 @@ class _Check:
         self.region_epochs = self.digest_only = self.differing = self.unread = self.skipped = 0
         self.blocks_read = self.bytes_read = 0
         self.epochs_done = 0
-        self.recomputed: dict[int, Recomputed] = {}  # by process, what a cluster has done
+        self.recomputed: dict[int, Recomputed] = {}  # by process, if it was cut
         self._check_selection()
 
     def _check_selection(self) -> None:

@@ -1,4 +1,6 @@
-"""Computes the digests of stored contents on a cluster. Work is cut by process and by regions."""
+"""Computes the digests of stored contents in parts, on a cluster or in processes of this machine.
+Work is cut by process and by regions.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Batch, Recompute
-from ttanalyze.util import cluster
-from ttanalyze.util.parallel import each
+from ttanalyze.util.cluster import PARTS
+from ttanalyze.util.parallel import each, workers
 from ttanalyze.util.progress import Progress
 
 LEAST = 1 << 26  # bytes of regions that are worth a part of their own
@@ -58,7 +60,7 @@ class _Part:
 def recompute(
     ranges: Sequence[tuple[Process, int, int]],
     wanted: dict[int, Array] | None,
-    address: str,
+    address: str | None,
     progress: Progress,
 ) -> dict[int, Recomputed]:
     """Computes the digests of processes, each from its first to its last epoch.
@@ -66,13 +68,13 @@ def recompute(
     Args:
         ranges: The processes with their first and last epochs.
         wanted: The ids of the regions by the number of the process, None for all.
-        address: The address of the dask scheduler.
+        address: The address of the dask scheduler, None for this machine.
         progress: Called with the finished and the total number of parts.
 
     Returns:
         What was found, by the number of the process.
     """
-    most = cluster.PARTS * cluster.workers(address)
+    most = PARTS * workers(address)
     several = max(1, most // max(1, len(ranges)))
     parts = [
         _Part(process, first, last, regions)
