@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import itertools
 import json
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +74,34 @@ def test_program_that_fails_beside_others_runs_alone(search: Search) -> None:
     report = search(LOCKED, "--jobs", "4")
     assert report["notes"] == ["the program fails beside other runs: each was made alone"]
     assert len(report["findings"][0]["late"]) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_programs(number: signal.Signals, tmp_path: Path) -> None:
+    script, pids = tmp_path / "script", tmp_path / "script.pids"
+    script.write_text('echo $$ >> "$0.pids"\nexec sleep 300\n')
+    line = [
+        "race",
+        "--sim",
+        "-q",
+        "-j",
+        "3",
+        "-o",
+        str(tmp_path / "search"),
+        "--",
+        "sh",
+        str(script),
+    ]
+    with subprocess.Popen([sys.executable, "-m", "ttanalyze", *line]) as search:
+        while not pids.exists() or pids.read_text().count("\n") < 2:
+            time.sleep(0.02)
+            assert search.poll() is None
+        search.send_signal(number)
+        assert search.wait(60) == 130
+    until = time.monotonic() + 30
+    while any(Path("/proc", pid).exists() for pid in pids.read_text().split()):
+        time.sleep(0.02)
+        assert time.monotonic() < until
 
 
 def test_time_limit_does_not_count_held_time(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from typer import Argument, Option, Typer
@@ -141,7 +139,10 @@ def check(
     if force:
         remove(folder)
     say = None if quiet else common.say
-    with common.progress_bar("recording", quiet) as progress, _interruptible():
+    with (
+        common.progress_bar("recording", quiet) as progress,
+        common.interruptible(signal.SIGTERM),  # the report is printed then, too
+    ):
         report = run(settings, folder, checks, say=say, progress=progress)
     common.write_file(folder / "report.json", report.to_json() + "\n", private)
     if sarif is not None:
@@ -153,15 +154,3 @@ def check(
     )
     common.print_text(shown)
     return report.exit_status(strict)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Turns SIGTERM, as SIGINT, into an exception, so that the report is printed."""
-    before = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with common.interruptible():
-            yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

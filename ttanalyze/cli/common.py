@@ -158,17 +158,18 @@ def standard_output() -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Turns an interrupt into an exception, so that cleanup runs. Not safe during imports."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def interruptible(*more: signal.Signals) -> Iterator[None]:
+    """Turns an interrupt, and more signals, into an exception, so that cleanup runs. Not safe
+    during imports.
+    """
+    ending = [one for one in (signal.SIGINT, *more) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in ending:
+        signal.signal(one, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one in ending:
+            signal.signal(one, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

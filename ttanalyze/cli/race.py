@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -226,7 +227,10 @@ def _search(given: dict[str, Any], folder: Path, quiet: bool) -> RaceReport:
     allowed = None if given["tolerance"] is None else Tolerance.parse(given["tolerance"])
     if given["force"]:
         remove(folder)
-    with common.progress_bar("recording", quiet) as progress, common.interruptible():
+    with (
+        common.progress_bar("recording", quiet) as progress,
+        common.interruptible(signal.SIGTERM),  # ends programs that were started ahead
+    ):
         return search(
             settings,
             folder,
