@@ -102,7 +102,7 @@ void flight_take(void *user, void *records, uint32_t bytes)
 	if (kept && !store_trace(session_store(), records, kept, count))
 		flights_stop("there is no room on the disk");
 	else if (kept < bytes)
-		flights_stop("there are as many records as --instrument-records allows");
+		flights_stop("the limit of records is reached (--max-records, of record --instrument-records)");
 	else
 		return;
 	ring_discard(&r->ring);
