@@ -437,6 +437,7 @@ def test_source_lines_beside_instructions(cli: Cli, recorded: Path, tmp_path: Pa
         ("UBLKCP.S.G [UR8], [UR10], UR12", "", "", "8 9 10 11 12", ""),
         ("UTMASTG.3D [UR8], [UR4]", "", "", "4 5 8 9 10 11", ""),
         ("UTMALDG.2D.MULTICAST [UR8], [UR6], UR4", "", "", "4 6 7 8 9 10 11", ""),
+        ("UTMASTG.1D [UR8], [UR4], desc[UR6]", "", "", "4 5 6 7 8 9", ""),
         ("UTCHMMA gdesc[UR4], gdesc[UR8], tmem[UR6], tmem[UR14], idesc[UR15], UPT",
          "", "", "4 5 6 8 9 14 15", ""),
         ("HGMMA.64x8x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT, gsb0",

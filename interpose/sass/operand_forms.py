@@ -3,11 +3,10 @@
 
     operand_forms.py FILE…      cubins, fatbins, programs: add the forms of their instructions
 
-A form is a set of instructions that have registers at the same bits: those with certain bits in
-certain places. It is made of instructions in files. A bit that differs between these does not
-count, and neither does a bit of a number or a predicate that can be changed without an effect on
-the registers in the text. All others have to be as they were seen. So of an instruction that no
-form has, nothing is said.
+A form is a set of instructions that have registers at the same bits. It has no instruction that was
+not seen in a file, but for its registers, and bits of numbers and predicates that can be changed
+without an effect on the registers in the text. So of an instruction that no form has, nothing is
+said.
 """
 
 from __future__ import annotations
@@ -49,7 +48,8 @@ PREDICATE = re.compile(r"\bU?P[\dT]\b")
 GROUP, OF_GROUP = np.uint64(0x1FC), np.uint64(0x1F0)  # HGMMA and the like, shapes in the low word
 TEXT = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 ILLEGAL = re.compile(r"at address 0x([0-9a-f]+)")
-TRIES, AT_ONCE = 6, 4  # of bits that don't count, changed at once
+BATCH = 1000  # instructions that are disassembled together
+SAMPLES, AT_ONCE = 3, 4  # instructions of a group, and bits of one, that are changed
 
 Operands = tuple[tuple[int, str, int, int], ...]  # bit, kind, how many are skipped, how many follow
 Fields = dict[int, str]
@@ -60,12 +60,46 @@ class Form:
     mask: int
     bits: int
     operands: Operands
-    seen: dict[int, Fields]  # instructions in files
 
     def meets(self, other: Form) -> bool:
         """Whether an instruction can be of both, with different registers."""
         apart = (self.bits ^ other.bits) & self.mask & other.mask
-        return not apart and self.operands != other.operands
+        return not apart and self._named_in(other) != other._named_in(self)
+
+    def _named_in(self, other: Form) -> Operands:
+        """Its operands without those that are RZ in instructions of the other."""
+
+        def zero(bit: int, kind: str) -> bool:
+            field = ((1 << WIDTH[kind]) - 1) << bit
+            return other.mask & other.bits & field == field
+
+        return tuple(one for one in self.operands if not zero(*one[:2]))
+
+
+@dataclass
+class Group:
+    """Instructions with an opcode that have registers at the same bits."""
+
+    operands: Operands
+    seen: dict[int, Fields]
+    free: int = 0  # bits of numbers and predicates
+
+    def mask(self) -> int:
+        """The bits that count."""
+        fields = sum(((1 << WIDTH[kind]) - 1) << field for field, kind, *_ in self.operands)
+        return ((1 << SCHEDULE) - 1) & ~(self.free | GUARD | fields)
+
+    def forms(self) -> list[Form]:
+        """Forms that have the instructions which were seen, and no others but for free bits."""
+        mask = self.mask()
+        found = {(mask, code & mask) for code in self.seen}
+        for bit in (1 << n for n in range(SCHEDULE) if mask >> n & 1):
+            for form in sorted(found):
+                other = form[0], form[1] ^ bit
+                if form in found and other in found:
+                    found -= {form, other}
+                    found.add((form[0] & ~bit, form[1] & ~bit))
+        return [Form(mask, bits, self.operands) for mask, bits in found]
 
 
 class Disassembler:
@@ -75,18 +109,22 @@ class Disassembler:
 
     def texts(self, wanted: Sequence[int]) -> list[str]:
         """Illegal instructions have none."""
-        left = list(dict.fromkeys(code for code in wanted if code not in self._known))
+        new = list(dict.fromkeys(code for code in wanted if code not in self._known))
+        for begin in range(0, len(new), BATCH):
+            self._learn(new[begin : begin + BATCH])
+        return [self._known[code] for code in wanted]
+
+    def _learn(self, left: list[int]) -> None:
         while left:
             self._raw.write_bytes(b"".join(code.to_bytes(16, "little") for code in left))
             done = subprocess.run(self._command, capture_output=True, text=True, check=False)
             if not done.returncode:
                 said = {int(at, 16) // 16: text for at, text in TEXT.findall(done.stdout)}
                 self._known |= {code: said.get(i, "") for i, code in enumerate(left)}
-                break
+                return
             if not (match := ILLEGAL.search(done.stderr)):
                 raise SystemExit(done.stderr.strip())
             self._known[left.pop(int(match[1], 16) // 16)] = ""
-        return [self._known[code] for code in wanted]
 
 
 def instructions(files: Iterable[str]) -> Iterator[int]:
@@ -155,83 +193,66 @@ def operands_of(text: str, fields: Fields) -> Operands | None:
     return tuple(found)
 
 
-def around(seen: dict[int, Fields], operands: Operands) -> Form:
-    """The smallest form that has these instructions."""
-    first, *_ = seen
-    free = GUARD
-    for code in seen:
-        free |= code ^ first
-    for field, kind, *_ in operands:
-        free |= ((1 << WIDTH[kind]) - 1) << field
-    mask = ((1 << SCHEDULE) - 1) & ~free
-    return Form(mask, first & mask, operands, seen)
+def sampled(group: Group) -> list[int]:
+    return [*group.seen][:: len(group.seen) // SAMPLES + 1]
 
 
-def halves(form: Form) -> list[Form]:
-    """The form cut at the bit that cuts it most evenly."""
-    free = [bit for bit in range(16, SCHEDULE) if not form.mask >> bit & 1]
-    ones = {bit: sum(code >> bit & 1 for code in form.seen) for bit in free}
-    bit = min(free, key=lambda b: abs(2 * ones[b] - len(form.seen)))
-    assert 0 < ones[bit] < len(form.seen), "instructions with the same bits, but other registers"
-    parts: tuple[dict[int, Fields], ...] = ({}, {})
-    for code, fields in form.seen.items():
-        parts[code >> bit & 1][code] = fields
-    return [around(part, form.operands) for part in parts]
-
-
-def separate(forms: list[Form]) -> list[Form]:
-    """Forms of which no two meet."""
-    while True:
-        meet = next(((a, b) for a in forms for b in forms if a.meets(b)), None)
-        if meet is None:
-            return forms
-        larger = max(meet, key=lambda form: len(form.seen))
-        forms = [form for form in forms if form is not larger] + halves(larger)
-
-
-def changeable(form: Form, by: Disassembler) -> dict[int, int]:
-    """The form's first instruction with one bit of a number or a predicate changed, by bit."""
-    code = next(iter(form.seen))
+def changes(code: int, group: Group, by: Disassembler) -> dict[int, int]:
+    """The instruction with one bit of a number or a predicate changed, by bit."""
     (text,) = by.texts([code])
     bits = [*PREDICATES] if PREDICATE.search(text) else []
     bits += NUMBERS if code & int(GROUP) != OF_GROUP else ()
-    return {bit: code ^ 1 << bit for bit in bits if form.mask >> bit & 1}
+    return {bit: code ^ 1 << bit for bit in bits if group.mask() >> bit & 1}
 
 
-def widened(form: Form, others: list[Form], by: Disassembler) -> list[Form]:
-    """The form with bits of numbers and predicates free; several if bits depend on each other."""
-    code, fields = next(iter(form.seen.items()))
-    kept, changed = form.mask, changeable(form, by)
+def set_free(group: Group, by: Disassembler) -> None:
+    """Finds bits that can change, alone and together."""
 
-    def keep(bits: int) -> None:
-        form.mask |= bits
-        form.bits = code & form.mask
+    def same(code: int, text: str) -> bool:
+        return operands_of(text, group.seen[code]) == group.operands
 
-    def differs(text: str) -> bool:
-        return text != "" and operands_of(text, fields) != form.operands
+    free = group.mask()
+    for code in sampled(group):
+        changed = changes(code, group, by)
+        pairs = zip(changed, by.texts([*changed.values()]), strict=True)
+        free &= sum(1 << bit for bit, text in pairs if same(code, text))
+    group.free = free
+    chance = random.Random(free)
+    while bits := [bit for bit in range(SCHEDULE) if group.free >> bit & 1]:
+        some = [
+            sum(1 << b for b in chance.sample(bits, min(AT_ONCE, len(bits)))) for _ in group.seen
+        ]
+        tries = list(zip(group.seen, some, strict=True))
+        texts = by.texts([code ^ bits for code, bits in tries])
+        wrong = (t for (c, t), text in zip(tries, texts, strict=True) if text and not same(c, text))
+        together = next(wrong, 0)
+        if not together:
+            break
+        group.free &= ~together
 
-    for bit, text in zip(changed, by.texts([*changed.values()]), strict=True):
-        if text and not differs(text):
-            form.mask &= ~(1 << bit)
-            form.bits &= form.mask
-            if any(form.meets(other) for other in others):
-                keep(1 << bit)
-    named = {field + n for field, kind, *_ in form.operands for n in range(WIDTH[kind])}
-    chance = random.Random(form.bits)
-    free = [b for b in range(16, SCHEDULE) if not form.mask >> b & 1 and b not in named]
-    some = [chance.sample(free, min(AT_ONCE, len(free))) for _ in range(TRIES)]
-    tries = [sum(1 << bit for bit in bits) for bits in some]
-    for changes, text in zip(tries, by.texts([code ^ bits for bits in tries]), strict=True):
-        if differs(text) and not changes & kept:
-            return [w for half in halves(form) for w in widened(half, others, by)]
-        if differs(text):
-            keep(changes & kept)
-    return [form]
+
+def apart(groups: list[Group], known: list[Form]) -> list[Form]:
+    """The forms of groups with the same opcode, of which no two meet."""
+    while True:
+        forms = [(group, form) for group in groups for form in group.forms()]
+        others = [*forms, *((None, form) for form in known)]
+        meet = next(
+            ((g, a, o, b) for g, a in forms for o, b in others if o is not g and a.meets(b)), None
+        )
+        if meet is None:
+            return [form for _, form in forms]
+        one, form, other, by = meet
+        before = one.free, other and other.free
+        one.free &= ~by.mask
+        if other:
+            other.free &= ~form.mask
+        if before == (one.free, other and other.free):
+            raise SystemExit(f"two forms have the same instruction: {form}, {by}")
 
 
 def learn(seen: Sequence[int], known: list[Form], by: Disassembler) -> list[Form]:
     """Forms for instructions that no known one has."""
-    groups: dict[tuple[int, Operands], dict[int, Fields]] = {}
+    groups: dict[tuple[int, Operands], Group] = {}
     fields = fields_of(seen, by)
     plain = [spread(code, found) for code, found in zip(seen, fields, strict=True)]
     for code, found, text in zip(plain, fields, by.texts(plain), strict=True):
@@ -243,18 +264,17 @@ def learn(seen: Sequence[int], known: list[Form], by: Disassembler) -> list[Form
         if any(form.operands != operands for form in of):
             raise SystemExit(f"{text}: not the registers of its form")
         if not of:
-            groups.setdefault((code & 0xFFF, operands), {})[code] = found
-    tight: list[Form] = []
+            key = code & 0xFFF, operands
+            groups.setdefault(key, Group(operands, {})).seen[code] = found
+    some = [changes(code, g, by) for g in groups.values() for code in sampled(g)]
+    by.texts([code for changed in some for code in changed.values()])  # together
+    for group in groups.values():
+        set_free(group, by)
+    learned: list[Form] = []
     for opcode in sorted({opcode for opcode, _ in groups}):
-        mine = [around(of, ops) for (op, ops), of in groups.items() if op == opcode]
-        there = [form for form in known if form.bits & 0xFFF == opcode]
-        tight += [form for form in separate(mine + there) if form.seen]
-    by.texts([code for form in tight for code in changeable(form, by).values()])  # together
-    forms: list[Form] = []
-    for form in tight:
-        same = [o for o in (*known, *tight, *forms) if (o.bits ^ form.bits) & 0xFFF == 0]
-        forms += widened(form, same, by)
-    return forms
+        mine = [group for (of, _), group in groups.items() if of == opcode]
+        learned += apart(mine, [form for form in known if form.bits & 0xFFF == opcode])
+    return learned
 
 
 def read() -> list[Form]:
@@ -266,7 +286,7 @@ def read() -> list[Form]:
                 (int(bit), "UR" if kind == "U" else kind, int(skipped), int(count))
                 for kind, bit, skipped, count in OPERAND.findall(match[5])
             )
-            found.append(Form(high << 64 | low, bits_high << 64 | bits_low, operands, {}))
+            found.append(Form(high << 64 | low, bits_high << 64 | bits_low, operands))
     return found
 
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sass/trace_parts.h"
+#include "util/vector.h"
 
 #define RZ 255u
 #define URZ 63u
@@ -52,7 +53,11 @@ static const struct form {
 
 static const struct form *find_form(struct instruction i)
 {
-	for (size_t f = 0; f < sizeof(forms) / sizeof(*forms); f++)
+	const size_t count = sizeof(forms) / sizeof(*forms);
+	uint64_t opcode = i.low & 0xfff;
+
+	for (size_t f = lower_bound(count, o, (forms[o].bits.low & 0xfff) < opcode);
+	     f < count && (forms[f].bits.low & 0xfff) == opcode; f++)
 		if ((i.low & forms[f].mask.low) == forms[f].bits.low && (i.high & forms[f].mask.high) == forms[f].bits.high)
 			return &forms[f];
 	return NULL;

@@ -18,7 +18,7 @@ from tests import sass_patcher as sp
 
 PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
 ITEMS, RING, NO_BLOCK = 4096, 1 << 24, 2**64 - 1
-OPCODE, ADDRESSES, COUNT = 1, 3, 6
+OPCODE, REGISTERS, ADDRESSES, TMA, COUNT = 1, 2, 3, 5, 6
 CONTROL = 128  # bytes of struct tt_trace_ring
 COUNTS, THREADS = 1 << 21, 2**32 - 1  # bytes for counts; of a count, the threads
 RECORD = struct.Struct("<5I3HhI")  # struct tt_trace_record
@@ -118,7 +118,8 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
     plain = memory.run(cubin.image, kernel.name)
     said: dict[str, Any] = {"kernel": kernel.name, "same": {}, "lost": 0}
     counter = allocate(4)
-    for kind in (COUNT, OPCODE, ADDRESSES):
+    kinds = (COUNT, OPCODE, REGISTERS, ADDRESSES, *((TMA,) if kernel.name == "bulk" else ()))
+    for kind in kinds:
         print(f"{kernel.name}, kind {kind}", file=sys.stderr, flush=True)
         traced = cubin.traced_image(kernel, 1 << kind, counter)
         said["same"][kind] = memory.run(traced.image, kernel.name, traced) == plain
@@ -134,7 +135,7 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
                 threads[record[0]] += record[1].bit_count()
             said["recorded"] = {i: [warps[i], threads[i]] for i in sorted(warps)}
             said["places"] = len({(record[2], record[3]) for record in records})
-        else:
+        elif kind == ADDRESSES:
             begin = {"input": memory.input, "output": memory.output}
             for name, at in begin.items():
                 flat = sorted(a - at for r in records for a in r[4] if 0 <= a - at < 4 * ITEMS)

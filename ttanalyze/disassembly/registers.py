@@ -27,8 +27,9 @@ _LISTS = {
     "UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UBLKCP UBLKRED UBLKPF UTCHMMA UTCQMMA UTCIMMA UTCOMMA "
     "UTCMXQMMA UTCBAR UTCCP UTCSHIFT UGETNEXTWORKID UCGABAR_ARV UCGABAR_WAIT R2P UR2UP R2B BPT "
     "UVIRTCOUNT USETMAXREG ACQBULK PREEXIT YIELD",
-    "memory": "LD LDG LDL LDS LDC ULDC LDCU ST STG STL STS STAS ATOM ATOMG ATOMS RED REDG REDAS",
-    "global": "LD LDG ST STG ATOM ATOMG RED REDG LDGSTS STAS",
+    "memory": "LD LDG LDGMC LDL LDS LDC ULDC LDCU ST STG STL STS STAS ATOM ATOMG ATOMS RED REDG "
+    "REDAS",
+    "global": "LD LDG LDGMC ST STG ATOM ATOMG RED REDG LDGSTS STAS",
     "pairs": "DADD DMUL DFMA DMNMX DSETP FADD2 FMUL2 FFMA2 RET CALL BRX BRXU JMP JMX LEPC",
     "two": "TEX TLD TLD4 TXD TMML",
 }
@@ -159,10 +160,10 @@ class _Name:
 
     def _in_address(self, opcode: str, modifiers: Sequence[str]) -> int:
         operand = self.operands[self.i]
-        if opcode.startswith(("UTMA", "UBLK")):
-            return _of_bulk(opcode, modifiers, self.i)
         if DESCRIPTOR.search(operand[: self.place]):
             return 4 if opcode.endswith("GMMA") and _smem_factors(self.operands) else 2
+        if opcode.startswith(("UTMA", "UBLK")):
+            return _of_bulk(opcode, modifiers, self.i)
         if ".64" in self.suffix:
             return 2
         is_address = self.i == _address(opcode, self.operands)
