@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import inspect
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def small_run(path: Path, value: float) -> None:
     w.write(0, 12, np.float32(value).tobytes())
     w.epoch("sync")
     w.close()
+    os.utime(path / "p0" / "process.json", (0, 0))  # `push` waits for no further process
 
 
 @pytest.mark.parametrize("name", NAMES)
