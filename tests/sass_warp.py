@@ -1,4 +1,4 @@
-"""A warp that executes code that counts, from the text of nvdisasm."""
+"""A warp that executes code that counts or stores registers, from the text of nvdisasm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def second(name: str) -> str:
 
 
 class Warp:
-    """constants: by offset in bank 0. memory: the sums of reductions, by address."""
+    """constants: by offset in bank 0. memory: sums of reductions and what is stored, by address."""
 
     def __init__(self, constants: dict[int, int]) -> None:
         self.constants = constants
@@ -67,6 +67,11 @@ class Warp:
             assert match
             place = self._get(match[1], lane, wide=True) + int(match[2] or "0", 16)
             self.memory[place] += self._get(names[1], lane, wide=True)
+        elif kind == "STG":
+            match = re.match(r"desc\[UR\d+\]\[(R\d+)\.64(?:\+(0x\w+))?\]", names[0])
+            assert match
+            place = self._get(match[1], lane, wide=True) + int(match[2] or "0", 16)
+            self.memory[place] = self._get(names[1], lane)
         elif kind == "R2P":
             for p in range(7):
                 self.registers[f"P{p}"][lane] = self._get(names[1], lane) >> p & 1

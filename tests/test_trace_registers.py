@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import sass_patcher as sp
+from tests import sass_warp
 from tests.test_sass_patch import target
 from tests.test_trace_code import DATA, NVDISASM, OWN, code_of, detoured, disassemble
 from ttanalyze.disassembly.decode import parsed
@@ -114,6 +116,41 @@ def test_registers_are_stored_in_their_order(patcher: sp.Patcher, tmp_path: Path
             assert stores(detour) == wanted, before[i]
             units = 4 + 16 * len(general) + (len(uniform) + 1) // 2
             assert any(re.match(rf"MOV R\d+, {units << 16 | 2:#x}$", t) for t in detour)
+
+
+@pytest.mark.parametrize("name", ["reduce", "matrix", "groups"])
+def test_a_warp_stores_what_its_lanes_have(name: str, patcher: sp.Patcher, tmp_path: Path) -> None:
+    """Between the pieces, which say where the payload is and which lanes have some."""
+    cubin = patcher.open((DATA / "patch_90a.cubin").read_bytes())
+    kernel = next(k for k in cubin.kernels if k.name == name)
+    old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, REGISTERS)
+    before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
+    chance, base = random.Random(5), 0x7F00FFFFFF00
+    for i in detoured(old, new.code):
+        at = target(90, 16 * i, *new.code[i]) // 16
+        piece = next(n for n in range(at, len(after)) if after[n].startswith("BSSY"))
+        at = int(after[piece].split("0x")[1], 16) // 16
+        end = next(n for n in range(at, len(after)) if after[n].startswith("BSSY"))
+        warp, lanes = sass_warp.Warp({0x208: 0}), chance.getrandbits(32) | 1
+        warp.uniform = {f"UR{n}": chance.getrandbits(32) for n in range(63)}
+        for n in range(new.registers):
+            warp.registers[f"R{n}"] = [chance.getrandbits(32) for _ in range(32)]
+        tag = re.match(r"ISETP\.NE\.AND P0, PT, R(\d+), RZ, PT$", after[at])
+        assert tag
+        warp.registers[f"R{tag[1]}"] = [lanes >> lane & 1 for lane in range(32)]
+        for n, half in enumerate((base & 0xFFFFFFFF, base >> 32), int(tag[1]) - 2):
+            warp.registers[f"R{n}"] = [half] * 32
+        general, uniform = named(before[i])
+        wanted = {
+            base + ROW * n + 4 * lane: warp.registers[f"R{number}"][lane]
+            for n, number in enumerate(general)
+            for lane in range(32)
+            if lanes >> lane & 1
+        }
+        end_of = base + ROW * len(general)
+        wanted |= {end_of + 4 * n: warp.uniform[f"UR{number}"] for n, number in enumerate(uniform)}
+        warp.run(after, at, 0xFFFFFFFF, end)
+        assert dict(warp.memory) == wanted, before[i]
 
 
 def with_one(image: bytes, kernel: sp.Kernel, at: int, low: int, high: int) -> bytes:
