@@ -217,10 +217,12 @@ def test_number_of_changes_that_are_looked_at_is_limited(
     assert found.details["times"] == 4
 
 
-def test_a_node_that_ran_beside_another_is_possible(faults: Path, tmp_path: Path) -> None:
-    """Two branches of a graph: the epoch after one of them does not wait for the other."""
+def test_a_node_that_ran_beside_another_is_confirmed(faults: Path, tmp_path: Path) -> None:
+    """Two branches of a graph: the epoch after one of them does not wait for the other, but a trace
+    has the store.
+    """
     (found,) = findings(faults, "graph_branch_end_96", tmp_path / "out")
-    assert found["certainty"] == "possible"
+    assert found["certainty"] == "confirmed" and "instruction" in found["details"]
     assert lines_of([found], "graph_branch_end_96") == [True]
 
 
