@@ -25,8 +25,8 @@ uint32_t plan_asked(void)
 	return options.instrument << TT_TRACE_OPCODE & ((1u << TT_TRACE_END) - 1);
 }
 
-/* The Sanitizer API has no counts and no registers, and of bulk copies only loads by tensor maps. */
-#define ONLY_OURS (1u << TT_TRACE_COUNT | 1u << TT_TRACE_REGISTERS | 1u << TT_TRACE_TMA)
+/* The Sanitizer API has no counts and no registers. */
+#define ONLY_OURS (1u << TT_TRACE_COUNT | 1u << TT_TRACE_REGISTERS)
 
 bool plan_patches(void)
 {

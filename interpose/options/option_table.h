@@ -193,7 +193,7 @@ OPTION(INSTRUMENT_RING, instrument_ring, SIZE, "2M", "", "SIZE",
 OPTION(INSTRUMENT_WAY, instrument_way, CHOICE, "auto|patcher|sanitizer", "auto", "",
        "What inserts the code that records on a GPU: ttanalyze itself (patcher; kernels of sm_90) or NVIDIA's Sanitizer API "
        "(sanitizer; no counts, no registers, of bulk copies only loads by tensor maps); auto (default): the latter, but the "
-       "patcher for count, registers and tma, or where the library of the Sanitizer API is missing.")
+       "patcher for count and registers, or where the library of the Sanitizer API is missing.")
 OPTION(INSTRUMENT_LIBRARY, instrument_library, PATH, "", "", "FILE",
        "The library of NVIDIA's Sanitizer API, libsanitizer-public.so, which inserts the code that records on a GPU (default: "
        "that of the Python package nvidia-cuda-sanitizer-api).")
