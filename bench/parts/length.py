@@ -64,8 +64,9 @@ def _take(bed: Bed, result: Result, count: int) -> None:
     )
     workers = min(len(VERBS), os.cpu_count() or 1)
     with bed.run_folder() as a, bed.run_folder() as b, ThreadPoolExecutor(workers) as pool:
+        other = pool.submit(write, b, altered=epochs * 3 // 5, missing=[count // 2])
         write(a)
-        write(b, altered=epochs * 3 // 5, missing=[count // 2])
+        other.result()
         size = (a / "p0" / "events.bin").stat().st_size
         samples: dict[str, dict[str, float]] = {}
         result.data["launches"][str(count)] = {"events_bytes": size, "verbs": samples}

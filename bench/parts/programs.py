@@ -3,7 +3,7 @@
 Each step ends with a wait, so modes with epochs have one for each step. Each program has its share
 of the time, in which every way comes once before any comes again. Its row is printed as soon as it
 is there, and again with compute-sanitizer, which comes last, in one process for PyTorch and one for
-JAX. With small sizes, that is so for each way.
+JAX. With small sizes or little time, that is so for each way.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ WAYS = {
     "contents": {"epoch": "sync"},
 }
 PROFILER, SANITIZER = "torch.profiler", "compute-sanitizer"
+TURNS = 3
 SANITIZED_STEPS = ["--steps", "2", "--warm", "1"]
-OF_JAX = 0.35  # of the time, with small sizes
+SHORT = 400  # seconds: with less, all programs of PyTorch are in one process
+OF_JAX = 0.35  # of the time then
 # Each process of JAX would compile the same.
 CACHE = {"MIN_COMPILE_TIME_SECS": "0", "MIN_ENTRY_SIZE_BYTES": "-1"}
 Steps = dict[str, float]  # microseconds of a step by program, or by way
@@ -56,20 +58,22 @@ def measure(bed: Bed) -> Result:
     for name, value in CACHE.items():
         os.environ.setdefault(f"JAX_PERSISTENT_CACHE_{name}", value)
     steps = result.data["step_us"]
+    few = bed.quick or bed.left < SHORT
+    result.data["steps"] = 40 if few else 200
     with ExitStack() as stack:
         of_torch = of_ways(stack, bed, script, WAYS)
         of_jax = of_ways(stack, bed, script, WAYS, ("jax",)) if "jax" in names else {}
         slow: dict[str, Forks] = {}
         result.attempt(lambda: slow.update(_sanitizers(stack, bed, script, groups)))
         reserve = bed.left / 3 if slow else 0
-        turns = groups if bed.quick else names
+        turns = groups if few else names
         for i, group in enumerate(turns):
             share = 1 / (len(turns) - i)
-            if bed.quick and i < len(turns) - 1:
+            if few and i < len(turns) - 1:
                 share = 1 - OF_JAX
             until = time.monotonic() + (bed.left - reserve) * share
             forks = of_jax if group == "jax" else of_torch
-            samples = _measured(bed, result, forks, group, until)
+            samples = _measured(result, forks, group, until)
             for (name, way), of in samples.items():
                 steps.setdefault(name, {})[way] = median(of)
             _say_rows({name: steps[name] for name in group.split(",") if name in steps})
@@ -90,19 +94,18 @@ def _say_rows(steps: dict[str, Steps]) -> None:
         say(", ".join(" ".join(pair) for pair in zip(head, row, strict=True)))
 
 
-def _measured(
-    bed: Bed, result: Result, forks: dict[str, Forks], group: str, until: float
-) -> Samples:
+def _measured(result: Result, forks: dict[str, Forks], group: str, until: float) -> Samples:
     """All ways, and again while there is time for that. Who comes first moves on every time; a way
     that fails takes none along.
     """
     samples: Samples = {}
-    line = [group, "--steps", str(bed.pick(200, 40, 5)), "--warm", str(bed.pick(20, 8, 2))]
+    count = result.data["steps"]
+    line = [group, "--steps", str(count), "--warm", str(max(count // 10, 8))]
     ways = {name: partial(_steps, of, line, until) for name, of in forks.items()}
     if group != "jax":
         ways[PROFILER] = partial(_steps, forks["bare"], [*line, "--profile"], until)
     order, took = list(ways), 0.0
-    for turn in range(bed.pick(3, 1, 1)):
+    for turn in range(TURNS):
         began = time.monotonic()
         if turn and until - began < took * 1.2:
             break
