@@ -291,6 +291,16 @@ def gpu_name() -> str | None:
     return names[0].strip() if names else None
 
 
+@cache
+def gpu_count() -> int:
+    """How many GPUs programs see: those of this machine, or of them what the environment names."""
+    if gpu_name() is None:
+        return 0
+    listed = run(["nvidia-smi", "-L"], dict(os.environ)).stdout.count("GPU ")
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return listed if named is None else min(listed, len([n for n in named.split(",") if n]))
+
+
 def uses_context(name: str) -> bool:
     """Whether a test program makes a context current, and so leaves a run when it is recorded."""
     return name not in (

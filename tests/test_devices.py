@@ -13,20 +13,20 @@ pytestmark = pytest.mark.native
 
 
 @pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "count"), [(0, 2), (1, 2), (2, 4)])
 def test_named_epoch_captures_all_devices(
-    seed: int, options: dict[str, str], built: Path, tmp_path: Path
+    seed: int, count: int, options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     environment = support.simulator_environment(
-        TT_SIM_DEVICES="2", TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed)
+        TT_SIM_DEVICES=str(count), TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed)
     )
-    command = [str(support.build_program("recorder_two_devices", built))]
+    command = [str(support.build_program("recorder_several_devices", built)), str(count)]
     bare = support.run(command, environment)
     assert bare.status == 0
     run = tmp_path / "run"
     recorded = support.recording(environment, run, epoch="api", **options)
     assert support.run(command, recorded) == bare
-    check_devices(run)
+    check_devices(run, count)
 
 
 @pytest.mark.parametrize("devices", ["1", "2"])

@@ -278,7 +278,9 @@ def test_graph_epochs_on_two_devices_are_compared(built: Path, tmp_path: Path, c
     for seed in ("1", "2"):
         simulated = {"TT_SIM_DEVICES": "2", "TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}
         options = {"epoch": "api", "timeline": "cupti"}
-        runs.append(record("recorder_two_devices", tmp_path / seed, built, simulated, **options))
+        runs.append(
+            record("recorder_several_devices", tmp_path / seed, built, simulated, **options)
+        )
     process = runs[0].process(0)
     seqs = layout.distinct(process.epochs["seq"])
     assert len(seqs) < len(process.epochs)

@@ -1,12 +1,14 @@
-"""NCCL through PyTorch: steps with an all-reduce each, in as many ranks as there are devices.
+"""NCCL through PyTorch: steps with an all-reduce each, in so many ranks, each with its GPU.
 
-Arguments: the number of ranks, the rank that is late, and the rank that leaves out the last
-collective (-1: none).
+--late RANK pauses before each all-reduce. --wrong STEP changes one element of what that all-reduce
+leaves in rank 1, by a stream that nothing waits for. --leaves RANK calls no last all-reduce: then
+the first process ends all others, as launchers do.
 """
 
 # mypy: disable-error-code="import-not-found,import-untyped"
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -19,18 +21,31 @@ from torch.cuda import nvtx
 STEPS = 9
 
 
-def work(rank: int, world: int, late: int) -> None:
+def work(rank: int, options: argparse.Namespace, last: mp.SimpleQueue) -> None:
+    world = options.ranks
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world)
     values = torch.full((1 << 20,), float(rank + 1), device="cuda")
     other = torch.randn(2048, 2048, device="cuda")
+    element, side = torch.zeros(1, device="cuda"), torch.cuda.Stream()
+    element += 1  # its kernel is loaded
+    torch.cuda.synchronize()
     for step in range(STEPS):
         with nvtx.range(f"step {step}"):
-            if rank == late:
+            if rank == options.late:
                 time.sleep(0.02)
             other = torch.tanh(other @ other)
             values += rank + step
+            if rank == 1 and step == options.wrong:
+                torch.cuda.synchronize()
+                with torch.cuda.stream(side):
+                    torch.cuda._sleep(1_000_000_000)
+                    values[5:6] += 1
+            if step == STEPS - 1:
+                last.put(rank)
+                if rank == options.leaves:
+                    time.sleep(600)
             dist.all_reduce(values)
             values /= world
             torch.cuda.synchronize()
@@ -39,16 +54,29 @@ def work(rank: int, world: int, late: int) -> None:
 
 
 def main() -> None:
-    world, late = int(sys.argv[1]), int(sys.argv[2])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, default=2)
+    for option in ("--late", "--wrong", "--leaves"):
+        parser.add_argument(option, type=int, default=-1)
+    options = parser.parse_args()
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
     context = mp.get_context("spawn")
-    ranks = [context.Process(target=work, args=(rank, world, late)) for rank in range(world)]
+    last = context.SimpleQueue()
+    ranks = [
+        context.Process(target=work, args=(rank, options, last)) for rank in range(options.ranks)
+    ]
     for process in ranks:
         process.start()
+    if options.leaves >= 0:
+        for _ in ranks:
+            last.get()
+        time.sleep(3)
+        for process in ranks:
+            process.terminate()
     for process in ranks:
         process.join()
-    sys.exit(max(process.exitcode or 0 for process in ranks))
+    sys.exit(max(abs(process.exitcode or 0) for process in ranks))
 
 
 if __name__ == "__main__":

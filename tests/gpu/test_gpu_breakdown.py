@@ -63,15 +63,15 @@ def _sum(times: Intervals) -> int:
 
 
 @pytest.mark.exclusive  # what else runs there makes the second half slower than the first
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_figures_are_those_of_a_profiler(ranks: int, tmp_path: Path) -> None:
     """Within 2 % of the whole time: what the temporal breakdown of Holistic Trace Analysis has. The
     two are of one program, one after the other, as only one can use CUPTI. How long a kernel of
     NCCL waits for the other rank is not the same in both.
     """
-    torch = pytest.importorskip("torch")
-    if torch.cuda.device_count() < ranks:
-        pytest.skip("needs two GPUs")
+    pytest.importorskip("torch")
+    if support.gpu_count() < ranks:
+        pytest.skip(f"needs {ranks} GPUs")
     path = tmp_path / "run"
     command = [sys.executable, str(HERE / "breakdown_case.py"), str(tmp_path), str(ranks)]
     options = ["--timeline", "cupti", "--contents", "none", "--epoch", "nvtx:^never$"]

@@ -1,4 +1,4 @@
-"""On two GPUs: each has its ring, and an epoch by name is of both."""
+"""On two GPUs and on four: each has its ring, and an epoch by name is of all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
 from tests.devices import check_devices
 from tests.gpu.test_gpu import check_recording
@@ -15,31 +16,22 @@ from tests.recordings import compare
 HERE = Path(__file__).resolve().parent
 BARE = support.bare_environment()
 
-
-def gpus() -> int:
-    """How many this machine has."""
-    if support.gpu_name() is None:
-        return 0
-    listed = support.run(["nvidia-smi", "-L"], BARE)
-    return listed.stdout.count("GPU ")
-
-
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(gpus() < 2, reason="needs two GPUs"),
+    pytest.mark.skipif(support.gpu_count() < 2, reason="needs two GPUs"),
 ]
 
 
 @pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}])
 def test_named_epoch_captures_all_devices(
-    options: dict[str, str], built: Path, tmp_path: Path
+    options: dict[str, str], ranks: int, built: Path, tmp_path: Path
 ) -> None:
-    command = [str(support.build_program("recorder_two_devices", built))]
+    command = [str(support.build_program("recorder_several_devices", built)), str(ranks)]
     bare = support.run(command, BARE)
     assert bare.status == 0
     run = tmp_path / "run"
     assert support.run(command, support.recording(BARE, run, epoch="api", **options)) == bare
-    check_devices(run)
+    check_devices(run, ranks)
 
 
 @pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}])
@@ -53,32 +45,47 @@ def test_copies_to_the_other_device_are_captured(
 
 
 @pytest.mark.parametrize(("way", "off"), [("P2P", "0"), ("SHM", "1")])
-def test_two_nccl_ranks_are_recorded(way: str, off: str, tmp_path: Path) -> None:
-    """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights. By
-    NVLink and by shared memory of the host.
+def test_nccl_ranks_are_recorded(way: str, off: str, ranks: int, tmp_path: Path) -> None:
+    """Ranks, a process each, whose gradients NCCL adds up: all have the same weights. By NVLink and
+    by shared memory of the host.
     """
     pytest.importorskip("torch")
     told = f"NCCL_DEBUG_FILE={tmp_path}/nccl.%p"
     settings = [f"NCCL_P2P_DISABLE={off}", "NCCL_DEBUG=INFO", told]
-    command = ["env", *settings, sys.executable, str(HERE / "train_ddp.py")]
+    command = ["env", *settings, sys.executable, str(HERE / "train_ddp.py"), str(ranks)]
     opened = check_recording(command, tmp_path / "run", 300, epoch="sync")
     assert any(f" via {way}" in path.read_text() for path in tmp_path.glob("nccl.*"))
-    assert {p.info["devices"][0]["ordinal"] for p in opened.processes} == {0, 1}
+    assert {p.info["devices"][0]["ordinal"] for p in opened.processes} == set(range(ranks))
     assert all(len(p.epochs) > 3 for p in opened.processes)
 
 
-def test_pytorch_shares_a_tensor_between_processes(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    command = [sys.executable, str(HERE / "share_tensor.py")]
-    opened = check_recording(command, tmp_path / "run", 300, epoch="sync")
-    kinds = opened.regions.groupby("process")["kind"].agg(set)
+@pytest.mark.parametrize("options", [{}, {"deterministic": "1"}])
+@pytest.mark.parametrize("name", ["recorder_ipc", "recorder_ipc_devices"])
+def test_memory_of_another_process_is_recorded(
+    name: str, options: dict[str, str], built: Path, tmp_path: Path
+) -> None:
+    """A process opens what another one allocated, on one device and on two, and changes it."""
+    command, run = [str(support.build_program(name, built))], tmp_path / "run"
+    bare = support.run(command, BARE)
+    assert "the other ended with 0\n" in bare.stdout, bare
+    compare("", bare, support.run(command, support.recording(BARE, run, **options)))
+    kinds = tt.open(run).regions.groupby("process")["kind"].agg(set)
     assert sorted("ipc" in of for of in kinds) == [False, True]
 
 
-def test_nccl_collectives_in_one_process_are_recorded(tmp_path: Path) -> None:
-    """NCCL between two devices of one process, with epochs over both."""
+def test_pytorch_shares_a_tensor_between_processes(ranks: int, tmp_path: Path) -> None:
+    """A process for each GPU: all but the first change the first one's memory, and copy it."""
     pytest.importorskip("torch")
-    command = [sys.executable, str(HERE / "two_devices.py")]
+    command = [sys.executable, str(HERE / "share_tensor.py"), str(ranks)]
+    opened = check_recording(command, tmp_path / "run", 300, epoch="sync")
+    kinds = opened.regions.groupby("process")["kind"].agg(set)
+    assert sorted("ipc" in of for of in kinds) == [False] + [True] * (ranks - 1)
+
+
+def test_nccl_collectives_in_one_process_are_recorded(ranks: int, tmp_path: Path) -> None:
+    """NCCL and copies between the devices of one process, with epochs over all."""
+    pytest.importorskip("torch")
+    command = [sys.executable, str(HERE / "several_devices.py"), str(ranks)]
     opened = check_recording(command, tmp_path / "run", 300, epoch="api")
     epochs = opened.epochs[opened.epochs["trigger"] == "api"]
-    assert set(epochs.groupby("seq")["device"].nunique()) == {2}
+    assert set(epochs.groupby("seq")["device"].nunique()) == {ranks}

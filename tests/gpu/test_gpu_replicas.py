@@ -9,7 +9,6 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.gpu.test_gpu_collectives import needs_two_devices
 from tests.recordings import record
 
 pytestmark = [
@@ -22,31 +21,28 @@ PROGRAM = [sys.executable, str(Path(__file__).with_name("train_replicas.py"))]
 STEPS, STEP, WEIGHT = 10, 7, "1.linear1.weight"
 
 
-@pytest.fixture(autouse=True)
-def two_devices() -> None:
-    needs_two_devices()
-
-
-def trained(path: Path, *arguments: str, contents: str = "none") -> tt.Run:
+def trained(path: Path, ranks: int, *arguments: str, contents: str = "none") -> tt.Run:
+    pytest.importorskip("torch")
     options = ["--contents", contents, "--epoch", "nvtx:^step"]
-    done = record([*PROGRAM, *arguments], BARE, path, *options)
+    command = [*PROGRAM, "--ranks", str(ranks), *arguments]
+    done = record(command, BARE, path, *options)
     assert done.status == 0, done.stderr
     assert "stopped naming" not in done.stderr
     return tt.open(path)
 
 
 @pytest.mark.parametrize("contents", ["none", "changed"])
-def test_changed_gradient_of_rank_1_is_named(contents: str, tmp_path: Path) -> None:
+def test_changed_gradient_of_rank_1_is_named(contents: str, ranks: int, tmp_path: Path) -> None:
     """By step and tensor from digests alone, and by element with contents."""
-    run = trained(tmp_path / "run", "--spoil", str(STEP), contents=contents)
+    run = trained(tmp_path / "run", ranks, "--spoil", str(STEP), contents=contents)
     report = tt.replicas(run)
     print(report.to_json()[:4000])
     assert not report.same
     assert {str(found.step).rpartition("/")[2] for found in report.found} == {f"step {STEP}"}
     names = {name for found in report.found for name in found.names}
     assert names and all(name.startswith(WEIGHT) for name in names), names
-    assert {found.ranks for found in report.found} == {(0, 1)}
-    if len(report.ranks) > 2:
+    assert {found.ranks for found in report.found} == {tuple(range(ranks))}
+    if ranks > 2:
         assert {tuple(found.odd) for found in report.found} == {(1,)}
     if contents == "changed":
         assert f"{WEIGHT}.grad" in names
@@ -55,8 +51,8 @@ def test_changed_gradient_of_rank_1_is_named(contents: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("arguments", [[], ["--bare"], ["--sharded"], ["--sharded", "--bare"]])
-def test_sound_training_gives_no_report(arguments: list[str], tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", *arguments)
+def test_sound_training_gives_no_report(arguments: list[str], ranks: int, tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", ranks, *arguments)
     try:
         report = tt.replicas(run)
     except tt.Error as e:

@@ -1,4 +1,4 @@
-"""DistributedDataParallel over two ranks with NCCL: prints losses and a digest of the weights."""
+"""DistributedDataParallel over so many NCCL ranks: prints losses and a digest of the weights."""
 
 # mypy: disable-error-code="import-not-found,import-untyped"
 from __future__ import annotations
@@ -12,10 +12,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 
-def work(rank: int, results: mp.SimpleQueue) -> None:
+def work(rank: int, world: int, results: mp.SimpleQueue) -> None:
     """One rank; the first one reports."""
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", rank=rank, world_size=2)
+    dist.init_process_group("nccl", rank=rank, world_size=world)
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 10)
@@ -41,9 +41,9 @@ def work(rank: int, results: mp.SimpleQueue) -> None:
 def main() -> None:
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
-    context = mp.get_context("spawn")
+    context, world = mp.get_context("spawn"), int(sys.argv[1])
     results = context.SimpleQueue()
-    ranks = [context.Process(target=work, args=(rank, results)) for rank in range(2)]
+    ranks = [context.Process(target=work, args=(rank, world, results)) for rank in range(world)]
     for process in ranks:
         process.start()
     said = sorted(results.get() for _ in ranks)

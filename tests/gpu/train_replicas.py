@@ -1,4 +1,4 @@
-"""Data-parallel training of a small transformer, a rank for each GPU: PyTorch's
+"""Data-parallel training of a small transformer, each rank with its GPU: PyTorch's
 DistributedDataParallel, or FSDP with --sharded. Prints each rank's loss, or with --time how long a
 step takes in a range "step N" and in one with another name.
 
@@ -51,7 +51,7 @@ def work(rank: int, world: int, options: argparse.Namespace) -> None:
     model = parallel(plain, rank, options.sharded)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     if not options.bare:
-        ttanalyze.integrations.torch.watch(model, optimizer)
+        ttanalyze.integrations.torch.watch(model, optimizer, activations=not options.time)
     torch.manual_seed(100 + rank)
     times = []
     for step in range(options.steps):
@@ -83,6 +83,7 @@ def work(rank: int, world: int, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, default=torch.cuda.device_count())
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--depth", type=int, default=3)
@@ -94,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
-    mp.spawn(work, (torch.cuda.device_count(), options), nprocs=torch.cuda.device_count())
+    mp.spawn(work, (options.ranks, options), nprocs=options.ranks)
 
 
 if __name__ == "__main__":
