@@ -207,6 +207,33 @@ KERNEL crowded(const unsigned *in, unsigned *out, int n)
 	out[i] = sum;
 }
 
+/* The same with an array in local memory. */
+KERNEL framed(const unsigned *in, unsigned *out, int n)
+{
+	unsigned v[KEPT], local[32], sum = 0;
+	int i = INDEX;
+
+	if (i >= n)
+		return;
+#pragma unroll
+	for (int k = 0; k < KEPT; k++)
+		v[k] = in[(i + k * 31) % n];
+	for (int k = 0; k < 32; k++)
+		local[k] = in[(i + k * 7) % n];
+#pragma unroll 1
+	for (int turn = 0; turn < 3; turn++) {
+#pragma unroll
+		for (int k = 0; k < KEPT; k++)
+			v[k] = v[k] * 5 + (v[(k + 7) % KEPT] ^ v[(k * 3 + 1) % KEPT]);
+		local[v[0] % 32] += v[1];
+		v[2] ^= local[v[3] % 32];
+	}
+#pragma unroll
+	for (int k = 0; k < KEPT; k++)
+		sum = sum * 3 + v[k];
+	out[i] = sum + local[sum % 32];
+}
+
 static void check(cudaError_t e, const char *what)
 {
 	if (e != cudaSuccess) {
@@ -234,6 +261,7 @@ static const test tests[] = {
 	TEST(globals),
 	TEST(divergent),
 	TEST(crowded),
+	TEST(framed),
 	{"dynamic", (const void *)dynamic, 192 * 1024, false},
 	{"together", (const void *)together, 0, true},
 };

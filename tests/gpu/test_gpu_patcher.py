@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 BARE = support.bare_environment()
 KERNELS = (
     *("copy", "vectors", "gather", "reduction", "histogram", "product", "softmax", "globals"),
-    *("divergent", "crowded", "dynamic", "together"),
+    *("divergent", "crowded", "framed", "dynamic", "together"),
 )
 KINDS = (
     *("count", "opcode", "addresses", "values", "heartbeat", "values,heartbeat"),
@@ -36,6 +36,7 @@ KINDS = (
 Found = Counter[tuple[int, ...]]
 ARENA_END = 1 << 46  # of deterministic memory
 VARIABLES_ALIGN = 256  # bytes
+ROW = 16  # words of 64 bits: a register of each lane
 ADDRESS = re.compile(r"\[(U?R(?:\d+|Z))(\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
 
 pytestmark = [
@@ -85,7 +86,9 @@ def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path
     done = trace(tmp_path / "run", [program, "all", "16"], "patcher", "--kind", kind)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
-    full = ["crowded"] if "heartbeat" in kind else []  # heartbeats need registers of their own
+    full = (
+        ["crowded", "framed"] if "heartbeat" in kind else []
+    )  # heartbeats need registers of their own
     assert full == [
         kernel
         for kernel, why in zip(KERNELS, refused, strict=True)
@@ -95,14 +98,16 @@ def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path
 
 def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
     """Kernels that wait for each other repeat loops differently often."""
-    for kernel in ("vectors", "reduction", "softmax", "globals", "divergent", "crowded"):
-        run = tmp_path / kernel
+    for kernel in ("vectors", "reduction", "softmax", "globals", "divergent", "crowded", "framed"):
+        run, alone = tmp_path / kernel, tmp_path / f"{kernel}-alone"
         command: list[Path | str] = [program, kernel, "4", "1", "8192"]
         assert trace(run, command, "patcher", "--kind", "count,opcode").status == 0
         found = list(records(run))
         warps = Counter(one.line for one in found if one.kind == KIND["opcode"])
-        counts = {one.line: one.numbers[0] for one in found if one.kind == KIND["count"]}
-        assert warps and {i: counts[i] for i in warps} == warps
+        counts = {one.line: one.numbers for one in found if one.kind == KIND["count"]}
+        assert warps and {i: counts[i][0] for i in warps} == warps
+        assert trace(alone, command, "patcher", "--kind", "count").status == 0
+        assert {one.line: one.numbers for one in records(alone)} == counts
 
 
 @pytest.mark.parametrize("kernel", ["copy", "vectors"])
@@ -168,10 +173,13 @@ def address(one: Instruction, general: Array, uniform: Array) -> Array:
 def test_registers_of_accesses_give_addresses_and_values(
     kernel: str, program: Path, tmp_path: Path
 ) -> None:
-    words = {"dynamic": "49152", "product": "65536"}.get(kernel, "8192")
-    command: list[Path | str] = [program, kernel, "4", "1", words]
+    blocks, words = {"dynamic": ("4", "49152"), "product": ("256", "65536")}.get(
+        kernel, ("4", "8192")
+    )
+    command: list[Path | str] = [program, kernel, blocks, "1", words]
     bare = support.run(command, BARE)
-    done = trace(tmp_path / "run", command, "patcher", "--kind", "registers,values")
+    given = ("--kind", "registers,values", "--blocks", "0:3" if kernel != "product" else "0:0")
+    done = trace(tmp_path / "run", command, "patcher", *given)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     run = tt.open(tmp_path / "run")
     known = instructions_of(run, run.process(0), int(run.process(0).traced["function"][0]))
@@ -198,9 +206,12 @@ def test_bulk_copies_are_those_of_the_simulator(built: Path, tmp_path: Path) -> 
     bare = support.run(command, BARE)
     given = ("instrument", "-q", "--kind", "tma,registers")
     shown = {}
-    for name, way in (("gpu", ("--way", "patcher")), ("sim", ("--sim",))):
+    ways = {"gpu": [*given, "--way", "patcher"], "sim": [*given, "--sim"]}
+    if sanitizer_library():
+        ways["api"] = ["instrument", "-q", "--kind", "tma", "--way", "sanitizer"]
+    for name, way in ways.items():
         run = tmp_path / name
-        done = support.ttanalyze(*given, *way, "-o", run, "--", *command, environment=BARE)
+        done = support.ttanalyze(*way, "-o", run, "--", *command, environment=BARE)
         assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
         out = support.ttanalyze("query", run, "--table", "tma", "--format", "json")
         same = ("does", "first", "last", "records", "bytes", "multicast", "swizzle", "box_dim")
@@ -208,6 +219,93 @@ def test_bulk_copies_are_those_of_the_simulator(built: Path, tmp_path: Path) -> 
         shown[name] = sorted(repr([row[n] for n in (*same, "global_dim")]) for row in rows)
     assert len(shown["gpu"]) == 36
     assert shown["gpu"] == shown["sim"]
+    loads = [row for row in shown["gpu"] if row.startswith("['load'")]
+    assert len(loads) == 18 and shown.get("api", loads) == loads  # which has loads alone
+
+
+def computed(one: Instruction, had: dict[str, Array]) -> Array | None:
+    """What some instructions write, of what their registers had; None: it is not known here."""
+    modifiers, (to, *sources) = one.mnemonic.split(".")[1:], one.operands
+
+    def value(text: str) -> Array | None:
+        text = text.removesuffix(".reuse")
+        if re.fullmatch(r"-?0x[0-9a-f]+", text):
+            return np.full(32, int(text, 16) % 2**32, "u4")
+        if text == "RZ":
+            return np.zeros(32, "u4")
+        if text.startswith("-") and (of := value(text[1:])) is not None:
+            return -of
+        return had.get(text)
+
+    if to not in one.writes or len(one.writes) > 1:
+        return None
+    given = [value(source) for source in sources]
+    if any(of is None for of in given[:3]):
+        return None
+    known = [of for of in given if of is not None]
+    if one.opcode == "MOV":
+        return known[0]
+    if one.opcode in ("IADD3", "VIADD") and not modifiers and len(known) in (2, 3):
+        return sum(known[1:], known[0])
+    if one.opcode == "IMAD" and {*modifiers} <= {"SHL", "MOV", "IADD", "U32"} and len(known) == 3:
+        return known[0] * known[1] + known[2]
+    if one.opcode == "LOP3" and modifiers == ["LUT"] and len(known) >= 4:
+        a, b, c, table = known[0], known[1], known[2], int(known[3][0])
+        terms = (
+            (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
+            for n in range(8)
+            if table >> n & 1
+        )
+        return sum(terms, np.zeros(32, "u4"))
+    return None
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_registers_keep_what_was_written_to_them(
+    kernel: str, program: Path, tmp_path: Path
+) -> None:
+    """Each has the value that it had, or that the instruction in between computes."""
+    blocks, words = {
+        "dynamic": ("1", "49152"),
+        "product": ("256", "65536"),
+        "divergent": ("1", "1024"),
+    }.get(kernel, ("1", "8192"))
+    command: list[Path | str] = [program, kernel, blocks, "1", words]
+    given = ("--kind", "registers", "--blocks", "0:0")
+    assert trace(tmp_path / "run", command, "patcher", *given).status == 0
+    run = tt.open(tmp_path / "run")
+    known = instructions_of(run, run.process(0), int(run.process(0).traced["function"][0]))
+    parts = list(run.trace_records(kinds=["registers"]))
+    seen = {int(number) for part in parts for number in np.unique(part.heads["instruction"])}
+    others = (one for number, one in known.by_number.items() if number not in seen)
+    unclear = {name for one in others for name in one.writes}
+    has: dict[
+        tuple[int, int], dict[str, tuple[Array, Array]]
+    ] = {}  # by warp: values, and for which lanes
+    kept = made = 0
+    for part in parts:
+        for head, size, general in zip(part.heads, part.sizes, part.registers(), strict=True):
+            one = known.by_number[int(head["instruction"])]
+            lanes = (int(head["mask"]) >> np.arange(32) & 1).astype(bool)
+            warp = has.setdefault((int(head["block_x"]), int(head["warp"])), {})
+            rows = dict(zip(one.recorded, general[: size // ROW], strict=False))
+            for name, values in rows.items():
+                old, valid = warp.get(name, (values, np.zeros(32, bool)))
+                same = lanes & valid
+                assert np.array_equal(old[same], values[same]), (one.number, one.text, name)
+                kept += int(same.sum())
+                warp[name] = np.where(lanes, values, old), valid | lanes
+            new = computed(one, rows)
+            for name in one.writes:
+                old, valid = warp.get(name, (np.zeros(32, "u4"), np.zeros(32, bool)))
+                if new is None:
+                    warp[name] = old, valid & ~lanes
+                else:
+                    warp[name] = np.where(lanes, new, old), valid | lanes
+                    made += int(lanes.sum())
+            for name in unclear:
+                warp.pop(name, None)
+    assert kept > 1000 and made > 1000, (kept, made)
 
 
 @pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
