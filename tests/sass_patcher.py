@@ -22,6 +22,8 @@ SOURCES = (
     "sass/fatbin.c",
     "sass/blocks.c",
     "sass/trace_code.c",
+    "sass/trace_choose.c",
+    "sass/trace_plan.c",
     "sass/trace_pieces.c",
     "sass/trace_beats.c",
     "sass/trace_counts.c",

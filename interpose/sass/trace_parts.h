@@ -1,8 +1,8 @@
 /*
  * What the files of trace_code.h share.
  *
- * trace_code.c chooses instructions and registers, trace_pieces.c writes the code that nvcc compiled for them, and
- * trace_beats.c keeps heartbeats.
+ * trace_choose.c chooses instructions, trace_plan.c registers, trace_code.c puts them together. trace_pieces.c writes the code
+ * that nvcc compiled, and trace_beats.c keeps heartbeats.
  */
 #ifndef TT_SASS_TRACE_PARTS_H
 #define TT_SASS_TRACE_PARTS_H
@@ -91,6 +91,18 @@ struct writer {
 	size_t count;
 	size_t parts[COUNTS_IN_REGISTERS]; /* by slot: a branch that still needs its target; 0: none */
 };
+
+#define ACCESSES (1u << TT_TRACE_ADDRESSES | 1u << TT_TRACE_VALUES)
+
+/* ---- trace_choose.c ---- */
+
+/* Fills in which kinds of recording code each instruction gets; kinds[k->count] and more is room for its own use. */
+void trace_choose(const struct trace_kernel *k, struct trace_point *points, uint32_t *kinds, struct traced_code *out);
+
+/* ---- trace_plan.c ---- */
+
+/* NULL, or why the kernel has not what the code of these kinds needs. */
+const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t slots, struct layout *l);
 
 /* ---- trace_pieces.c ---- */
 
