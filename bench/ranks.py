@@ -27,7 +27,7 @@ MEASURE = """
 import json, resource, sys, time
 import ttanalyze as tt
 from ttanalyze.verbs.diff.show import diff_text
-from ttanalyze.verbs.info import info_text
+from ttanalyze.verbs.info.show import info_text
 what, *runs = sys.argv[1:]
 verb = getattr(tt, what)
 verb.__doc__

@@ -18,7 +18,8 @@ from ttanalyze.core.writers import writers
 from ttanalyze.format.activities import OWN
 from ttanalyze.format.captures import WAITED
 from ttanalyze.verbs.diff import diff
-from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import info_text
 from ttanalyze.verbs.query import Query, query
 from ttanalyze.verbs.trace import FORMATS, calls
 

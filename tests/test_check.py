@@ -19,7 +19,8 @@ from tests import support
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
-from ttanalyze.verbs.check import choose, findings, order, session, spacing
+from ttanalyze.verbs.check import findings, order, session, spacing
+from ttanalyze.verbs.check.check import ALL
 from ttanalyze.verbs.check.sarif import sarif_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 
@@ -191,7 +192,7 @@ def test_a_run_that_hangs_is_ended_without_a_timeout(
     monkeypatch.setattr(session, "LEAST", 2)
     monkeypatch.setattr(session, "PATIENCE", 1)
     settings = Settings(tuple(varies("hang")), sim=True)
-    (finding,) = run_checks(settings, tmp_path / "out", choose("determinism")).findings
+    (finding,) = run_checks(settings, tmp_path / "out", ["determinism"]).findings
     assert "did not end in time in another" in finding.summary
 
 
@@ -359,9 +360,13 @@ class Partial:
     [(None, "not covered"), (Error, "failed"), (KeyboardInterrupt, "not covered")],
 )
 def test_partial_search_is_not_clean_if_its_findings_are_ignored(
-    raised: type[BaseException] | None, status: str, tmp_path: Path
+    raised: type[BaseException] | None,
+    status: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(ALL, "values", Partial(raised))
     for ignore, expected in (((), "found"), (("mask",), status)):
         settings = Settings(("true",), ignore=ignore, sim=True)
-        (outcome,) = run_checks(settings, tmp_path / expected, [Partial(raised)]).outcomes
+        (outcome,) = run_checks(settings, tmp_path / expected, ["values"]).outcomes
         assert (outcome.status, bool(outcome.findings)) == (expected, not ignore)

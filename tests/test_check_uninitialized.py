@@ -15,7 +15,7 @@ from tests.support import Cli
 from ttanalyze.format import contents, layout
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.check import check as run_checks
-from ttanalyze.verbs.check import choose, fills, values, zoom
+from ttanalyze.verbs.check import fills, values, zoom
 from ttanalyze.verbs.check.session import Settings
 
 pytestmark = pytest.mark.native
@@ -142,7 +142,7 @@ def test_unwritten_blocks_of_a_pool_are_not_read(
     program = tmp_path / "pool.py"
     program.write_text(POOL)
     settings = Settings((sys.executable, str(program)), sim=True)
-    report = run_checks(settings, tmp_path / "out", choose("uninitialized"))
+    report = run_checks(settings, tmp_path / "out", ["uninitialized"])
     assert report.outcomes[0].status == "clean"
     assert 0 < sum(read) <= 30 * 4 * layout.BLOCK_SIZE, "the block that the steps write to"
     fillings = ("fill-zero", "fill-ones", "fill-pattern-1", "fill-pattern-2")

@@ -12,7 +12,7 @@ import pytest
 from tests import support
 from tests.rundir import Writer
 from ttanalyze.format.layout import BLOCK_SIZE
-from ttanalyze.verbs.check import check, choose, values
+from ttanalyze.verbs.check import check, values
 from ttanalyze.verbs.check.session import Session, Settings
 from ttanalyze.verbs.record.series import Recording
 
@@ -77,7 +77,7 @@ def test_first_nan_is_found_if_few_epochs_have_contents(
     steps = [f"w:0:{64 * i}:8:{nan if i == 27 else one} s" for i in range(40)]
     program = support.build_program("recorder_out_of_bounds", built)
     command = [str(program), "a:4096", "w:0:0:1024:1065353216", "s", *" ".join(steps).split()]
-    report = check(Settings(tuple(command), sim=True), tmp_path / "out", choose("values"))
+    report = check(Settings(tuple(command), sim=True), tmp_path / "out", ["values"])
     (finding,) = report.findings
     assert finding.call is not None and finding.kind == "computed"
     assert (finding.memory is not None and finding.memory.first) == 27 * 64

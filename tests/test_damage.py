@@ -22,7 +22,8 @@ from tests.rundir import Writer, small_run
 from ttanalyze.format import layout, manifest
 from ttanalyze.format.files import KINDS
 from ttanalyze.format.process import Process
-from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import info_text
 from ttanalyze.verbs.verify import verify
 
 RECORDS = [name for name in KINDS if name != "strings.bin"]

@@ -16,7 +16,8 @@ from tests import recordings, support
 from tests.rundir import Writer, edit, reseal_records, small_run
 from tests.support import Cli
 from ttanalyze.verbs import events
-from ttanalyze.verbs.query import EventsFile, Query, query
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.query.files import EventsFile
 
 APP = "/opt/app/train.py"
 INNER = [("step", APP, 12), ("<module>", APP, 40)]

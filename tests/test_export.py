@@ -16,9 +16,7 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
-from ttanalyze.verbs import export
 from ttanalyze.verbs.export.contents import HEAD, PAGE, Pieces
-from ttanalyze.verbs.replay import plan
 
 KERNELS = ("scale", "sums", "follow", "reverse", "fill", "poke", "bump")
 TOOLKIT = Path("/usr/local/cuda/include/cuda.h")
@@ -45,8 +43,7 @@ def exported(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     process = tt.open(recorded).processes[0]
     out = {}
     for name in KERNELS:
-        found = export.find(process, None, f"^{name}$")
-        out[name] = export.export(export.needs(found), folder / name, python=True).folder
+        out[name] = tt.export(process, folder / name, kernel=f"^{name}$", python=True).folder
         build(out[name])
     return out
 
@@ -296,7 +293,7 @@ def test_export_of_one_launch_among_others(built: Path, tmp_path: Path, cli: Cli
     process = tt.open(run).processes[0]
     seq = int(process.epochs["seq"][1])  # its epoch is the second, and two launches came before
     with pytest.raises(Error, match="2 other launches were"):
-        export.needs(plan(process, seq))
+        tt.export(process, tmp_path / "out", seq)
 
 
 def test_run_without_parameters_is_refused(small: Writer, tmp_path: Path, cli: Cli) -> None:

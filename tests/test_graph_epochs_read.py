@@ -25,7 +25,8 @@ from ttanalyze.tui.timeline import Timeline
 from ttanalyze.verbs.blame import Condition, blame, find_target, watch
 from ttanalyze.verbs.diff import diff
 from ttanalyze.verbs.query import Query, query
-from ttanalyze.verbs.report import document, report
+from ttanalyze.verbs.report import report
+from ttanalyze.verbs.report.data import document
 from ttanalyze.verbs.trace import FORMATS
 
 BASE = 0x7F0000000000

@@ -14,9 +14,9 @@ from tests.rundir import Writer, digest, record, seal
 from tests.support import Cli
 from tests.test_sass import HOPPER, tools
 from tests.trace_writer import TraceWriter
+from ttanalyze.disassembly.find import find_tables
 from ttanalyze.format import layout
 from ttanalyze.traces.instructions import Instruction, instructions_of
-from ttanalyze.verbs.sass import find_tables
 
 __all__ = ["tools"]  # a fixture for every test here
 LANES = np.arange(32)

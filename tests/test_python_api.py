@@ -93,7 +93,7 @@ WRONG = {
     "tt.compare(run, run)": r"a=<Run .*>: expected a path",
     "tt.diff(run, 3)": r"b=3: expected a run \(of ttanalyze.open\), a mapping or a path",
     "tt.diff(run)": "diff: missing a required argument: 'b'; its arguments: a, b, every",
-    "tt.export(run, 'out')": r"needs=<Run .*>: expected a ttanalyze.export.Needs",
+    "tt.export(run.epochs, 'out')": r"process=.*: expected a process \(of run.process\)",
     "tt.memory('run1')": r"run='run1': expected a run \(of ttanalyze.open\)",
     "tt.memory(run, until=3)": "memory: got an unexpected keyword argument 'until'; its arguments:",
     "tt.merge(['run1'], 'out')": r"runs=\['run1'\]: expected a list of runs",

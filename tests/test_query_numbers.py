@@ -17,7 +17,8 @@ from tests.support import Cli
 from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.output import tables
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.query import Query, RecordsFile, query
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.query.files import RecordsFile
 
 LARGE = (1 << 64) - 1
 

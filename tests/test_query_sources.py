@@ -11,7 +11,8 @@ import zstandard
 from tests import instruction_traces as made
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.verbs.query import Query, open_file, query
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.query.traces import open_file
 
 LAUNCH = {"type": "kernel_launch", "grid": [1, 1, 1], "block": [32, 1, 1], "nregs": 8, "shmem": 0}
 

@@ -15,8 +15,9 @@ from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.cli import run_command
 from ttanalyze.core.order import calls_between, unordered
-from ttanalyze.verbs.race import Race, Settings
+from ttanalyze.verbs.race import Settings
 from ttanalyze.verbs.race.instructions import counterpart
+from ttanalyze.verbs.race.search import Race
 
 
 @dataclass(frozen=True)

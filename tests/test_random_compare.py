@@ -19,7 +19,8 @@ import ttanalyze as tt
 from tests.rundir import Writer
 from ttanalyze.cli import replay as verb
 from ttanalyze.core.bytewise import Contents
-from ttanalyze.core.values import Comparison, Tolerance, parse
+from ttanalyze.core.values import Tolerance, parse
+from ttanalyze.core.values.compare import Comparison
 from ttanalyze.gpu.rebuild.address_map import Finding, State
 from ttanalyze.verbs.replay import compare
 from ttanalyze.verbs.replay.run import Outcome, verify

@@ -19,7 +19,8 @@ from ttanalyze import options
 from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, layout
 from ttanalyze.format.process import Process
-from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import info_text
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

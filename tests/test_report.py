@@ -18,7 +18,8 @@ from tests.pictures import CHROMIUM
 from tests.rundir import Writer, busy_run, small_run
 from tests.support import Cli
 from ttanalyze.format.unread import UNREAD
-from ttanalyze.verbs.report import document, report
+from ttanalyze.verbs.report import report
+from ttanalyze.verbs.report.data import document
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'"
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")

@@ -9,7 +9,7 @@ import numpy as np
 
 import ttanalyze as tt
 from tests.rundir import Writer
-from ttanalyze.verbs.report import document
+from ttanalyze.verbs.report.data import document
 from ttanalyze.verbs.report.flames import tree
 
 OUTER = ("<module>", "/opt/app/train.py", 3)

@@ -17,7 +17,7 @@ from tests.trace_writer import TraceWriter
 from tests.traced_run import BEGIN, PARAM, RET, begun, warp, written
 from ttanalyze.format import layout
 from ttanalyze.traces.instructions import SIMULATOR
-from ttanalyze.verbs.query import TracedRun
+from ttanalyze.verbs.query.native import TracedRun
 from ttanalyze.verbs.query.trace_columns import LISTS, RECORDED, WORKED_OUT
 from ttanalyze.verbs.race.exact import load
 

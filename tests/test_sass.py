@@ -32,11 +32,12 @@ from ttanalyze.code.lines import sections
 from ttanalyze.core.delays import Config
 from ttanalyze.disassembly import categories
 from ttanalyze.disassembly import tools as searched
+from ttanalyze.disassembly.find import find_tables
 from ttanalyze.disassembly.registers import registers
 from ttanalyze.errors import Error
 from ttanalyze.format.kernel_checksums import Checksums
-from ttanalyze.verbs import sass
-from ttanalyze.verbs.reduce import Point, name_delays
+from ttanalyze.verbs.reduce import Point
+from ttanalyze.verbs.reduce.delayed_instructions import name_delays
 from ttanalyze.verbs.reduce.report import delayed_text
 
 DATA = support.ROOT / "tests" / "data" / "sass"
@@ -66,7 +67,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rows(path: Path, kernel: str) -> list[dict[str, Any]]:
-    (table,) = sass.find_tables(path, f"^{kernel}$")
+    (table,) = find_tables(path, f"^{kernel}$")
     return table.instructions
 
 
@@ -291,14 +292,14 @@ def test_image_for_the_device_is_selected(cli: Cli, tmp_path: Path) -> None:
     program.write_bytes(b"\x7fELF\x02\x01" + b"\0" * 58 + image + b"\0" * 8 + image[:100])
     for path in (file, program):
         for asked, taken in (("sm_86", 80), ("90a", 90), ("103", 100), ("sm_121", 120)):
-            (table,) = sass.find_tables(path, "wide", int(asked.strip("sm_a")))
+            (table,) = find_tables(path, "wide", int(asked.strip("sm_a")))
             assert table.architecture == taken, asked
             asking = ("sass", path, "--arch", asked, "--kernel", "wide")
             assert f", sm_{taken}, " in cli(*asking).stdout
         assert "no ptxas" in cli("sass", path, "--arch", "sm_75").stderr
-    both = list(sass.find_tables(program, "wide", 90))
+    both = list(find_tables(program, "wide", 90))
     assert both[0].code_checksum == tt.kernels.checksums(HOPPER.read_bytes(), ["wide"])[0]
-    (whole,) = sass.find_tables(file, "wide", 90)
+    (whole,) = find_tables(file, "wide", 90)
     assert whole.kernel_checksum == tt.kernels.checksums(image, ["wide"])[0]
 
 
@@ -365,12 +366,12 @@ def test_checksums_equal_those_of_kernel_events(recorded: Path) -> None:
     kernels = Checksums()
     process = tt.open(recorded).processes[0]
     wanted = {kernels.get(process, f) for f in process.functions["id"].tolist()} - {None}
-    assert {t.kernel_checksum for t in sass.find_tables(recorded)} == wanted
+    assert {t.kernel_checksum for t in find_tables(recorded)} == wanted
     assert len(wanted) == 2
 
 
 def test_delays_are_named_by_instruction_and_line(recorded: Path, tools: Path) -> None:
-    table = next(iter(sass.find_tables(HOPPER, "exchange")))
+    table = next(iter(find_tables(HOPPER, "exchange")))
     barrier = next(row for row in table.instructions if row["opcode"] == "BAR")
     pc = barrier["pc"]
     point = {"pc": pc, "sass": "BAR", "delay": 2000, "on": True}

@@ -19,7 +19,8 @@ from ttanalyze.format import activities, files, layout
 from ttanalyze.format.digest import checks_of
 from ttanalyze.output.times import as_nanoseconds
 from ttanalyze.tui.timeline import Timeline
-from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import info_text
 from ttanalyze.verbs.query import Query, query
 
 KERNEL = "_Z4stepPf"

@@ -13,7 +13,8 @@ import zstandard
 
 from tests import instruction_traces as made
 from tests.support import Cli
-from ttanalyze.verbs.query import Query, open_file, query
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.query.traces import open_file
 
 Write = Callable[..., Path]
 FORMATS = [made.ndjson, made.compressed]

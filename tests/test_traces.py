@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support import Cli
-from ttanalyze.verbs.query import EventsFile, Query, TraceFile, open_file, query
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.query.files import EventsFile
+from ttanalyze.verbs.query.traces import TraceFile, open_file
 
 METADATA = {
     "type": "kernel_metadata",

@@ -13,15 +13,8 @@ import numpy as np
 import pytest
 
 from ttanalyze.core import values
-from ttanalyze.core.values import (
-    TYPES,
-    Comparison,
-    Tolerance,
-    Type,
-    compare_values,
-    parse,
-    summarise,
-)
+from ttanalyze.core.values import TYPES, Tolerance, Type, compare_values, parse, summarise
+from ttanalyze.core.values.compare import Comparison
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 

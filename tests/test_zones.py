@@ -21,7 +21,8 @@ from ttanalyze.verbs.check import bounds
 from ttanalyze.verbs.check import check as run_checks
 from ttanalyze.verbs.check.findings import Outcome
 from ttanalyze.verbs.check.session import Settings
-from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import info_text
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -151,7 +152,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outc
 
     def run(*command: str | Path, quick: bool = False) -> Outcome:
         settings = Settings(tuple(map(str, command)), sim=True, quick=quick)
-        (outcome,) = run_checks(settings, tmp_path / "out", [bounds]).outcomes
+        (outcome,) = run_checks(settings, tmp_path / "out", ["bounds"]).outcomes
         return outcome
 
     return run

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ttanalyze.verbs.export import export
     from ttanalyze.verbs.graphs import graphs
     from ttanalyze.verbs.info import info
+    from ttanalyze.verbs.launches import launches
     from ttanalyze.verbs.memcheck import memcheck
     from ttanalyze.verbs.memory import memory
     from ttanalyze.verbs.merge import merge
@@ -157,6 +158,7 @@ __all__ = [
     "info",
     "instructions",
     "kernels",
+    "launches",
     "load_ipython_extension",
     "memcheck",
     "memory",

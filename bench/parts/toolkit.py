@@ -31,7 +31,8 @@ print(time.perf_counter() - began[0], time.process_time() - began[1])
 ASK = """
 import sys, time
 import ttanalyze as tt
-from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.info.show import info_text
 from ttanalyze.verbs.query import Query, query
 from ttanalyze.verbs.trace import FORMATS, trace
 from ttanalyze.verbs.verify import verify

@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
+from ttanalyze.disassembly.find import find_tables
 from ttanalyze.errors import Error
-from ttanalyze.verbs import sass
 
 TABLE = Path(__file__).with_suffix(".h")
 ENTRY = re.compile(r'OPCODE\((0x[0-9a-f]{3}), "(\w+)", (0x[0-9a-f]{2}), (true|false)\)')
@@ -28,10 +28,10 @@ Opcodes = dict[tuple[int, str], int]  # architectures by opcode and name
 
 
 def found(files: Iterable[str]) -> Opcodes:
-    """The opcodes of all kernels. Raises Error as sass.find_tables does."""
+    """The opcodes of all kernels. Raises Error as find_tables does."""
     opcodes: Opcodes = {}
     for file in files:
-        for table in sass.find_tables(file):
+        for table in find_tables(file):
             if table.architecture not in ARCHITECTURES:
                 continue
             bit = 1 << ARCHITECTURES.index(table.architecture)

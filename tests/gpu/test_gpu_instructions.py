@@ -14,7 +14,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from ttanalyze.disassembly import tools
-from ttanalyze.verbs import sass
+from ttanalyze.disassembly.find import find_tables
 
 pytestmark = [
     pytest.mark.gpu,
@@ -52,9 +52,9 @@ def capability(run: Path) -> int:
 def test_sass_shows_the_code_that_ran(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert recorded(run, "--", program).stdout == "0 wrong\n"
-    (table,) = sass.find_tables(run, "6turnedP")
+    (table,) = find_tables(run, "6turnedP")
     assert table.architecture // 10 == capability(run) // 10
-    (same,) = sass.find_tables(program, "6turnedP", capability(run))
+    (same,) = find_tables(program, "6turnedP", capability(run))
     assert same.code_checksum == table.code_checksum and same.instructions == table.instructions
     barrier = next(row for row in table.instructions if row["opcode"] == "BAR")
     assert "__syncthreads" in SOURCE[barrier["line"] - 1]

@@ -71,6 +71,18 @@ def _usage_error(e: Any) -> str:
     return f"{name} {given}: expected {expected.format(**limits)}"
 
 
+def _as_given(message: str, arguments: list[str]) -> str:
+    """The text of an error of an option that has several names, by the name that was given."""
+    option, _, rest = message.partition(" ")
+    given = {word.partition("=")[0] for word in arguments}
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    verb = commands.get(arguments[0])
+    names = [parameter.opts for parameter in (verb.params if verb else ())]
+    others = [name for of in names if option in of for name in of if name.startswith("--")]
+    used = [name for name in others if name in given]
+    return f"{used[0]} {rest}" if used and option not in used else message
+
+
 def run_command(arguments: list[str]) -> int:
     """Runs a command line and returns its exit status. Prints each error as one line."""
     if not arguments and "_TTANALYZE_COMPLETE" not in os.environ:  # where a shell has the words
@@ -100,6 +112,7 @@ def run_command(arguments: list[str]) -> int:
         if not hasattr(e, "format_message"):
             raise
         message = _usage_error(e)
+    message = _as_given(message, arguments)
     line = " ".join(text.printable(part) for part in message.splitlines())
     with contextlib.suppress(OSError):
         print(f"ttanalyze: {line}", file=sys.stderr)

@@ -106,7 +106,7 @@ def check(
     """
     from ttanalyze import options
     from ttanalyze.verbs.check import check as run
-    from ttanalyze.verbs.check import choose
+    from ttanalyze.verbs.check.check import choose
     from ttanalyze.verbs.check.sarif import sarif_text
     from ttanalyze.verbs.check.session import Settings, remove
     from ttanalyze.verbs.check.show import check_text
@@ -117,7 +117,7 @@ def check(
     if runs < 2:
         raise Error(f"--runs {runs}: expected at least 2")
     checks, seconds = choose(only, guard), options.parse_limit("--for", duration)
-    if (seconds or runs > 2) and not any(one.NAME == "determinism" for one in checks):
+    if (seconds or runs > 2) and "determinism" not in checks:
         option = "--for" if seconds else "--runs"
         raise Error(f"{option} is for the determinism check; add determinism to --only")
     common.check_output(sarif)

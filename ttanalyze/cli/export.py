@@ -69,16 +69,23 @@ def export(
         raise Error("needs -o DIR for a launch, or --sqlite FILE or --parquet DIR for tables")
     from ttanalyze import options
     from ttanalyze.format import open_run
-    from ttanalyze.verbs import export as module
+    from ttanalyze.verbs.export import export as write
 
     try:
         limit = options.parse_size(max_size)
     except Error as e:
         raise Error(f"--max-size {max_size}: {e}") from None
-    found = module.find(open_run(run).process(process, rank), launch, kernel)
+    opened = open_run(run).process(process, rank)
     with common.interruptible(), common.progress_bar("exporting", quiet) as progress:
-        made = module.export(
-            module.needs(found, everything), out, python=python, force=force, progress=progress
+        made = write(
+            opened,
+            out,
+            launch,
+            kernel,
+            everything=everything,
+            python=python,
+            force=force,
+            progress=progress,
         )
     notes = made.notes(limit)
     if not json:

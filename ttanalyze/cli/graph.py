@@ -36,6 +36,7 @@ def graph(
     from ttanalyze.format import open_run
     from ttanalyze.output.tables import as_records
     from ttanalyze.verbs import graphs
+    from ttanalyze.verbs.graphs import show
 
     if at is not None and number is None:
         raise Error("--at needs --graph N")
@@ -51,7 +52,7 @@ def graph(
     if number is not None:
         of = opened.process(process) if rank is None else opened.processes[0]
         one = graphs.graph(opened, number, of.index, at)
-        shown = one.to_json() if json else graphs.graph_text(one, width)
+        shown = one.to_json() if json else show.graph_text(one, width)
         shown = graphs.dot([one]) if dot else shown
     elif dot:
         shown = graphs.dot(
@@ -60,7 +61,7 @@ def graph(
     else:
         with common.progress_bar("counting launches", quiet) as progress:
             found = graphs.graphs(opened, progress)
-        text = graphs.graphs_text(found, len(opened.processes), width)
+        text = show.graphs_text(found, len(opened.processes), width)
         shown = common.as_json({"graphs": as_records(found)}) if json else text
     if out is None:
         common.print_text(shown)

@@ -21,7 +21,7 @@ def info(
     common.limit_memory(max_memory)
     from ttanalyze.format import open_run
     from ttanalyze.verbs.info import info as summarise
-    from ttanalyze.verbs.info import info_text
+    from ttanalyze.verbs.info.show import info_text
 
     summary = summarise(open_run(run, common.parse_ranks(rank)))
     common.print_text(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ttanalyze.format import Run
     from ttanalyze.traces.native import AnyTrace
     from ttanalyze.util.progress import Progress
-    from ttanalyze.verbs.query import Query, RecordsFile
+    from ttanalyze.verbs.query import Query
+    from ttanalyze.verbs.query.files import RecordsFile
 
 verbs = Typer()
 CUTRACER = ("cutracer", "cutracer-text")
@@ -233,7 +234,9 @@ def query(
         return
     common.limit_memory(max_memory)
     from ttanalyze.traces.histogram import parse_regions
-    from ttanalyze.verbs.query import TRACE_TABLES, Query, Regions, open_sources
+    from ttanalyze.verbs.query import Query, open_sources
+    from ttanalyze.verbs.query.native import TRACE_TABLES
+    from ttanalyze.verbs.query.traces import Regions
 
     form = "json" if json else form
     _check_format(form, out, no_header, compress)
@@ -289,7 +292,8 @@ def _fields(given: str | None, opened: Run | RecordsFile, table: str) -> Sequenc
 
 
 def _tables(opened: Run | RecordsFile) -> Mapping[str, Table]:
-    from ttanalyze.verbs.query import TABLES, RecordsFile
+    from ttanalyze.verbs.query import TABLES
+    from ttanalyze.verbs.query.files import RecordsFile
 
     return opened.tables if isinstance(opened, RecordsFile) else TABLES
 
@@ -404,7 +408,7 @@ def _write(file: BinaryIO, parts: Iterable[bytes], compress: bool) -> None:
 def _export(opened: Run | RecordsFile, wanted: Query, to: _Output, quiet: bool) -> None:
     """Writes the trace of a run in a format of CUTracer."""
     from ttanalyze.traces.export import log, ndjson
-    from ttanalyze.verbs.query import TracedRun
+    from ttanalyze.verbs.query.native import TracedRun
 
     more = (wanted.filter, wanted.sort, wanted.fields, wanted.grouped, wanted.tail is not None)
     if not isinstance(opened, TracedRun) or wanted.table != "trace" or any(more):

@@ -102,7 +102,8 @@ def reduce(
     """
     from ttanalyze import options
     from ttanalyze.errors import Error
-    from ttanalyze.verbs.reduce import Settings, reduce_test, reduce_text
+    from ttanalyze.verbs.reduce import Settings, reduce_test
+    from ttanalyze.verbs.reduce.report import reduce_text
 
     if race_exit not in ("0", "1"):
         raise Error(f"--race-exit {race_exit}: expected 0 or 1")

@@ -196,6 +196,7 @@ def _replay_span(
     quiet: bool,
 ) -> int:
     from ttanalyze.verbs.replay import show
+    from ttanalyze.verbs.replay.run import REFUSED
     from ttanalyze.verbs.replay.spans import replay_span
 
     with common.progress_bar("replaying", quiet) as progress:
@@ -210,6 +211,8 @@ def _replay_span(
     else:
         width = common.screen_width()
         common.print_text(show.stretches_text(found, text.colours_wanted(1), width))
+        for line in show.stretch_reasons(one for one in found if one.status == REFUSED):
+            common.say(line)
     lacks = bounds[1] is None and replay_options.say_failure(of, json)
     return status(found, lacks=lacks)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ttanalyze.cli.common import as_json, print_text
+from ttanalyze.cli.common import as_json, print_text, say
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 
@@ -87,6 +87,9 @@ def tell_launches(
     run: Path, of: Process, found: Sequence[Any], others: int, shown: str, json: bool
 ) -> bool:
     """Prints what launches did, and how many were left out; whether the recording failed."""
+    from ttanalyze.verbs.replay.run import REFUSED
+    from ttanalyze.verbs.replay.show import reasons
+
     if json:
         answer = {
             "run": str(run),
@@ -95,7 +98,10 @@ def tell_launches(
         }
         print_text(as_json(answer | {"not_kept": others, "failure": of.failure}))
         return of.failure is not None
-    print_text(shown)
+    if shown:
+        print_text(shown)
+    for line in reasons(found, REFUSED):
+        say(line)
     if others:
         many = text.count(others, "other launch", "other launches")
         print_text(f"{many} not recorded with --replayable; try one with --launch N")
@@ -105,7 +111,7 @@ def tell_launches(
 def say_failure(of: Process, json: bool) -> bool:
     """Whether the recording failed. Prints one line about it."""
     if of.failure is not None and not json:
-        print_text(f"the end of the recording is missing: {text.printable(of.failure)}")
+        say(f"the end of the recording is missing: {of.failure}")
     return of.failure is not None
 
 

@@ -68,8 +68,9 @@ def sass(
     the tables in the run. REGEX matches any part of a mangled or demangled name.
     """
     from ttanalyze import options
+    from ttanalyze.disassembly.find import find_tables
     from ttanalyze.format import open_run
-    from ttanalyze.verbs.sass import find_tables, show
+    from ttanalyze.verbs.sass import show
 
     form = "json" if json else form
     if patterns:

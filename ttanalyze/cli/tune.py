@@ -229,7 +229,9 @@ def tune(
     """
     from ttanalyze import options
     from ttanalyze.format import open_run
-    from ttanalyze.verbs import tune as module
+    from ttanalyze.verbs.tune.show import chart_page, tuned_text
+    from ttanalyze.verbs.tune.tune import Wish
+    from ttanalyze.verbs.tune.tune import tune as run_tune
 
     longest = options.parse_limit("--timeout", timeout)
     if not longest:
@@ -240,8 +242,7 @@ def tune(
     devices = options.parse_numbers(device, "--device")
 
     axes = _axes(blocks, grids, shared, maxregs, opt_level, cache, launch_bounds, specialize)
-    found = module.find(open_run(run).process(process, rank), launch, kernel)
-    wish = module.Wish(
+    wish = Wish(
         search,
         trials,
         times,
@@ -254,10 +255,11 @@ def tune(
         sim,
         where or (),
     )
+    opened = open_run(run).process(process, rank)
     with common.interruptible(), common.progress_bar("tuning", quiet) as progress:
-        tuned = module.tune(found, out, wish, code or (), progress, **axes)
+        tuned = run_tune(opened, out, wish, launch, kernel, code or (), progress, **axes)
     if chart is not None:
-        common.write_file(chart, module.chart_page(tuned))
+        common.write_file(chart, chart_page(tuned))
     answer = {"run": str(run), "file": str(out), **tuned.as_dict()}
     colour = text.colours_wanted(1)
-    common.print_text(common.as_json(answer) if json else module.tuned_text(tuned, colour))
+    common.print_text(common.as_json(answer) if json else tuned_text(tuned, colour))

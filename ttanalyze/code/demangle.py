@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from ttanalyze.output import text
 
+__all__ = ["demangle", "short"]
+
 MANGLED = re.compile(r"_Z[0-9A-Za-z_.$]{1,32000}")
 LONGEST = 1 << 16  # characters of a demangled name
 WHOLE = 40  # letters of a name that is shown in full

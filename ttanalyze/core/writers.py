@@ -22,6 +22,8 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.selection import place_named
 
+__all__ = ["Writers", "writers"]
+
 # By how sure it is that a call wrote, the surest first.
 WRITES, POINTER, POSSIBLE, INDIRECT = range(4)
 HOW = ("writes there", "is given a pointer to it", "may write there", "is given no pointer to it")
@@ -143,10 +145,6 @@ def waits(process: Process, call: int) -> bool:
     Args:
         process: The process.
         call: The index of the call in records.
-
-    Example:
-        >>> tt.writers.waits(tt.open("run1").processes[0], 1)
-        False
     """
     return "Wait" in (process.call(call) or "")
 

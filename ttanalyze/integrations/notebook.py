@@ -34,7 +34,7 @@ from ttanalyze.util.own_process import own_command
 from ttanalyze.verbs.info import info
 from ttanalyze.verbs.info.show import process_rows
 
-__all__ = ["html", "load_ipython_extension", "record_cell"]
+__all__ = ["load_ipython_extension"]
 
 
 def html(run: Run) -> str:
@@ -42,10 +42,6 @@ def html(run: Run) -> str:
 
     Args:
         run: The run.
-
-    Example:
-        >>> tt.notebook.html(tt.open("run1"))[:18]
-        '<p><b>run1</b></p>'
     """
     try:
         found = info(run)

@@ -17,8 +17,8 @@ import pytest
 from ttanalyze.errors import Error
 from ttanalyze.integrations.pytest_items import CHILD, DifferentError, RecordedItem
 from ttanalyze.output import text
-from ttanalyze.verbs.check import CheckReport, Settings, check, choose
-from ttanalyze.verbs.check.check import Check
+from ttanalyze.verbs.check import CheckReport, Settings, check
+from ttanalyze.verbs.check.check import choose
 from ttanalyze.verbs.check.findings import CLEAN, FAILED, FOUND, NOT_COVERED, Finding
 from ttanalyze.verbs.check.show import check_text
 
@@ -45,7 +45,7 @@ def replace_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
 class CheckedItem(RecordedItem):
     """Stands for a test, which runs under checks."""
 
-    def __init__(self, *, checks: Sequence[Check], **options: Any) -> None:
+    def __init__(self, *, checks: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
         self._checks = checks
 

@@ -24,7 +24,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.output.text import printable
 from ttanalyze.util import libraries
 
-__all__ = ["Instruction", "Instructions", "described", "instructions_of"]
+__all__ = ["Instruction", "Instructions", "instructions_of"]
 
 SIMULATOR = "ttanalyze simulator"  # the name of its devices
 CATEGORIES = options.TABLE["instrument_category"].limit.split("|")

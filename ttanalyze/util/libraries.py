@@ -10,16 +10,13 @@ from typing import Any
 from ttanalyze._format import ffi
 from ttanalyze.errors import Error
 
+__all__ = ["shim", "simulator"]
+
 STATIC_RUNTIME = "libttstatic.so"  # beside the simulator: for programs that contain a CUDA runtime
 
 
 def library_folder() -> Path:
-    """Returns the folder of the native libraries. The variable TT_LIB names another folder.
-
-    Example:
-        >>> tt.paths.library_folder().name
-        'lib'
-    """
+    """Returns the folder of the native libraries. The variable TT_LIB names another folder."""
     chosen = os.environ.get("TT_LIB")
     return Path(chosen).absolute() if chosen else Path(__file__).resolve().parent.parent / "lib"
 
@@ -55,10 +52,6 @@ def loader() -> Path:
 
     Raises:
         Error: The package was not built.
-
-    Example:
-        >>> tt.paths.loader().name
-        'libttload.so'
     """
     return _built(library_folder() / "libttload.so")
 
@@ -68,10 +61,6 @@ def demo() -> Path:
 
     Raises:
         Error: The package was not built.
-
-    Example:
-        >>> tt.paths.demo().name
-        'demo'
     """
     return _built(library_folder() / "demo" / "vecadd").parent
 

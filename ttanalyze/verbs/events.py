@@ -36,6 +36,8 @@ from ttanalyze.format.run import Run
 from ttanalyze.output import tables as show
 from ttanalyze.util.progress import Progress, tell
 
+__all__ = ["events"]
+
 STACKS = ("dedup", "full", "nostack")
 FORMATS = ("ndjson", "json", "csv", "table")
 PIECE = 1 << 13  # launches
@@ -116,11 +118,6 @@ def written(
 
     Raises:
         Error: An argument is wrong. It is raised at once.
-
-    Example:
-        >>> lines = b"".join(tt.events.written(tt.open("run1"), "ndjson")).splitlines()
-        >>> len(lines)
-        2
     """
     if form not in FORMATS:
         raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")

@@ -19,7 +19,7 @@ from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.replay.plan import launches as executed
 
-__all__ = ["KernelLaunches", "RecordedLaunch", "launches", "launches_text", "to_object"]
+__all__ = ["KernelLaunches", "RecordedLaunch", "launches"]
 
 Three = tuple[int, int, int]
 
@@ -149,11 +149,6 @@ def to_object(run: str, found: Sequence[KernelLaunches]) -> dict[str, Any]:
     Args:
         run: The path of the run.
         found: The launches.
-
-    Example:
-        >>> found = tt.launches.launches(tt.open("run1"))
-        >>> [kernel["name"] for kernel in tt.launches.to_object("run1", found)["kernels"]]
-        ['scale']
     """
     return {
         "format": "ttanalyze-launches",
@@ -169,12 +164,6 @@ def launches_text(found: Sequence[KernelLaunches], width: int = 0) -> str:
     Args:
         found: The launches.
         width: The width of the screen, 0 for any.
-
-    Example:
-        >>> print(tt.launches.launches_text(tt.launches.launches(tt.open("run1"))))
-        launch  kernel  grid  block  shared  before  after  same sizes
-             2  scale   4     256       0 B                          2
-             4  scale   4     256       0 B                          2
     """
     rows = [["launch", "kernel", "grid", "block", "shared", "before", "after", "same sizes"]]
     for kernel in found:

@@ -17,7 +17,8 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from ttanalyze.core.tensors import type_of
-from ttanalyze.core.values import Summary, Type, parse, summarise_pieces
+from ttanalyze.core.values import Summary, Type, parse
+from ttanalyze.core.values.summary import summarise_pieces
 from ttanalyze.core.values.types import SAFETENSORS
 from ttanalyze.errors import Error
 from ttanalyze.format import contents, layout
@@ -30,6 +31,8 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.output.files import replacing
 from ttanalyze.util.progress import Progress
+
+__all__ = ["Rewound", "rewind", "save", "summaries"]
 
 FORMATS = ("npy", "npz", "bin", "safetensors")
 BARS = " ▁▂▃▄▅▆▇█"
@@ -465,10 +468,6 @@ def remarks(rewound: Rewound) -> list[str]:
 
     Args:
         rewound: The selection.
-
-    Example:
-        >>> tt.rewind.remarks(tt.rewind.rewind(tt.open("run1"), 1))
-        []
     """
     said = (
         (rewound.left_out, "left out, which no epoch had captured by then"),

@@ -5,13 +5,12 @@ last place count the representable values between two items. Large arrays are pr
 so memory stays bounded.
 """
 
-from ttanalyze.core.values.compare import Comparison, Tolerance, ValueDifference, compare_values
-from ttanalyze.core.values.summary import Summary, summarise, summarise_pieces
+from ttanalyze.core.values.compare import Tolerance, ValueDifference, compare_values
+from ttanalyze.core.values.summary import Summary, summarise
 from ttanalyze.core.values.types import TYPES, Number, Type, parse
 
 __all__ = [
     "TYPES",
-    "Comparison",
     "Number",
     "Summary",
     "Tolerance",
@@ -20,5 +19,4 @@ __all__ = [
     "compare_values",
     "parse",
     "summarise",
-    "summarise_pieces",
 ]

@@ -1,8 +1,8 @@
 """Runs a program under several checks, and names the culprit of each fault."""
 
-from ttanalyze.verbs.check.check import CHECKS, check, choose
+from ttanalyze.verbs.check.check import CHECKS, check
 from ttanalyze.verbs.check.findings import Call, CheckReport, Finding, Memory, Outcome
-from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.check.session import Settings
 
 __all__ = [
     "CHECKS",
@@ -11,9 +11,6 @@ __all__ = [
     "Finding",
     "Memory",
     "Outcome",
-    "Plan",
-    "Session",
     "Settings",
     "check",
-    "choose",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,12 +45,13 @@ class Check(Protocol):
         """
 
 
-CHECKS: tuple[Check, ...] = (bounds, determinism, order, uninitialized, values)
-ALL: tuple[Check, ...] = (*CHECKS, guard)  # guards change the alignment of allocations
+MODULES: tuple[Check, ...] = (bounds, determinism, order, uninitialized, values, guard)
+ALL = {module.NAME: module for module in MODULES}
+CHECKS = tuple(name for name in ALL if name != guard.NAME)  # guards change the alignment
 
 
-def choose(names: str | None, guards: bool = False) -> list[Check]:
-    """Returns the checks with these names.
+def choose(names: str | None, guards: bool = False) -> list[str]:
+    """Returns the names of the chosen checks.
 
     Args:
         names: Names separated by commas, None for all checks but the guard check.
@@ -60,19 +61,31 @@ def choose(names: str | None, guards: bool = False) -> list[Check]:
         Error: There is no such check.
     """
     if names is None:
-        return list(ALL if guards else CHECKS)
-    known = {check.NAME: check for check in ALL}
-    wanted = dict.fromkeys(name.strip() for name in names.split(","))
-    for name in wanted:
-        if name not in known:
-            raise Error(f"--only {names}: unknown check {name!r}; expected {', '.join(known)}")
-    return [check for check in ALL if check.NAME in wanted or (guards and check is guard)]
+        return [*CHECKS, guard.NAME] if guards else list(CHECKS)
+    wanted = {name.strip() for name in names.split(",")}
+    try:
+        _named(wanted)
+    except Error as e:
+        raise Error(f"--only {names}: {e}") from None
+    return [name for name in ALL if name in wanted or (guards and name == guard.NAME)]
+
+
+def _named(names: Iterable[str]) -> list[Check]:
+    """Returns checks by name.
+
+    Raises:
+        Error: There is no such check.
+    """
+    for name in names:
+        if name not in ALL:
+            raise Error(f"unknown check {name!r}; expected {', '.join(ALL)}")
+    return [ALL[name] for name in names]
 
 
 def check(
     settings: Settings,
     folder: Path,
-    checks: Sequence[Check] = CHECKS,
+    checks: Iterable[str] = CHECKS,
     *,
     say: Callable[[str], None] | None = None,
     progress: Progress = None,
@@ -85,19 +98,21 @@ def check(
     Args:
         settings: What to check.
         folder: The folder of the recordings.
-        checks: The checks, all by default.
+        checks: The names of the checks. Default: "bounds", "determinism", "order", "uninitialized"
+            and "values"; there is "guard", too.
         say: Called with lines about the progress.
         progress: Called with the finished and the planned number of recordings.
 
     Raises:
-        Error: The program cannot be run, or the folder cannot be used.
+        Error: The program cannot be run, the folder cannot be used, or there is no such check.
     """
     began = time.monotonic()
+    chosen = _named(checks)
     session = Session(settings, folder, say=say, progress=progress)
-    session.announce([one.recordings(settings) for one in checks])
+    session.announce([one.recordings(settings) for one in chosen])
     session.known = _known
     try:
-        outcomes, interrupted = _examine(session, checks)
+        outcomes, interrupted = _examine(session, chosen)
     finally:
         session.close()
     seconds = round(time.monotonic() - began, 3)

@@ -23,7 +23,7 @@ def sarif_text(report: CheckReport) -> str:
     ran = {outcome.check for outcome in report.outcomes}
     rules = [
         {"id": one.NAME, "shortDescription": {"text": one.DESCRIPTION}}
-        for one in ALL
+        for one in ALL.values()
         if one.NAME in ran
     ]
     notes = [

@@ -10,7 +10,8 @@ import numpy as np
 
 from ttanalyze.core.bytewise import Contents, compare_bytes, origin, unequal_blocks
 from ttanalyze.core.tensors import Tally, place_of, type_of
-from ttanalyze.core.values import Comparison, Tolerance, Type, ValueDifference
+from ttanalyze.core.values import Tolerance, Type, ValueDifference
+from ttanalyze.core.values.compare import Comparison
 from ttanalyze.errors import Error
 from ttanalyze.format import contents, layout
 from ttanalyze.format.event_kinds import KIND

@@ -1,7 +1,6 @@
 """Writes a recorded launch as a program, and the tables of a run as SQLite or Parquet."""
 
-from ttanalyze.verbs.export.needs import Needs, find, needs
 from ttanalyze.verbs.export.tables import export_parquet, export_sqlite
 from ttanalyze.verbs.export.write import Exported, export
 
-__all__ = ["Exported", "Needs", "export", "export_parquet", "export_sqlite", "find", "needs"]
+__all__ = ["Exported", "export", "export_parquet", "export_sqlite"]

@@ -106,18 +106,22 @@ class Needs:
         return sum(memory.size for memory in self.memory)
 
 
-def find(process: Process, launch: int | None = None, kernel: str | None = None) -> Plan:
-    """Finds a launch that can be exported.
+def find(
+    process: Process, launch: int | None, kernel: str | None, everything: bool = False
+) -> Needs:
+    """Returns what a launch that can be exported needs. Memory that it changed is always included.
 
     Args:
         process: The process.
         launch: The sequence number of the launch. Default: the first that fits.
         kernel: A regular expression for the kernel name, mangled or demangled.
+        everything: Whether to include all memory of the context, not only what can be reached from
+            the parameters and the variables of the module, through addresses in memory.
 
     Raises:
-        Error: No such launch can be exported. The message says why.
+        Error: No such launch can be exported, or something that it needs was not recorded.
     """
-    return choose(process, launch, kernel, _check_alone)
+    return _Reader(choose(process, launch, kernel, _check_alone)).read(everything)
 
 
 def _check_alone(of: Plan) -> None:
@@ -129,24 +133,6 @@ def _check_alone(of: Plan) -> None:
             f"launch {of.seq} can't be exported: its input is unknown, because {others:,} other "
             f"{were} made between epoch {of.before} and it; record with --replayable"
         )
-
-
-def needs(of: Plan, everything: bool = False) -> Needs:
-    """Returns what a launch needs.
-
-    Memory that the launch changed is always included.
-
-    Args:
-        of: The launch, from `find`.
-        everything: Whether to include all memory of the context. By default it is what can be
-            reached from the parameters and the variables of the module, through addresses in
-            memory.
-
-    Raises:
-        Error: Something that the launch needs was not recorded.
-    """
-    _check_alone(of)
-    return _Reader(of).read(everything)
 
 
 class _Reader:

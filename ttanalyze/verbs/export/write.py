@@ -18,11 +18,13 @@ from ttanalyze.errors import Error, system_errors
 from ttanalyze.format import layout
 from ttanalyze.format.contents import DataFiles
 from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.process import Process
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, counted
 from ttanalyze.verbs.export.contents import Pieces
-from ttanalyze.verbs.export.needs import Memory, Needs
+from ttanalyze.verbs.export.needs import Memory, Needs, find
 from ttanalyze.verbs.export.prepare import digests
+from ttanalyze.verbs.replay.changes import Three
 from ttanalyze.verbs.replay.compilers import ptx_of
 
 FILES = resources.files("ttanalyze.verbs.export") / "files"
@@ -46,13 +48,22 @@ class Exported:
 
     Attributes:
         folder: The written folder.
-        needs: The launch and its data.
+        launch: The sequence number of the launch.
+        kernel: The mangled name of the kernel.
+        grid, block: The blocks, and the threads of each, in x, y and z.
+        regions: The size of each region in bytes, by id.
         files: The size of each file in bytes, by name.
+        remarks: Remarks about the launch and its memory, one line each.
     """
 
     folder: Path
-    needs: Needs
+    launch: int
+    kernel: str
+    grid: Three
+    block: Three
+    regions: dict[int, int]
     files: dict[str, int]
+    remarks: list[str]
 
     @property
     def size(self) -> int:
@@ -65,66 +76,70 @@ class Exported:
         Args:
             limit: The size in bytes from which on a remark says that the folder is large.
         """
-        out = list(self.needs.plan.notes)
-        if self.needs.plan.unchecked:
-            out.append(f"the program does not compare the result: {self.needs.plan.unchecked}")
-        lucky = [m for m in self.needs.memory if m.lucky]
-        if lucky:
-            name = lucky[0].name + (f" and {len(lucky) - 1} more" if len(lucky) > 1 else "")
-            where = f"{name}: the driver chose its address, which another process may not get"
-            advice = "; record with --replayable or --deterministic"
-            out.append(where + ("" if self.needs.process.info.get("deterministic") else advice))
-        unknown = [m for m in self.needs.memory if m.variable is None]
-        unknown = [m for m in unknown if m.before is None and m.made is None]
-        out += [f"{m.name}: no epoch has its contents; it is zeroed" for m in unknown]
-        if self.size > limit:
-            largest = max(self.files, key=lambda name: self.files[name])
-            size, most = text.size(self.size), text.size(self.files[largest])
-            out.append(f"{self.folder} has {size}, more than --max-size; {largest} has {most}")
-        return out
+        if self.size <= limit:
+            return self.remarks
+        largest = max(self.files, key=lambda name: self.files[name])
+        size, most = text.size(self.size), text.size(self.files[largest])
+        more = f"{self.folder} has {size}, more than --max-size; {largest} has {most}"
+        return [*self.remarks, more]
 
     def __str__(self) -> str:
-        of, folder = self.needs, text.printable(str(self.folder))
-        (name,) = demangle.demangle([of.plan.kernel])
+        folder = text.printable(str(self.folder))
+        (name,) = demangle.demangle([self.kernel])
+        memory = text.size(sum(self.regions.values()))
         lines = [
-            f"launch {of.plan.seq}, {text.printable(name)}",
-            f"  memory  {text.size(of.size)} in {text.count(len(of.memory), 'region')}",
+            f"launch {self.launch}, {text.printable(name)}",
+            f"  memory  {memory} in {text.count(len(self.regions), 'region')}",
             f"  files   {text.size(self.size)} in {folder}",
             f"  run     make -C {folder} && {folder}/reproduce",
         ]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        of = self.needs
         return {
             "folder": str(self.folder),
-            "call": of.plan.seq,
-            "kernel": of.plan.kernel,
-            "grid": of.launch.grid,
-            "block": of.launch.block,
-            "regions": [{"region": m.region, "size": m.size} for m in of.memory],
-            "memory": of.size,
+            "call": self.launch,
+            "kernel": self.kernel,
+            "grid": self.grid,
+            "block": self.block,
+            "regions": [{"region": each, "size": size} for each, size in self.regions.items()],
+            "memory": sum(self.regions.values()),
             "files": self.files,
             "bytes": self.size,
         }
 
 
 def export(
-    needs: Needs, folder: Path, python: bool = False, force: bool = False, progress: Progress = None
+    process: Process,
+    folder: Path,
+    launch: int | None = None,
+    kernel: str | None = None,
+    *,
+    everything: bool = False,
+    python: bool = False,
+    force: bool = False,
+    progress: Progress = None,
 ) -> Exported:
-    """Writes a folder. It is complete or it is not written.
+    """Writes a launch as a program of its own. The folder is complete or it is not written.
 
     Args:
-        needs: The launch and its data, from `needs`.
+        process: The process.
         folder: The folder.
+        launch: The sequence number of the launch. Default: the first that can be exported.
+        kernel: A regular expression for the kernel name, mangled or demangled.
+        everything: Whether to include all memory of the context. By default it is what the launch
+            changed, and what can be reached from its parameters and the variables of its module,
+            through addresses in memory.
         python: Whether to add a Python program.
         force: Whether to replace a folder that `export` made.
         progress: Called with the finished and the total number of blocks.
 
     Raises:
-        Error: The folder cannot be written, or contents are gone.
+        Error: No such launch can be exported, something that it needs was not recorded, or the
+            folder cannot be written.
         FormatError: The stored contents do not have their digest.
     """
+    needs = find(process, launch, kernel, everything)
     to = folder.resolve()
     if to == Path.cwd():
         raise Error(f"{folder}: is the current folder; choose a new one")
@@ -148,7 +163,26 @@ def export(
                 shutil.rmtree(left, ignore_errors=True)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in paths}
-    return Exported(folder, needs, sizes)
+    of, regions = needs.launch, {memory.region: memory.size for memory in needs.memory}
+    remarks = _remarks(needs)
+    return Exported(
+        folder, needs.plan.seq, needs.plan.kernel, of.grid, of.block, regions, sizes, remarks
+    )
+
+
+def _remarks(needs: Needs) -> list[str]:
+    out = list(needs.plan.notes)
+    if needs.plan.unchecked:
+        out.append(f"the program does not compare the result: {needs.plan.unchecked}")
+    lucky = [m for m in needs.memory if m.lucky]
+    if lucky:
+        name = lucky[0].name + (f" and {len(lucky) - 1} more" if len(lucky) > 1 else "")
+        where = f"{name}: the driver chose its address, which another process may not get"
+        advice = "; record with --replayable or --deterministic"
+        out.append(where + ("" if needs.process.info.get("deterministic") else advice))
+    unknown = [m for m in needs.memory if m.variable is None]
+    unknown = [m for m in unknown if m.before is None and m.made is None]
+    return out + [f"{m.name}: no epoch has its contents; it is zeroed" for m in unknown]
 
 
 def _write(needs: Needs, folder: Path, python: bool, progress: Progress) -> None:

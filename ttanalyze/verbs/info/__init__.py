@@ -1,6 +1,5 @@
 """Summarises a run: programs, devices, epochs, regions, warnings. Reads no memory contents."""
 
-from ttanalyze.verbs.info.show import info_text
 from ttanalyze.verbs.info.summary import Info, ProcessSummary, info
 
-__all__ = ["Info", "ProcessSummary", "info", "info_text"]
+__all__ = ["Info", "ProcessSummary", "info"]

@@ -8,7 +8,7 @@ from ttanalyze.code.demangle import demangle, readable
 from ttanalyze.output import text
 from ttanalyze.verbs.prove.determinism import STEADY, VARIES, Verdict
 from ttanalyze.verbs.replay.run import FAILED, REFUSED
-from ttanalyze.verbs.replay.show import SHOWN, SIDES, difference_lines, noted, reason_of
+from ttanalyze.verbs.replay.show import SHOWN, SIDES, difference_lines, noted, reasons
 
 VERDICT_HUES = {VARIES: "red", STEADY: "green", FAILED: "red", REFUSED: "yellow"}
 FIRST_AND_OTHER = ("first run", "another")
@@ -35,7 +35,7 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
         recorded = "yes" if known and all(known) else "no" if known else ""
         rows.append([readable(kernel), str(len(launches)), f"{runs:,}", result, recorded])
     out.append(text.table(rows, {1, 2}, width))
-    out += noted((str(one.seq), reason_of(one.seq, one.reason)) for one in found if one.reason)
+    out += reasons(found, FAILED)
     for one in found:
         if one.recorded is False and one.status == STEADY:
             out.append(f"launch {one.seq}: the same in all runs, but different from the recording")

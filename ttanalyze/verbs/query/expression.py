@@ -136,10 +136,27 @@ class Expression:
                 warnings.simplefilter("ignore")  # "\d" is a fine pattern
                 return ast.parse(_as_python(text), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as e:
-            settings = None if isinstance(e, ValueError) else _settings(text)
+            settings = None if isinstance(e, ValueError) else self._settings(text)
             if settings is None:
                 raise self._error("not an expression") from None
             return settings
+
+    def _settings(self, text: str) -> ast.expr | None:
+        """Returns the condition that `k=v;k>=v` stands for. None if a text is something else."""
+        found = [SETTING.fullmatch(part.strip()) for part in text.split(";") if part.strip()]
+        compared: list[ast.expr] = []
+        for part in found:
+            if part is None or len(text) > LONGEST:
+                return None
+            name, sign, said = part.groups()
+            if not said:
+                raise self._error(f"{name}{sign} needs a value")
+            value: ast.expr = ast.Constant(Word(said.strip("\"'")))
+            if said.startswith("["):
+                with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                    value = ast.parse(said, mode="eval").body
+            compared.append(ast.Compare(ast.Name(name), [SIGNS[sign]()], [value]))
+        return ast.BoolOp(ast.And(), compared) if compared else None
 
     def _error(self, reason: str) -> Error:
         return Error(f"{self._lead}: {reason}")
@@ -377,22 +394,6 @@ def _as_python(text: str) -> str:
         else:
             tokens.append((token.type, token.string))
     return tokenize.untokenize(tokens).strip()
-
-
-def _settings(text: str) -> ast.expr | None:
-    """Returns the condition that `k=v;k>=v` stands for. None if a text is something else."""
-    found = [SETTING.fullmatch(part.strip()) for part in text.split(";") if part.strip()]
-    compared: list[ast.expr] = []
-    for part in found:
-        if part is None or len(text) > LONGEST:
-            return None
-        name, sign, said = part.groups()
-        value: ast.expr = ast.Constant(Word(said.strip("\"'")))
-        if said.startswith("["):
-            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-                value = ast.parse(said, mode="eval").body
-        compared.append(ast.Compare(ast.Name(name), [SIGNS[sign]()], [value]))
-    return ast.BoolOp(ast.And(), compared) if compared else None
 
 
 def _is_whole(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Searches for races: records a program with random delays and compares its memory."""
 
 from ttanalyze.verbs.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
-from ttanalyze.verbs.race.search import Race, race
+from ttanalyze.verbs.race.search import race
 from ttanalyze.verbs.race.settings import Settings
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "Late",
     "OneCall",
     "Pair",
-    "Race",
     "RaceReport",
     "Settings",
     "race",

@@ -33,7 +33,8 @@ from ttanalyze.verbs.race.streams import late_streams
 from ttanalyze.verbs.record.ahead import Ahead
 from ttanalyze.verbs.record.program import find
 from ttanalyze.verbs.record.series import Recording, Series
-from ttanalyze.verbs.reduce import name_delays, reduce
+from ttanalyze.verbs.reduce import reduce
+from ttanalyze.verbs.reduce.delayed_instructions import name_delays
 from ttanalyze.verbs.reduce.search import Answers, NothingError
 
 STATE = "race.json"

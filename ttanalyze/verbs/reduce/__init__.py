@@ -6,11 +6,12 @@ the source line of each delay.
 
 from ttanalyze.verbs.reduce.delayed_instructions import DelayedInstruction, name_delays
 from ttanalyze.verbs.reduce.program import Settings, reduce_test
-from ttanalyze.verbs.reduce.report import ReduceReport, reduce_text
-from ttanalyze.verbs.reduce.search import STRATEGIES, Point, Reduction, reduce
+from ttanalyze.verbs.reduce.report import ReduceReport
+from ttanalyze.verbs.reduce.search import STRATEGIES, Answers, Point, Reduction, reduce
 
 __all__ = [
     "STRATEGIES",
+    "Answers",
     "DelayedInstruction",
     "Point",
     "ReduceReport",
@@ -19,5 +20,4 @@ __all__ = [
     "name_delays",
     "reduce",
     "reduce_test",
-    "reduce_text",
 ]

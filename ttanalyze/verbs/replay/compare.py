@@ -10,7 +10,8 @@ import numpy as np
 
 from ttanalyze.core.bytewise import ByteDifference, Contents, compare_bytes
 from ttanalyze.core.tensors import Tally, TensorDifference, type_of
-from ttanalyze.core.values import Comparison, Tolerance, Type, ValueDifference
+from ttanalyze.core.values import Tolerance, Type, ValueDifference
+from ttanalyze.core.values.compare import Comparison
 from ttanalyze.errors import Error
 from ttanalyze.format import layout
 from ttanalyze.format.labels import Part

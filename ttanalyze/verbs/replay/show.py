@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ttanalyze.code.demangle import demangle, readable
 from ttanalyze.core import bytewise
@@ -28,7 +29,9 @@ SIDES = ("recorded", "replayed")
 
 
 def outcome_text(found: Outcome, colour: bool = False) -> str:
-    """Returns one launch for a screen."""
+    """Returns one launch for a screen, "" if it was refused: `reasons` says why."""
+    if found.status == REFUSED:
+        return ""
     word = text.coloured(found.status, HUES[found.status], colour)
     lines = [f"{word}: {_verdict(found)}"]
     pairs = []
@@ -140,11 +143,7 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
         row = [str(one.seq), readable(one.kernel), grid, block, text.size(one.bytes), one.status]
         rows.append([*row, *([f"{one.times.median:,.2f}" if one.times else ""] if timed else [])])
     out = [text.table(rows, {0, 4, 6}, width)]
-    out += noted(
-        (str(one.seq), reason_of(one.seq, one.reason))
-        for one in found
-        if one.status in (REFUSED, FAILED)
-    )
+    out += reasons(found, FAILED)
     unchecked = [one for one in found if one.status == UNCHECKED]
     why = [(str(one.seq), one.reason) for one in unchecked if one.reason != NOT_COMPARED]
     out += noted((seq, f"{NOT_COMPARED}: {reason}") for seq, reason in why)
@@ -155,6 +154,13 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
     out += noted((str(one.seq), note) for one in found for note in one.notes)
     out.append(summary(found))
     return "\n".join(out)
+
+
+def reasons(found: Iterable[Any], status: str) -> list[str]:
+    """Returns why launches have a status, each reason once."""
+    return noted(
+        (str(one.seq), reason_of(one.seq, one.reason)) for one in found if one.status == status
+    )
 
 
 def noted(
@@ -182,6 +188,12 @@ def _counted(statuses: list[str], *noun: str) -> str:
     return f"{text.count(len(statuses), *noun)}: {text.listing(counts)}"
 
 
+def stretch_reasons(found: Iterable[Stretch]) -> list[str]:
+    """Returns the reasons of stretches, each once."""
+    pairs = ((f"{one.first} to {one.last}", one.reason) for one in found if one.reason)
+    return noted(pairs, ("epochs", "epochs"))
+
+
 def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 0) -> str:
     """Returns a table of stretches between epochs, with details of some."""
     rows = [["epochs", "work", "regions", "result"]]
@@ -190,7 +202,7 @@ def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 
     out = [text.table(rows, {2}, width)]
     bounds = [f"{one.first} to {one.last}" for one in found]
     pairs = list(zip(bounds, found, strict=True))
-    out += noted(((which, one.reason) for which, one in pairs if one.reason), ("epochs", "epochs"))
+    out += stretch_reasons(one for one in found if one.status != REFUSED)
     for which, one in pairs:
         for difference in one.differences[: one.status != REFUSED]:
             lines = difference_lines(difference, SIDES, colour)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ttanalyze.verbs.report.data import Limits, document
 from ttanalyze.verbs.report.html import page as report
 from ttanalyze.verbs.report.html import results_page
 
-__all__ = ["Limits", "document", "report", "results_page"]
+__all__ = ["report", "results_page"]

@@ -72,10 +72,6 @@ def document(run: Run, limits: Limits | None = None, progress: Progress = None) 
 
     Raises:
         FormatError: A file does not follow the format.
-
-    Example:
-        >>> "processes" in tt.report.document(tt.open("run1"))
-        True
     """
     overview = info(run)
     shown = sorted(run.processes, key=lambda p: -len(p.epochs))[:PROCESSES]

@@ -7,11 +7,10 @@ import os
 import pandas as pd
 
 from ttanalyze.disassembly.find import find_tables
-from ttanalyze.disassembly.tables import Table, read
 from ttanalyze.format.run import Run
 from ttanalyze.verbs.sass import show
 
-__all__ = ["Table", "find_tables", "read", "sass"]
+__all__ = ["sass"]
 
 
 def sass(

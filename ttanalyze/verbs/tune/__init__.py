@@ -2,21 +2,14 @@
 memory.
 """
 
-from ttanalyze.verbs.tune.show import chart_page, tuned_text
-from ttanalyze.verbs.tune.space import Configuration, Space, space
-from ttanalyze.verbs.tune.table import Row, Table
-from ttanalyze.verbs.tune.tune import Tuned, Wish, find, tune
+from ttanalyze.verbs.tune.space import Configuration
+from ttanalyze.verbs.tune.table import Row
+from ttanalyze.verbs.tune.tune import Tuned, Wish, tune
 
 __all__ = [
     "Configuration",
     "Row",
-    "Space",
-    "Table",
     "Tuned",
     "Wish",
-    "chart_page",
-    "find",
-    "space",
     "tune",
-    "tuned_text",
 ]

@@ -58,6 +58,9 @@ class Wish:
     where: Sequence[str] = ()
 
 
+DEFAULT = Wish()
+
+
 @dataclass(frozen=True)
 class Tuned:
     """The result of `tune`.
@@ -103,49 +106,41 @@ class Tuned:
         }
 
 
-def find(process: Process, launch: int | None = None, kernel: str | None = None) -> Plan:
-    """Finds a launch that can be repeated and whose result can be checked.
-
-    Args:
-        process: The process.
-        launch: The sequence number of the launch. Default: the first that fits.
-        kernel: A regular expression for the kernel name, mangled or demangled.
-
-    Raises:
-        Error: No such launch can be repeated and checked. The message says why.
-    """
-    return choose(process, launch, kernel, _check_known)
-
-
 def _check_known(of: Plan) -> None:
     if of.after is None:
         raise Error(f"launch {of.seq}: its result can't be checked: {of.unchecked}")
 
 
 def tune(
-    of: Plan,
+    process: Process,
     path: Path,
-    wish: Wish,
+    wish: Wish = DEFAULT,
+    launch: int | None = None,
+    kernel: str | None = None,
     files: Sequence[Path] = (),
     progress: Progress = None,
     **axes: Sequence[Any] | None,
 ) -> Tuned:
-    """Tries configurations and appends each result to a file.
+    """Tries configurations of a launch and appends each result to a file.
 
     Configurations with a result in the file are not tried again.
 
     Args:
-        of: The launch, from `find`.
+        process: The process.
         path: The file of results.
         wish: How to try them.
+        launch: The sequence number of the launch. Default: the first that can be repeated and whose
+            result can be checked.
+        kernel: A regular expression for the kernel name, mangled or demangled.
         files: Files with code to try in place of the recorded code.
         progress: Called with the finished and the total number of configurations.
         axes: Values by attribute of Configuration.
 
     Raises:
-        Error: The launch cannot be repeated, or even the recorded configuration leaves other
-            memory.
+        Error: No such launch can be repeated and checked, or even the recorded configuration leaves
+            other memory.
     """
+    of = choose(process, launch, kernel, _check_known)
     sources = {_name(file, data): (file, data) for file in files for data in [compilers.read(file)]}
     of_all = space(of.launch, list(sources), **axes)
     check(wish.search)
