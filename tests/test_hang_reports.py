@@ -226,7 +226,7 @@ def test_run_of_a_killed_process_is_readable(program: str, tmp_path: Path) -> No
     assert len(tt.open(run).processes[0].traced) == 1
 
 
-MANY = """
+START = """
 import ctypes, sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -235,22 +235,56 @@ cuda.cuInit(0)
 cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 cuda.cuCtxSetCurrent(context)
 cuda.cuModuleLoadData(ctypes.byref(module), open(sys.argv[1], "rb").read() + bytes(1))
-cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"compute")
 cuda.cuMemAlloc_v2(ctypes.byref(out), 256)
-turns = ctypes.c_uint(1000000)
-params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(turns))
-for _ in range(60):
-    cuda.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, None, params, None)
+
+def launch(name, number, times):
+    cuda.cuModuleGetFunction(ctypes.byref(kernel), module, name)
+    value = ctypes.c_uint(number)
+    params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
+    for _ in range(times):
+        cuda.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, None, params, None)
+
+"""
+MANY = (
+    START
+    + """
+launch(b"compute", 1000000, 60)
 print(cuda.cuCtxSynchronize())
 """
+)
+AMONG = (
+    START
+    + """
+launch(b"compute", 10, 20)
+launch(b"meet", 32, 1)
+launch(b"compute", 10, 20)
+cuda.cuCtxSynchronize()
+"""
+)
+
+
+def python(text: str, folder: Path) -> tuple[str, ...]:
+    (folder / "launches.py").write_text(text)
+    return sys.executable, str(folder / "launches.py"), str(support.EXAMPLES / "hangs.ptx")
+
+
+def test_launch_that_hangs_is_named_among_others(tmp_path: Path) -> None:
+    """Those before it have ended, and those behind it have not begun."""
+    words = ("--kind", "heartbeat", *LIMIT, "--", *python(AMONG, tmp_path))
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    begun = [
+        one for one in hang.launches if {group.doing for group in one.groups} != {"not started"}
+    ]
+    assert (hang.kind, [one.kernel for one in begun]) == ("barrier", ["meet"])
+    launches = tt.open(tmp_path / "run").traced
+    assert launches["complete"].tolist() == [True] * 20 + [False] * 21
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("limit", ["--kernel-timeout", "--no-progress"])
 def test_many_launches_without_a_wait_are_not_ended(limit: str, tmp_path: Path) -> None:
     """Together they take longer than the limit, each of them does not."""
-    (tmp_path / "many.py").write_text(MANY)
-    program = (sys.executable, str(tmp_path / "many.py"), str(support.EXAMPLES / "hangs.ptx"))
+    program = python(MANY, tmp_path)
     words = (limit, "1s", "--json", "--", *program)
     done = instrument(tmp_path / "run", *words, verb="record")
     assert (done.status, done.stdout) == (0, "0\n"), done.stderr

@@ -39,17 +39,28 @@ void flights_watch(struct context_ring *r, struct flight *first)
 	flights.look_ns = clock_ns() + between_looks();
 }
 
-void flights_note_still(void)
+/* The least time (ns) for which a launch did not move, of those that have begun, or of those that have not. */
+static uint64_t least_still(bool begun)
 {
 	uint64_t least = UINT64_MAX;
 
-	for (struct context_ring *r = options.no_progress_ms ? flights.rings : NULL; r; r = r->next)
+	for (struct context_ring *r = flights.rings; r; r = r->next)
 		for (const struct flight *f = r->flights; f; f = f->next) {
 			uint64_t still = f->beats.read_ns - f->beats.still_ns;
-			if (f->beats.warps && !f->ended && still < least)
+			if (f->beats.warps && !f->ended && f->beats.begun == begun && still < least)
 				least = still;
 		}
-	atomic_store(&flights.still_ns, least);
+	return least;
+}
+
+/* Launches that have not begun may wait for one that has. */
+void flights_note_still(void)
+{
+	uint64_t still = options.no_progress_ms ? least_still(true) : UINT64_MAX;
+
+	if (options.no_progress_ms && still == UINT64_MAX)
+		still = least_still(false);
+	atomic_store(&flights.still_ns, still);
 }
 
 static bool any_silent(const struct flight *first)

@@ -21,6 +21,8 @@
 #define RING_BYTES ((uint64_t)64 << 20) /* without TT_INSTRUMENT_RING */
 
 #define IDLE_NS (300 * MS)
+#define CALM_NS (100 * MS) /* without a record, an end or a new launch: then the thread looks less often */
+#define CALM_POLL_NS (5 * MS)
 
 struct flights flights = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .still_ns = UINT64_MAX};
 
@@ -184,8 +186,9 @@ static void *body(void *unused)
 			continue;
 		}
 		if (work_left()) {
+			long pause = clock_ns() < flights.active_ns + CALM_NS ? FLIGHT_POLL_NS : CALM_POLL_NS;
 			pthread_mutex_unlock(&flights.lock);
-			nanosleep(&(struct timespec){.tv_nsec = FLIGHT_POLL_NS}, NULL);
+			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
 			pthread_mutex_lock(&flights.lock);
 		} else if (!flights.asked) {
 			pthread_cond_wait(&flights.changed, &flights.lock);
@@ -282,6 +285,7 @@ struct flight *flight_begin(struct context *c, struct tt_traced *t, const struct
 		f->index = flights.count;
 		f->seq = t->seq;
 		atomic_store(&flights.still_ns, 0);
+		flights.active_ns = clock_ns();
 		f->next = f->ring->flights;
 		f->ring->flights = f;
 		uint64_t end = options.instrument_blocks.end;

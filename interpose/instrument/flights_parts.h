@@ -49,7 +49,7 @@ extern struct flights {
 	uint64_t records;          /* stored */
 	_Atomic bool full;         /* no more launches are traced; set without the lock */
 	_Atomic uint64_t still_ns; /* for flights_still */
-	uint64_t active_ns;        /* when records were taken, or a launch ended */
+	uint64_t active_ns;        /* when a launch began or ended, or records were taken */
 	uint64_t look_ns;          /* when heartbeats are to be read again */
 	bool asked;                /* for what warps do */
 	char *told;                /* that, as JSON */

@@ -129,6 +129,9 @@ void heartbeats_read(struct heartbeats *h, struct ring *r)
 	note_states(h);
 	h->readings++;
 	h->read_ns = clock_ns();
+	h->begun = false;
+	for (uint64_t i = 0; i < h->warps && !h->begun; i++)
+		h->begun = TT_WARP_STATE(h->now[i].state) != TT_WARP_NOT_STARTED;
 	bool moved = h->readings < 2;
 	for (uint64_t i = 0; i < h->warps && !moved; i++) {
 		const struct tt_heartbeat *was = &h->before[i], *is = &h->now[i];

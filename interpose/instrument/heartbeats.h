@@ -18,6 +18,7 @@ struct heartbeats {
 	uint32_t threads, warps_per_block; /* of a block */
 	struct tt_heartbeat *before, *now; /* the last two readings; NULL: none */
 	unsigned readings;
+	bool begun; /* at the last reading, a warp had started */
 	uint64_t read_ns, still_ns; /* when they were read last, and since when nothing has moved in readings */
 };
 
