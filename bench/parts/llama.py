@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from statistics import quantiles
 
 from bench.bed import PROGRAMS, Bed, Command, Result, median, say, torch_python
 from bench.figures import RATIO, Figure, Quantity
@@ -113,21 +114,32 @@ def _figures(samples: Samples) -> list[Figure]:
     out: list[Figure] = []
     if not samples["bare"]:
         return out
-    peers = {key: _against_bare(samples, key)[0] for key in PEERS if samples[key]}
+    peers = {key: median(_ratios(samples, key)) for key in PEERS if _ratios(samples, key)}
     for name, keys in BESIDE.items():
-        if not samples[name]:
+        ratios = _ratios(samples, name)
+        if not ratios:
             continue
-        ratio, ours = _against_bare(samples, name)
         beside = [Quantity(PEERS[key], peers[key], RATIO) for key in keys if key in peers]
-        note = None
+        note = _spread(ratios)
         if name == "coded":
             if samples["changed"]:
-                beside += [Quantity("not coded", _against_bare(samples, "changed")[0], RATIO)]
+                changed = median(_ratios(samples, "changed"))
+                beside += [Quantity("not coded", changed, RATIO)]
             note = drain_note([*samples[name].values()], 0.0)
-        out.append(Figure(f"llama-{name}", ratio, ours, beside, note))
-        if name == "cupti" and "gpu_us" in peers:
-            out.append(Figure("llama-profiler", ratio / peers["gpu_us"]))
+        ours = [Quantity("step", median(_steps(samples, name)), "µs")]
+        ours += [Quantity("bare", median(_steps(samples, "bare")), "µs")]
+        out.append(Figure(f"llama-{name}", median(ratios), ours, beside, note))
+        against = _ratios(samples, name, "gpu_us")
+        if name == "cupti" and against:
+            out.append(Figure("llama-profiler", median(against), note=_spread(against)))
     return out
+
+
+def _spread(ratios: list[float]) -> str | None:
+    if len(ratios) < 4:
+        return None
+    low, _, high = quantiles(ratios, n=4)
+    return f"{len(ratios)} rounds, half of them from {low:.2f} to {high:.2f}"
 
 
 def _sample(into: dict[int, Sample], name: str, make: Callable[[], Sample]) -> None:
@@ -140,16 +152,14 @@ def _sustained(sample: Sample) -> float:
     return max(sample["step_us"], sample.get("drain_ms_per_step", 0.0) * 1000)
 
 
-def _against_bare(samples: Samples, name: str) -> tuple[float, list[Quantity]]:
-    """The ratio of a step to a bare one of the same round, and both."""
-    pairs = [
-        (_sustained(ours), samples["bare"][number]["step_us"])
-        for number, ours in samples[name].items()
-        if number in samples["bare"]
-    ]
-    both = (median([pair[i] for pair in pairs]) for i in (0, 1))
-    ours = [Quantity(word, step, "µs") for word, step in zip(("step", "bare"), both, strict=True)]
-    return median([step / bare for step, bare in pairs]), ours
+def _steps(samples: Samples, name: str) -> list[float]:
+    return [_sustained(sample) for sample in samples[name].values()]
+
+
+def _ratios(samples: Samples, name: str, other: str = "bare") -> list[float]:
+    """The ratio of a step to one of the other way, for each round that has both."""
+    common = samples[name].keys() & samples[other].keys()
+    return [_sustained(samples[name][n]) / _sustained(samples[other][n]) for n in sorted(common)]
 
 
 def between_turns(turns: list[list[float]]) -> tuple[float, list[Quantity]]:

@@ -13,10 +13,10 @@ GPU's activity only, and with the CPU's and with stacks: {"bare_us": […], "gpu
 "stacks_us": […]}. With --turns, by turns N steps do not cut an epoch and N do, which only a
 recorded program can: {"turns_us": [[…], …]}.
 
-With --slice, N processes run steps by turns, 0.3 seconds each, so that what else the machine does
-slows all of them alike. This one is the Ith. When it is ready it writes DIR/ready-I, and then waits
-for DIR/go, which has when the first turn begins and when all end. {"slices_us": {ROUND: […], …}}.
---under: the same under torch.profiler.
+With --slice, N processes run steps by turns, 0.16 seconds each and on the same few cores, so that
+what else the machine does slows all of them alike. This one is the Ith. When it is ready it writes
+DIR/ready-I, and then waits for DIR/go, which has when the first turn begins and when all end.
+{"slices_us": {ROUND: […], …}}. --under: the same under torch.profiler.
 """
 
 # mypy: disable-error-code="misc,import-not-found"
@@ -26,6 +26,7 @@ import argparse
 import contextlib
 import ctypes
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,8 @@ def main() -> None:
     parser.add_argument("--under")
     options = parser.parse_args()
 
+    if options.slice:
+        os.sched_setaffinity(0, cores())  # also of threads that it will have
     torch.manual_seed(0)
     device = torch.device(options.device)
     train = llama(device) if options.llama else perceptron(device, options.width, options.layers)
@@ -205,8 +208,17 @@ def timed(step: Callable[[], None], steps: int, pause: float) -> list[float]:
     return out
 
 
-SLICE = 0.3  # seconds
-LEFT = 0.06  # of a slice, in which no step begins
+SLICE = 0.16  # seconds
+LEFT = 0.03  # of a slice, in which no step begins
+CORES = 4
+
+
+def cores() -> list[int]:
+    """Some of those that this process may use: of two neighbours, which may share a core, one. All
+    where there are few.
+    """
+    every = sorted(os.sched_getaffinity(0))
+    return every[::2][:CORES] if len(every) >= 2 * CORES else every
 
 
 def by_slices(
