@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +21,8 @@ from tests import support
 from ttanalyze.core import delays
 from ttanalyze.format import open_run
 from ttanalyze.verbs.race.streams import late_streams
+from ttanalyze.verbs.record.ahead import Ahead
+from ttanalyze.verbs.record.series import Series
 
 SIM = support.simulator_environment()
 Search = Callable[..., dict[str, Any]]
@@ -76,7 +80,36 @@ def test_program_that_fails_beside_others_runs_alone(search: Search) -> None:
     assert len(report["findings"][0]["late"]) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_program_that_always_fails_runs_once(search: Search, tmp_path: Path) -> None:
+    """But for the recordings without delays, which say that it does."""
+    report = search('echo start >> "$0.starts"\n"$@"\nexit 3\n', "--jobs", "2")
+    assert report["notes"] == ["runs without delays end with status 3"]
+    recordings = 2 + report["runs"] + report["findings"][0]["tests"]
+    starts = (tmp_path / "script.starts").read_text().count("start")
+    assert recordings < starts <= recordings + 2 * 2 + 2
+
+
+def test_a_forked_process_does_not_hold_programs(tmp_path: Path) -> None:
+    """It has the file of the lock open, too."""
+    ahead = Ahead(Series(tmp_path, ["sleep", "60"], sim=True), jobs=2)
+    with contextlib.closing(ahead):
+        ahead.expect({"one": {}})
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
+        try:
+            with open(tmp_path / "one.hold") as file:
+                with pytest.raises(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                ahead.close()
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_all_programs(number: signal.Signals, tmp_path: Path) -> None:
     script, pids = tmp_path / "script", tmp_path / "script.pids"
     script.write_text('echo $$ >> "$0.pids"\nexec sleep 300\n')
@@ -97,7 +130,7 @@ def test_a_signal_ends_all_programs(number: signal.Signals, tmp_path: Path) -> N
             time.sleep(0.02)
             assert search.poll() is None
         search.send_signal(number)
-        assert search.wait(60) == 130
+        assert search.wait(60) == (-number if number == signal.SIGKILL else 130)
     until = time.monotonic() + 30
     while any(Path("/proc", pid).exists() for pid in pids.read_text().split()):
         time.sleep(0.02)

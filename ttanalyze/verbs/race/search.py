@@ -259,6 +259,7 @@ class Race:
         reference, again = (self.recording(name, {}) for name in (REFERENCE, AGAIN))
         self._prints_the_same = reference.output == again.output
         self._endings = {reference.status, again.status}
+        self._ahead.usual = self._endings
         found = self._diff(reference, again, every=True)
         if found is not None and not found.memory_same:
             meant = [(p, d) for p in found.processes for d in p.divergences if not d.leftover]

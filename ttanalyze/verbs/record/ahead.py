@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ class _Held:
 
     def let_go(self) -> None:
         self.path.unlink(missing_ok=True)
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)  # a forked process may have the file open, too
         os.close(self.descriptor)
 
     def kill(self) -> None:
@@ -57,11 +58,13 @@ class Ahead:
             for.
         alone: Whether programs must not be started ahead any more: one failed beside others, and
             not alone.
+        usual: Exit statuses that are no failure.
     """
 
     def __init__(self, series: Series, jobs: int) -> None:
         self.jobs = jobs
         self.alone = False
+        self.usual: Collection[int] = {0}
         self._series = series
         self._held: dict[str, _Held] = {}
 
@@ -114,7 +117,7 @@ class Ahead:
                 held.kill()
                 raise
         found = self._series.finished(name)
-        if found is not None and not found.status:
+        if found is not None and found.status in self.usual:
             return found
         self.close()
         self._series.forget(name)

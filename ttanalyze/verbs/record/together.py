@@ -4,6 +4,7 @@ of its own: a recording takes the signals of its process.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -21,6 +22,8 @@ from typing import Any
 
 from ttanalyze.errors import Error
 from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
+
+PR_SET_PDEATHSIG = 1
 
 
 class Behind:
@@ -126,10 +129,13 @@ def begin(
         series: The recordings of the program.
         name: The name of the recording.
         variables: The TT_ variables.
-        own_session: Whether it gets a session of its own, and no signals of the terminal.
+        own_session: Whether it gets a session of its own, and no signals of the terminal. It ends
+            when this thread does.
     """
     words = {"folder": str(series.folder), "command": list(series.command), "sim": series.sim}
-    asked = json.dumps({**words, "name": name, "variables": dict(variables)}).encode()
+    parent = os.getpid() if own_session else None
+    told = {**words, "name": name, "variables": dict(variables), "parent": parent}
+    asked = json.dumps(told).encode()
     process = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
@@ -166,6 +172,10 @@ def main() -> None:
     """Makes the recording that the input describes, and prints what became of it."""
     asked = json.loads(sys.stdin.buffer.read())
     said: dict[str, Any] = {}
+    if asked["parent"] is not None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != asked["parent"]:  # it ended before
+            return
     series = Series(Path(asked["folder"]), asked["command"], asked["sim"])
     try:
         series.recording(asked["name"], asked["variables"])
