@@ -1,6 +1,7 @@
 /*
- * Uses interpose/arena/free_list.c as the arena does: free_list churn|random|guards NUMBER. churn frees the
- * oldest of NUMBER allocations again and again; random checks NUMBER steps against a list; guards does so with guards.
+ * Uses interpose/arena/free_list.c as the arena does: free_list churn|random|guards|zones NUMBER. churn frees the
+ * oldest of NUMBER allocations again and again; random checks NUMBER steps against a list; guards does so with guards,
+ * and zones with memory that is held back and spare.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,17 +111,161 @@ static void random_steps(int n)
 		free_list_give(&list, live[--count]);
 }
 
+/* ---- zones ---- */
+
+#define ZONE 512
+#define CONTEXTS 2
+#define STREAMS 3
+#define SIZES 40
+
+static struct context *context_of(int n)
+{
+	return (struct context *)(uintptr_t)(0x1000 + n);
+}
+
+static struct stream *stream_of(int n)
+{
+	return (struct stream *)(uintptr_t)(0x2000 + n);
+}
+
+/* All blocks, and what their states add up to. */
+static void check_zones(void)
+{
+	struct amount live = {0}, held = {0}, spare = {0};
+	uint64_t end = list.base, blocks = 0, of_mappings = 0, kept = 0, of_kept = 0;
+
+	for (struct block *b = free_list_next(&list, 0); b; b = free_list_next(&list, end), blocks++) {
+		struct amount *of = b->state == BLOCK_LIVE    ? &live
+				    : b->state == BLOCK_HELD  ? &held
+				    : b->state == BLOCK_SPARE ? &spare
+							      : NULL;
+		CHECK(block_start(b) >= end && b->base - block_start(b) >= ZONE && block_end(b) - b->base - b->size >= ZONE);
+		CHECK(block_start(b) >= b->mapping->base && block_end(b) <= b->mapping->base + b->mapping->size);
+		CHECK(b->state != BLOCK_NEW && (b->state != BLOCK_SPARE || b->has_zones));
+		if (of) {
+			of->bytes += b->room;
+			of->count++;
+		}
+		kept += of == &held || of == &spare || (b->state == BLOCK_FREED && b->was_held);
+		end = block_end(b);
+	}
+	for (size_t i = 0; i < list.mapping_count; i++) {
+		of_mappings += list.mappings[i]->blocks;
+		of_kept += list.mappings[i]->held;
+	}
+	CHECK(blocks == of_mappings && kept == of_kept);
+	CHECK(live.bytes == list.live.bytes && live.count == list.live.count);
+	CHECK(held.bytes == list.held_now.bytes && held.count == list.held_now.count);
+	CHECK(spare.bytes == list.spare_now.bytes && spare.count == list.spare_now.count);
+	CHECK(held.bytes <= HELD_BYTES && held.count <= HELD_COUNT);
+	CHECK(spare.bytes <= HELD_BYTES + list.live_most.bytes && spare.count <= HELD_COUNT + list.live_most.count);
+}
+
+/* stream 0: not ordered by one. */
+static struct block *take_in(uint64_t size, int context, int stream)
+{
+	struct block *b = free_list_take_freed(&list, size, context_of(context), stream ? stream_of(stream) : NULL, 7);
+
+	if (b) {
+		CHECK(b->size == size && b->state == BLOCK_NEW && b->context == context_of(context));
+		CHECK(b->has_zones || (stream && b->freed_on == stream_of(stream)));
+		free_list_set_state(&list, b, BLOCK_LIVE);
+	} else {
+		b = take(size);
+		CHECK(!b->has_zones && !b->was_held);
+	}
+	b->context = context_of(context);
+	b->has_zones = true;
+	return b;
+}
+
+static void freed(struct block *b, int stream)
+{
+	b->freed_on = stream ? stream_of(stream) : NULL;
+	b->freed_stream = 7;
+	free_list_set_state(&list, b, BLOCK_FREED);
+}
+
+/* What zones.c lets go of: the zone over a block that was held, and those around a spare one. */
+static void let_go(bool all)
+{
+	bool was_spare;
+	struct block *b;
+
+	while ((b = free_list_take_kept(&list, all, &was_spare))) {
+		CHECK(b->state == BLOCK_NEW && (was_spare || b->was_held));
+		b->has_zones &= !all && !was_spare;
+		freed(b, 0);
+	}
+}
+
+/* All work is complete. */
+static void waited(void)
+{
+	struct block *last = TAILQ_LAST(&list.freed, blocks), *next;
+
+	for (struct block *b = last ? TAILQ_FIRST(&list.freed) : NULL; b; b = b == last ? NULL : next) {
+		bool hold = !b->was_held && rand() % 3;
+		next = TAILQ_NEXT(b, freed);
+		if (!hold && !b->has_zones) {
+			free_list_give(&list, b);
+			continue;
+		}
+		free_list_set_state(&list, b, BLOCK_NEW);
+		b->was_held = true;
+		free_list_set_state(&list, b, hold ? BLOCK_HELD : BLOCK_SPARE);
+	}
+	let_go(false);
+}
+
+static void zoned_steps(int n)
+{
+	static struct block *live[LIVE];
+	uint64_t sizes[SIZES], reused = 0;
+	int count = 0;
+
+	srand(1);
+	for (int i = 0; i < SIZES; i++)
+		sizes[i] = rand() % 8 ? 1 + rand() % 20000 : 1 + rand() % (5 << 20);
+	for (int i = 0; i < n; i++) {
+		if (count < LIVE && rand() % 100 < (i / 5000 % 2 ? 40 : 60)) {
+			live[count] = take_in(sizes[rand() % SIZES], rand() % CONTEXTS, rand() % STREAMS);
+			reused += live[count++]->freed_stream == 7;
+		} else if (count) {
+			int which = rand() % count;
+			freed(live[which], rand() % STREAMS);
+			live[which] = live[--count];
+		}
+		if (rand() % 50 == 0)
+			waited();
+		if (i % 500 == 0) {
+			waited();
+			check_zones();
+		}
+	}
+	CHECK(reused > (uint64_t)n / 20);
+	while (count)
+		freed(live[--count], 0);
+	waited();
+	let_go(true);
+	waited();
+	let_go(true);
+	waited();
+	CHECK(!list.held_now.count && !list.spare_now.count && !list.live.count);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t mapped = 0;
 	struct mapping *m;
 
 	CHECK(argc == 3);
-	bool guards = !strcmp(argv[1], "guards");
-	free_list_begin(&list, 1ull << 45, guards ? 1ull << 34 : 1ull << 40, 2 << 20, 0); /* guards come to its end */
+	bool guards = !strcmp(argv[1], "guards"), zones = !strcmp(argv[1], "zones");
+	/* guards come to its end */
+	free_list_begin(&list, 1ull << 45, guards ? 1ull << 34 : 1ull << 40, 2 << 20, zones ? ZONE : 0);
 	if (guards)
 		free_list_guard(&list, GUARD, (uint64_t)GUARDED * list.granule);
-	(strcmp(argv[1], "churn") ? random_steps : churn)(atoi(argv[2]));
+	(zones ? zoned_steps : strcmp(argv[1], "churn") ? random_steps : churn)(atoi(argv[2]));
 	for (size_t i = 0; i < list.mapping_count; i++)
 		mapped += list.mappings[i]->size;
 	CHECK(!guards || list.guard_left == (uint64_t)GUARDED * list.granule);

@@ -39,6 +39,10 @@ def test_blocks_with_guards_end_before_free_addresses(program: Path) -> None:
     said(program, "guards", "40000")
 
 
+def test_memory_with_zones_is_held_back_then_spare_then_free(program: Path) -> None:
+    said(program, "zones", "40000")
+
+
 def test_free_time_does_not_grow_with_the_number_of_blocks(program: Path) -> None:
     """Of 300,000 the oldest is freed each time: with a look at all, that takes minutes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
