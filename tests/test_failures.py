@@ -1282,6 +1282,21 @@ def test_allocation_returns_while_work_waits_for_the_host(built: Path, run: Path
 
 
 @pytest.mark.native
+@pytest.mark.parametrize("options", [{"deterministic": "1"}, {"zones": "256"}])
+@pytest.mark.parametrize("shares", [("70", "50"), ("20", "85")])
+def test_memory_runs_out_during_a_capture(
+    shares: tuple[str, str], options: dict[str, str], built: Path, run: Path
+) -> None:
+    """What is kept of freed memory is given back, without a wait for the context."""
+    command = [str(support.build_program("recorder_full_while_capturing", built)), *shares]
+    environment = SIM | {"TT_SIM_MEMORY": "192M"}
+    bare = support.run(command, environment)
+    assert bare.status == 0
+    compare("", bare, support.run(command, support.recording(environment, run, **options)))
+    assert tt.verify(tt.open(run), run / "manifest.json").same
+
+
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("name", "error"),
     [

@@ -6,6 +6,7 @@
 #include "arena/parts.h"
 
 #include "arena/share.h"
+#include "track/thread.h"
 
 struct arena_state arena_state;
 struct arena arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -90,13 +91,33 @@ static void wait_and_reclaim(struct context *c)
 	}
 }
 
-bool arena_give_back(struct context *c)
+/* Frees blocks that passed a wait: only epochs may still read their zones. */
+static void free_kept(struct context *c)
 {
-	if (!atomic_load(&arena_state.used) || atomic_load(&captures_active) || atomic_load(&c->host_bound))
+	pthread_mutex_lock(&arena.lock);
+	for (int i = 0; i < ARENA_DEVICES; i++) {
+		struct free_list *p = &arena.ranges[i].free_list;
+		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
+			next = TAILQ_NEXT(b, freed);
+			if (b->freed_in == c && b->was_held && !b->has_zones)
+				free_list_give(p, b);
+		}
+	}
+	pthread_mutex_unlock(&arena.lock);
+}
+
+bool arena_give_back(struct context *c, bool (*epochs_end)(struct thread *t, struct context *c))
+{
+	if (!atomic_load(&arena_state.used) || atomic_load(&c->host_bound))
 		return false;
-	wait_and_reclaim(c);
-	if (zones_let_go(true))
+	bool waits = !atomic_load(&captures_active);
+	if (waits)
 		wait_and_reclaim(c);
+	bool kept = zones_let_go(true);
+	if (kept && waits)
+		wait_and_reclaim(c);
+	else if (kept && epochs_end(thread_current(), c))
+		free_kept(c);
 	bool margins = arena_give_margins(c);
 	return arena_retire(c, true) || margins;
 }

@@ -53,8 +53,12 @@ uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element);
 /* Ordered by a stream that is not being captured. pool NULL: the device's current pool. */
 enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool pool, uint64_t size, CUdeviceptr *out);
 
-/* The device is full: releases memory that the program freed. c: current. True: some was released. */
-bool arena_give_back(struct context *c);
+struct thread;
+/*
+ * The device is full: releases memory that the program freed. c: current. True: some was released. epochs_end waits for
+ * running epochs of a context, which may read it, where a stream capture forbids to wait for all work.
+ */
+bool arena_give_back(struct context *c, bool (*epochs_end)(struct thread *t, struct context *c));
 
 /*
  * A free has two halves. After the first, the program no longer owns the memory. The second waits for submitted

@@ -324,16 +324,18 @@ void capture_let_others(struct thread *t)
 	pthread_mutex_unlock(&capture_lock);
 }
 
-void capture_settle(struct thread *t, struct context *c)
+bool capture_settle(struct thread *t, struct context *c)
 {
 	struct interrupted was = begin_own(t);
 	struct capture *p = c->capture;
+	bool settled = !p || p->broken || !p->open_count;
 
-	if (p && !p->broken && p->open_count && capture_enter(c)) {
-		capture_settled(p);
+	if (!settled && capture_enter(c)) {
+		settled = capture_settled(p);
 		context_pop();
 	}
 	end_own(t, was);
+	return settled;
 }
 
 /*

@@ -144,8 +144,8 @@ bool capture_catch_up(struct stream *s);
 bool capture_await(const struct stream *s, const struct context *other);
 /* The next work of the stream does not wait: it uses no memory that is being read. */
 void capture_overtake(struct stream *s);
-/* Waits until no capture reads memory, before the program frees some. */
-void capture_settle(struct thread *t, struct context *c);
+/* Waits until no capture reads memory, before the program frees some. False: one may still do so. */
+bool capture_settle(struct thread *t, struct context *c);
 /* The program lacks device memory: frees the recorder's. True: some was freed. */
 bool capture_give_back(struct thread *t, struct context *c);
 /* The context or the process ends: drains and releases its capture. */

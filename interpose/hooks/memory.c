@@ -113,10 +113,14 @@ static void live_on(struct op *op, const struct region *r)
 		regions_set_readable(r->base, r->size, true);
 }
 
+bool memory_give_back(struct op *op)
+{
+	return arena_give_back(op->context, capture_settle) || capture_give_back(op->t, op->context);
+}
+
 bool memory_given_back(struct op *op, CUresult r)
 {
-	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op)) &&
-	       (arena_give_back(op->context) || capture_give_back(op->t, op->context));
+	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op)) && memory_give_back(op);
 }
 
 void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)

@@ -26,6 +26,7 @@ bool memory_managed_fills(const struct op *op, unsigned flags);
 /* Bytes from p to the end of its allocation. */
 uint64_t memory_range_size(CUdeviceptr p);
 /* The program is out of device memory. True: the recorder freed some of its own, so the call is tried again. */
+bool memory_give_back(struct op *op);
 bool memory_given_back(struct op *op, CUresult r);
 
 #endif

@@ -134,7 +134,7 @@ static bool given_back(struct op *op, CUresult r)
 	if (r != CUDA_ERROR_OUT_OF_MEMORY || !op->on || op->capturing)
 		return false;
 	gate_leave(op->t); /* giving back may wait for an epoch, which waits for the gate */
-	bool more = arena_give_back(op->context) || capture_give_back(op->t, op->context);
+	bool more = memory_give_back(op);
 	gate_enter(op->t);
 	op_number(op); /* epochs that were cut meanwhile do not include it */
 	op_catch_up(op, 0);
