@@ -15,6 +15,7 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import manifest
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -233,6 +234,35 @@ def test_merged_runs_have_the_ranks_of_all(tmp_path: Path) -> None:
         assert (merged.read(0, 0, process=rank) == rank).all()
     assert tt.verify(merged, merged.manifest()).same
     assert len(tt.open(runs[0]).processes) == 2  # stays as it is
+
+
+def test_processes_are_compared_by_rank(tmp_path: Path) -> None:
+    """Ranks get numbers in the order in which they begin. With --rank the others do not count."""
+    one, two = node(tmp_path / "one", [0, 1, 2, 3]), node(tmp_path / "two", [2, 0, 3, 1])
+    for path in (one, two):
+        (path / "manifest.json").write_text(json.dumps(tt.open(path).manifest()))
+    golden = tmp_path / "golden.json"
+    golden.write_bytes((one / "manifest.json").read_bytes())
+    assert (
+        tt.verify(tt.open(two), golden).same and tt.verify(tt.open(two), against=tt.open(one)).same
+    )
+    given: tuple[list[str | Path], ...] = (["--manifest", golden], ["--against", one], [])
+    for more in given:
+        told = support.ttanalyze("verify", two, *more, "--rank", "3,1", "--json")
+        assert told.status == 0 and json.loads(told.stdout)["processes"] == 2
+    assert tt.diff(golden, tt.open(two)).same
+    told = support.ttanalyze("diff", golden, two, "--rank", "3")
+    assert told.status == 0, told.stdout
+    fewer = node(tmp_path / "fewer", [3, 0, 1])
+    (difference,) = tt.verify(tt.open(fewer), golden).differences
+    assert difference.message == "rank 2 (process 2) is not in the run"
+
+
+def test_recorded_manifest_has_the_rank(built: Path, run_path: Path) -> None:
+    record(built, run_path, TORCHRUN)
+    run = tt.open(run_path)
+    text = (run_path / "manifest.json").read_text()
+    assert manifest.text(run.manifest()) == text and json.loads(text)["processes"][0]["rank"] == 1
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ static bool start(void)
 	wait_until_let_go();
 	rank_read();
 	if (rank_is_left_out()) {
-		if (!rank_is_known())
+		if (!rank_of_process())
 			say_without_rank();
 		return false;
 	}
@@ -198,7 +198,8 @@ static bool start(void)
 	store_config config = {
 		options.out,           options.deterministic,
 		options.retain,        planes ? TT_ENCODING_PLANES : found ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN,
-		(int)options.compress, options.max_disk};
+		(int)options.compress, options.max_disk,
+		rank_of_process()};
 	store *run = store_open(&config, error, sizeof(error));
 	if (!run) {
 		session_fail("%s", error);

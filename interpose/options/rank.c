@@ -71,9 +71,9 @@ void rank_read(void)
 	here.launcher = NULL;
 }
 
-bool rank_is_known(void)
+const uint32_t *rank_of_process(void)
 {
-	return here.launcher != NULL;
+	return here.launcher ? &here.rank : NULL;
 }
 
 bool rank_is_left_out(void)

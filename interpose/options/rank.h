@@ -5,13 +5,14 @@
 #define TT_OPTIONS_RANK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct json;
 
 /* Reads the environment, as the program has it by now. */
 void rank_read(void);
-/* Whether a launcher gave the process a rank. */
-bool rank_is_known(void);
+/* The rank that a launcher gave the process. NULL: none did. */
+const uint32_t *rank_of_process(void);
 /* Whether --ranks leaves this process out. */
 bool rank_is_left_out(void);
 /* The rank as an object for process.json, or null. */

@@ -52,6 +52,7 @@ struct store {
 	struct folder run, folder; /* RUN and RUN/pN */
 	struct folder image_folder; /* RUN/pN/modules, from the first image on */
 	unsigned process;
+	const uint32_t *rank; /* NULL: none */
 	bool deterministic;
 	unsigned retain;
 	enum tt_encoding encoding;

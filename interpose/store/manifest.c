@@ -254,6 +254,8 @@ bool manifest_write(const struct manifest_source *m)
 	json_begin(&j, to_file, &out);
 	json_open(&j, '{');
 	json_member_u64(&j, "process", m->process);
+	if (m->rank)
+		json_member_u64(&j, "rank", *m->rank);
 	good = write_regions(m, &j) && write_epochs(m, &j);
 	json_close(&j, '}');
 	good = good && json_flush(&j);

@@ -1,7 +1,7 @@
 /*
  * manifest.json: the digests of the process's memory, without times, addresses or paths.
  *
- * Invariant: it depends only on the record files, so identical work gives identical bytes.
+ * Invariant: it depends only on the record files and the rank, so identical work gives identical bytes.
  */
 #ifndef TT_STORE_MANIFEST_H
 #define TT_STORE_MANIFEST_H
@@ -12,6 +12,7 @@
 struct manifest_source {
 	const struct folder *folder; /* RUN/pN */
 	unsigned process;
+	const uint32_t *rank; /* NULL: none */
 	struct file *regions, *epochs, *digests; /* all flushed */
 	struct strings *strings;
 	uint32_t oldest_segment; /* data files before this one are deleted */

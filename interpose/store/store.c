@@ -205,6 +205,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	s->retain = config->retain;
 	s->encoding = config->encoding;
 	s->level = config->level;
+	s->rank = config->rank;
 	end_files(s, file_unopened);
 	pthread_mutex_init(&s->records, NULL);
 	pthread_mutex_init(&s->capture, NULL);
@@ -318,6 +319,7 @@ void store_close(store *s)
 		struct manifest_source m = {
 			.folder = &s->folder,
 			.process = s->process,
+			.rank = s->rank,
 			.regions = &s->records_of[RECORDS_REGIONS],
 			.epochs = &s->epochs,
 			.digests = &s->digests.file,

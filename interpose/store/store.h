@@ -27,6 +27,7 @@ typedef struct {
 	enum tt_encoding encoding; /* PLANES: contents come in it; ZSTD: compress_open has succeeded */
 	int level;          /* of zstd */
 	uint64_t max_disk;  /* as in disk_limit */
+	const uint32_t *rank; /* of the process in its job; NULL: none */
 } store_config;
 
 /* NULL: failure; error is one line. Creates run_dir and its next pN; replaces no other file. */

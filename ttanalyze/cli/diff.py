@@ -67,7 +67,7 @@ def diff(
     common.check_output(out)
     ranks = common.parse_ranks(rank)
     with common.progress_bar("comparing", quiet) as progress:
-        sides = (a, b) if ranks is None else (open_run(a, ranks), open_run(b, ranks))
+        sides = [of if ranks is None or of.is_file() else open_run(of, ranks) for of in (a, b)]
         report = compare(
             *sides,
             every=every,

@@ -23,10 +23,12 @@ from ttanalyze.util.remote import place
 class ExpectedProcess:
     """One process of a manifest.
 
-    Lists of epochs have one item per epoch. region, epoch, digest: one row per digest, by epoch.
+    rank: None if the manifest does not say it. Lists of epochs have one item per epoch. region,
+    epoch, digest: one row per digest, by epoch.
     """
 
     index: int
+    rank: int | None
     regions: manifest.Regions
     triggers: list[str]
     labels: list[str | None]
@@ -105,6 +107,9 @@ def _process(value: dict[str, Any], digests: _Digests) -> ExpectedProcess:
     index = value.get("process")
     if type(index) is not int or not 0 <= index <= layout.NO_ID:
         raise _BadError("process", "expected a process number")
+    rank = value.get("rank")
+    if rank is not None and (type(rank) is not int or not 0 <= rank <= layout.NO_ID):
+        raise _BadError(f"process {index}, rank", "expected a rank")
     regions = _regions(_list(value, "regions"), f"process {index}")
     epochs = _list(value, "epochs")
     if not _good_epochs(epochs):
@@ -112,6 +117,7 @@ def _process(value: dict[str, Any], digests: _Digests) -> ExpectedProcess:
     ids, values, counts = digests.of([epoch["digests"] for epoch in epochs], f"process {index}")
     return ExpectedProcess(
         index,
+        rank,
         regions,
         [epoch["trigger"] for epoch in epochs],
         [epoch.get("label") for epoch in epochs],

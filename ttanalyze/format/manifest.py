@@ -30,8 +30,10 @@ def of_process(process: Process, advance: Callable[[int], None] | None = None) -
         process: The process.
         advance: Called with the number of epochs since the last call.
     """
+    rank = {} if process.rank is None else {"rank": process.rank.rank}
     return {
         "process": process.index,
+        **rank,
         "regions": _listed(regions(process)),
         "epochs": _epochs(process, advance),
     }
@@ -132,7 +134,8 @@ def text(manifest: dict[str, Any]) -> str:
 def _process_text(process: dict[str, Any]) -> str:
     regions = ",".join("\n" + _json(region) for region in process["regions"])
     epochs = ",".join("\n" + _json(epoch) for epoch in process["epochs"])
-    return f'{{"process":{process["process"]},"regions":[{regions}],"epochs":[{epochs}]}}'
+    head = {key: process[key] for key in ("process", "rank") if key in process}
+    return f'{_json(head)[:-1]},"regions":[{regions}],"epochs":[{epochs}]}}'
 
 
 def _json(value: Any) -> str:

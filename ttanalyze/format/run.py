@@ -103,6 +103,7 @@ class Run:
     Attributes:
         path: The run directory.
         info: The contents of run.json, {} if the run has none.
+        ranks: The ranks that were asked for, None for all.
         processes: The recorded processes, by number.
 
     Raises:
@@ -112,6 +113,7 @@ class Run:
 
     def __init__(self, path: Path, ranks: Collection[int] | None = None) -> None:
         self.path = path
+        self.ranks = None if ranks is None else frozenset(ranks)
         forget(path)
         with system_errors(path):
             names = names_in(path)
@@ -129,7 +131,8 @@ class Run:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles paths alone: whoever gets it opens the files there."""
-        return _reopened, (location(self.path), self._names, self.info, self.processes)
+        place = location(self.path)
+        return _reopened, (place, self._names, self.info, self.ranks, self.processes)
 
     def part(self, processes: list[Process]) -> Run:
         """Returns the run with only some of its processes.
@@ -137,7 +140,7 @@ class Run:
         Args:
             processes: The processes, of this run.
         """
-        return _reopened(str(self.path), self._names, self.info, processes)
+        return _reopened(str(self.path), self._names, self.info, self.ranks, processes)
 
     def __repr__(self) -> str:
         epochs = sum(len(p.epochs) for p in self.processes)
@@ -189,7 +192,9 @@ class Run:
 
     @property
     def missing_ranks(self) -> list[int]:
-        """The ranks of the job that no process has, ascending."""
+        """The ranks of the job that no process has, ascending. Of some ranks alone: none."""
+        if self.ranks is not None:
+            return []
         told = [process.rank for process in self.processes if process.rank is not None]
         world = max((rank.world_size for rank in told), default=0)
         return sorted(set(range(world)) - {rank.rank for rank in told})
@@ -506,10 +511,17 @@ class Run:
         return [line for process in self.processes for line in warnings_of(self, process)]
 
 
-def _reopened(path: str, names: list[str], info: dict[str, Any], processes: list[Process]) -> Run:
+def _reopened(
+    path: str,
+    names: list[str],
+    info: dict[str, Any],
+    ranks: frozenset[int] | None,
+    processes: list[Process],
+) -> Run:
     """Returns a run that was opened before, without reading its files again."""
     run = object.__new__(Run)
-    run.path, run._names, run.info, run.processes = place(path), names, info, processes
+    run.path, run._names, run.info, run.ranks = place(path), names, info, ranks
+    run.processes = processes
     return run
 
 

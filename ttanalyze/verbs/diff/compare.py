@@ -120,6 +120,12 @@ def diff(
     work = _Diff(every, by_region, tolerance, progress)
     name_a, sides_a = _sides(a, work.names)
     name_b, sides_b = _sides(b, work.names)
+    for source in (a, b):
+        if isinstance(source, Run) and source.ranks is not None:  # of a manifest no others, too
+            kept = {None, *source.ranks}
+            sides_a, sides_b = (
+                [side for side in sides if _rank(side) in kept] for sides in (sides_a, sides_b)
+            )
     _check_types(by_region, sides_a, work.names)
     pairs = _pairs(sides_a, sides_b)
     work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
@@ -242,8 +248,9 @@ def _pairs(a: list[Side], b: list[Side]) -> list[tuple[Side, Side]]:
 
 
 def _rank(side: Side) -> int | None:
-    rank = side.process.rank if side.process is not None else None
-    return None if rank is None else rank.rank
+    if side.process is None:
+        return None if side.expected is None else side.expected.rank
+    return None if side.process.rank is None else side.process.rank.rank
 
 
 def _command(side: Side) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def info_text(summary: Info, colour: bool = False) -> str:
         pairs.append(("exit", _ending(summary.exit)))
     ranked = [(process.rank, process) for process in processes if process.rank]
     if ranked:
-        pairs.append(("ranks", _ranks(ranked)))
+        pairs.append(("ranks", _ranks(ranked, summary.missing_ranks)))
     if len(processes) == 1:
         out = [text.rows([*pairs, *process_rows(processes[0])])]
     else:
@@ -55,7 +55,7 @@ def info_text(summary: Info, colour: bool = False) -> str:
     return "\n".join(out)
 
 
-def _ranks(ranked: list[tuple[Rank, ProcessSummary]]) -> str:
+def _ranks(ranked: list[tuple[Rank, ProcessSummary]], missing: list[int]) -> str:
     """Returns a table of ranks, with those that are missing below."""
     rows = [["rank", "node", "local", "devices", "process", "recording", "epochs", "calls"]]
     shown = sorted(ranked, key=lambda one: one[0].rank)
@@ -70,9 +70,8 @@ def _ranks(ranked: list[tuple[Rank, ProcessSummary]]) -> str:
     out = text.table(rows, {0, 2, 4, 6, 7})
     if len(shown) > SHOWN_RANKS:
         out += f"\n… and {len(shown) - SHOWN_RANKS} more (--json has them all)"
-    world = max(rank.world_size for rank, _ in ranked)
-    missing = sorted(set(range(world)) - {rank.rank for rank, _ in ranked})
     if missing:
+        world = max(rank.world_size for rank, _ in ranked)
         listed = text.ranges(missing)
         out += f"\nnot recorded: {text.count(len(missing), 'rank')} of {world:,} ({listed})"
     return out

@@ -122,6 +122,7 @@ class Info:
         bytes_on_disk: The size of its files.
         exit: `status` and `signal` of the recorded program.
         processes: Its processes, by number.
+        missing_ranks: The ranks of the job that were not recorded, ascending.
         warnings: The warnings of the recorder and gaps of the run, one line each.
     """
 
@@ -131,6 +132,7 @@ class Info:
     bytes_on_disk: int
     exit: dict[str, Any] | None
     processes: list[ProcessSummary]
+    missing_ranks: list[int]
     warnings: list[str]
 
 
@@ -175,6 +177,7 @@ def info(run: Run) -> Info:
         bytes_on_disk=size,
         exit=run.info.get("exit"),
         processes=processes,
+        missing_ranks=run.missing_ranks,
         warnings=warnings,
     )
 

@@ -239,26 +239,36 @@ class _Check:
     # ---- processes ----
 
     def processes(self, wanted: list[ExpectedProcess]) -> None:
-        ours = {p.index: p for p in self.run.processes}
-        theirs = {p.index: p for p in wanted}
-        for index in sorted(ours.keys() | theirs.keys()):
+        """Compares each process with the one of its rank, or of its number if ranks are unknown."""
+        ranks = [None if p.rank is None else p.rank.rank for p in self.run.processes]
+        ranked = None not in ranks and all(p.rank is not None for p in wanted)
+        numbers = [p.index for p in self.run.processes]
+        ours = dict(zip(_keys(ranks, numbers, ranked), self.run.processes, strict=True))
+        keys = _keys([p.rank for p in wanted], [p.index for p in wanted], ranked)
+        theirs = dict(zip(keys, wanted, strict=True))
+        if self.run.ranks is not None:  # the others were left out on purpose
+            kept = self.run.ranks if ranked else numbers
+            theirs = {key: p for key, p in theirs.items() if key[0] in kept}
+        for key in sorted(ours.keys() | theirs.keys()):
             if self.differences and not self.keep_going:
                 return
             found = _Found()
-            if index not in ours or index not in theirs:
-                where = "run" if index not in ours else "manifest"
-                found.add(Difference("process", f"process {index} is not in the {where}", index))
+            if key not in ours or key not in theirs:
+                where = "run" if key not in ours else "manifest"
+                index = (ours[key] if key in ours else theirs[key]).index
+                of = f"rank {key[0]} (process {index})" if ranked else f"process {index}"
+                found.add(Difference("process", f"{of} is not in the {where}", index))
             else:
                 self.process_count += 1
-                found = self._process(ours[index], theirs[index])
-                ours[index].release()
+                found = self._process(ours[key], theirs[key])
+                ours[key].release()
             self.total_differences += found.total
             self.differences += found.listed[: LISTED - len(self.differences)]
 
     def _process(self, process: Process, wanted: ExpectedProcess) -> _Found:
         first, last = self._range(process)
         common = min(last, len(wanted.triggers) - 1)
-        self.localisers[process.index] = Localiser(process, self._other(process.index))
+        self.localisers[process.index] = Localiser(process, self._other(wanted.index))
         found = self._compare_epochs(process, wanted, first, last)
         regions, lives = self._compare_regions(process, wanted, first, common)
         found.take(regions)
@@ -431,6 +441,18 @@ class _Check:
         if difference.region is not None and difference.process in self.localisers:
             self.localisers[difference.process].fill_in(difference)
         return difference
+
+
+def _keys(ranks: Sequence[int | None], numbers: list[int], ranked: bool) -> list[tuple[int, int]]:
+    """Returns a key of each process: its rank and its place in it, or its number."""
+    if not ranked:
+        return [(number, 0) for number in numbers]
+    seen: dict[int | None, int] = {}
+    out = []
+    for rank in ranks:
+        seen[rank] = seen.get(rank, -1) + 1
+        out.append((rank or 0, seen[rank]))
+    return out
 
 
 def _agrees(batch: Batch, wanted: ExpectedProcess) -> bool:
