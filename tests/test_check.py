@@ -204,6 +204,13 @@ def test_a_program_without_gpu_work_is_not_covered(check: Check) -> None:
 
 
 @pytest.mark.native
+def test_a_program_that_fails_before_its_gpu_work_says_how_it_ended(check: Check) -> None:
+    outcome = check(["sh", "-c", "exit 3"], "-q")
+    assert outcome.status == 2
+    assert "failed" in outcome.stdout and "the program ended with status 3" in outcome.stdout
+
+
+@pytest.mark.native
 def test_before_command_restores_program_input(
     check: Check, varies: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.spacing import launch_seqs
 from ttanalyze.verbs.diff import DiffReport
 from ttanalyze.verbs.record.run import TIMED_OUT
-from ttanalyze.verbs.record.series import Recording
+from ttanalyze.verbs.record.series import Recording, ending
 
 NAME = "determinism"
 DESCRIPTION = "runs that do not do the same: other parameters, inputs, launches or results"
@@ -100,7 +100,9 @@ def _compare(session: Session, outcome: Outcome, first: Recording, other: Record
         return outcome
     faults = [session.fault(one) for one in (first, other)]
     if first.status != other.status:
-        sentence = f"The program {ending(first)} in one run and {ending(other)} in another."
+        sentence = (
+            f"The program {ending(first.status)} in one run and {ending(other.status)} in another."
+        )
         command = ["cat", str(other.log if other.status else first.log)]
         outcome.status = FOUND
         outcome.findings = [Finding(NAME, "exit status", CONFIRMED, sentence, command=command)]
@@ -144,13 +146,6 @@ def _with_instruction(session: Session, found: Finding, zoomed: difference.Zoome
     where = Traced("determinism-trace", process, at, PLAIN)
     culprit = Culprit(suspect.seq_a, kernel=zoomed.node)
     return with_instructions(session, found, where, {"instruction": culprit})
-
-
-def ending(recording: Recording) -> str:
-    status = recording.status
-    if status == TIMED_OUT:
-        return "did not end in time"
-    return f"ended with signal {status - 128}" if status > 128 else f"ended with status {status}"
 
 
 def coverage(recording: Recording, report: DiffReport) -> tuple[float | None, float | None]:

@@ -32,7 +32,7 @@ from ttanalyze.verbs.check.findings import Finding, Outcome
 from ttanalyze.verbs.check.spacing import ALLOWANCE, EPOCHS, affordable
 from ttanalyze.verbs.record import program
 from ttanalyze.verbs.record.run import TIMED_OUT, driver_loads
-from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series
+from ttanalyze.verbs.record.series import NothingRecordedError, Recording, Series, ending
 from ttanalyze.verbs.record.together import Behind, together
 
 STATE, LOG, SETTINGS = "check.json", "log", ".settings"
@@ -438,12 +438,11 @@ class Session:
         if recording.status == TIMED_OUT and limit:
             return f"the program did not end within {limit} s (--timeout); {short}"
         if recording.status:
-            status = recording.status
-            ended = f"signal {status - 128}" if status > 128 else f"status {status}"
+            ended = ending(recording.status)
             results = [process.event_columns("result")["result"] for process in run.processes]
             if any((result == OUT_OF_MEMORY).any() for result in results):
-                return f"the program ran out of GPU memory and ended with {ended}; {short}"
-            return f"the program ended with {ended}; {short}"
+                return f"the program ran out of GPU memory and {ended}; {short}"
+            return f"the program {ended}; {short}"
         for process in run.processes:
             if process.failure is not None:
                 return f"recording failed: {process.failure}"

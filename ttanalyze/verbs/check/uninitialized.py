@@ -32,7 +32,7 @@ from ttanalyze.verbs.check.findings import (
 from ttanalyze.verbs.check.naming import call_of, memory_of, memory_text, reached
 from ttanalyze.verbs.check.session import PLAIN, Plan, Session, Settings
 from ttanalyze.verbs.check.spacing import launch_seqs
-from ttanalyze.verbs.record.series import Recording
+from ttanalyze.verbs.record.series import Recording, ending
 
 NAME = "uninitialized"
 DESCRIPTION = "results that depend on memory that the program did not write"
@@ -132,7 +132,7 @@ def _controls(session: Session, outcome: Outcome, runs: list[Recording]) -> _Con
     session.sound(first)
     for other in runs[1:]:
         if first.status != other.status:
-            sentence = f"The program {determinism.ending(other)} in one of two runs with zeros."
+            sentence = f"The program {ending(other.status)} in one of two runs with zeros."
             command = ["cat", str(other.log)]
             outcome.findings = [Finding(NAME, ORDER, CONFIRMED, sentence, command=command)]
             outcome.status, outcome.reason = FOUND, "runs with the same contents differ"
@@ -164,8 +164,8 @@ def _ended(zero: Recording, other: Recording, fill: str) -> Finding | None:
     if zero.status == other.status:
         return None
     sentence = (
-        f"The program {determinism.ending(zero)} if new memory is zero, and "
-        f"{determinism.ending(other)} with --fill {fill}."
+        f"The program {ending(zero.status)} if new memory is zero, and "
+        f"{ending(other.status)} with --fill {fill}."
     )
     return Finding(NAME, STATUS, CONFIRMED, sentence, command=["cat", str(other.log)])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ttanalyze.errors import Error
 from ttanalyze.output.files import private, replacing
-from ttanalyze.verbs.record.run import record
+from ttanalyze.verbs.record.run import TIMED_OUT, record
 
 OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
 
@@ -128,5 +128,17 @@ class NothingRecordedError(Error):
     """
 
     def __init__(self, what: str, status: int, log: Path) -> None:
-        super().__init__(f"{what}; its output is in {log}")
+        ended = f"; the program {ending(status)}" if status else ""
+        super().__init__(f"{what}{ended}; its output is in {log}")
         self.status = status
+
+
+def ending(status: int) -> str:
+    """Returns how a program ended, as the rest of a sentence about it.
+
+    Args:
+        status: Its exit status, as in `Recording`.
+    """
+    if status == TIMED_OUT:
+        return "did not end in time"
+    return f"ended with signal {status - 128}" if status > 128 else f"ended with status {status}"
