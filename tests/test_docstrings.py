@@ -1,4 +1,8 @@
-"""Docstrings of the public API: complete, and their examples run."""
+"""Docstrings of the public API: complete, and their examples run.
+
+Rule: every public function has an example, and every class that has methods beyond those that
+return the whole as text, in its own docstring or in that of a method.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,10 @@ import dataclasses
 import doctest
 import inspect
 import os
+import re
+import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +22,7 @@ import pytest
 
 import ttanalyze as tt
 from docs.tools import api
-from tests import test_replicas
+from tests import support, test_breakdown, test_collectives, test_replicas
 from tests.rundir import Writer
 from ttanalyze.core import meanings
 
@@ -35,6 +43,39 @@ def documented() -> dict[str, Any]:
 
 NAMES = documented()
 EXAMPLES = [name for name, value in NAMES.items() if "Example" in meanings.sections(value)]
+WITHOUT = {
+    "tt.graph.driver": "needs a GPU",
+    "tt.load_ipython_extension": "IPython calls it; test_notebooks runs the magic",
+    "tt.pytest_plugin.Recording": "pytest makes it; test_pytest_plugin runs tests with it",
+}
+AS_TEXT = {"as_dict", "exit_status", "line", "names", "notes", "only_lacks", "to_json", "to_object"}
+# What examples open besides run1 and run2, by the options of record and the example program.
+RECORDED = {
+    "delayed": ("record", "vecadd", "--delay", "20us", "--delay-seed", "1"),
+    "graphed": ("record", "graph"),
+    "traced": ("instrument", "vecadd", "--kind", "opcode,addresses"),
+    "work": ("record", "vecadd", "--replayable"),
+}
+WRITTEN: dict[str, Callable[[Path], object]] = {
+    "ddp": lambda path: test_replicas.made(path, test_replicas.wrong),
+    "nccl": test_collectives.job,
+    "timed": test_breakdown.job,
+}
+FRAMEWORKS = {"lightning.pytorch": "Callback", "transformers": "TrainerCallback"}
+
+
+def with_methods() -> list[str]:
+    """The classes that need an example."""
+    return [
+        name
+        for name, value in NAMES.items()
+        if inspect.isclass(value)
+        and {n for n, each in api.members(value).items() if api.is_method(each)} - AS_TEXT
+    ]
+
+
+FUNCTIONS = [name for name, value in NAMES.items() if inspect.isfunction(value)]
+OF_MODULES = [name for name in FUNCTIONS if name.rpartition(".")[0] not in NAMES]
 
 
 def parameters(value: Any) -> set[str]:
@@ -79,14 +120,51 @@ def test_docstrings_describe_every_argument(name: str) -> None:
         assert parameters(function) == described(function, "Args")
 
 
+@pytest.mark.parametrize("name", [*OF_MODULES, *with_methods()])
+def test_functions_and_classes_have_examples(name: str) -> None:
+    assert (name in WITHOUT) != any(f"{one}.".startswith(f"{name}.") for one in EXAMPLES)
+
+
+@pytest.fixture(scope="module")
+def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Returns a recording by its name in examples. It is made once."""
+    folder = tmp_path_factory.mktemp("recorded")
+
+    def find(name: str) -> Path:
+        if not (folder / name).exists():
+            verb, program, *options = RECORDED[name]
+            command = support.command(f"example-{program}", built)
+            told = support.ttanalyze(verb, "--sim", *options, "-o", folder / name, "--", *command)
+            assert told.status == 0, told.stderr
+        return folder / name
+
+    return find
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(
+    name: str,
+    recorded: Callable[[str], Path],
+    built: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
     small_run(tmp_path / "run1", 1.5)
     small_run(tmp_path / "run2", 2.5)
-    if "replicas" in name:
-        test_replicas.made(tmp_path / "ddp", test_replicas.wrong)
     text = meanings.sections(NAMES[name])["Example"]
+    for run in RECORDED:
+        if re.search(rf'"{run}["/]', text):
+            (tmp_path / run).symlink_to(recorded(run))
+    for run, write in WRITTEN.items():
+        if f'"{run}"' in text:
+            write(tmp_path / run)
+    (tmp_path / "vecadd").symlink_to(support.command("example-vecadd", built)[0])
+    for package, base in FRAMEWORKS.items():
+        module: Any = types.ModuleType(package)
+        setattr(module, base, type(base, (), {}))
+        monkeypatch.setitem(sys.modules, package, module)
+        monkeypatch.setitem(sys.modules, package.partition(".")[0], module)
     test = doctest.DocTestParser().get_doctest(text, {"tt": tt, "Path": Path}, name, None, None)
     assert test.examples
     shown: list[str] = []

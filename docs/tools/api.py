@@ -20,7 +20,12 @@ PAGE = Path(__file__).resolve().parents[1] / "python.md"
 HEAD = """# Python reference
 
 `import ttanalyze as tt` gives the names below. The modules are imported at their first use.
-The examples open `run1` and `run2`, which `ttanalyze record` wrote.
+The examples open runs:
+
+- `run1`, `run2` and `graphed`: of `ttanalyze record`; `work`: with `--replayable`; `delayed`: with
+  `--delay`; `timed`: with GPU times
+- `ddp` and `nccl`: of several ranks
+- `traced`: of `ttanalyze instrument`
 
 - [Open a run in Python](guides/open-a-run.md) is the introduction.
 - [Tables](reference/tables.md) describes every table and column.

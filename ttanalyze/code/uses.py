@@ -21,6 +21,11 @@ def uses(image: bytes, name: str) -> set[str] | None:
     Returns:
         A subset of "textures", "surfaces", "printf", "heap" and "launches", None if the image has
         no readable kernel of this name.
+
+    Example:
+        >>> (image,) = Path("work/p0/modules").iterdir()
+        >>> tt.kernels.uses(image.read_bytes(), "add")
+        set()
     """
     if image.startswith(elf.MAGIC):
         found = [cubin.uses(image, name)]

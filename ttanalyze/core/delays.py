@@ -33,6 +33,11 @@ class Config:
 
     Attributes:
         document: The contents of the file.
+
+    Example:
+        >>> config = tt.delays.of_run("delayed")
+        >>> len(config.kernels), config.count_on()
+        (1, (0, 0))
     """
 
     document: dict[str, Any]
@@ -113,6 +118,10 @@ def of_run(source: Run | str | os.PathLike[str]) -> Config:
     Raises:
         Error: The run was recorded without delays, or was killed before it wrote them.
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> [kernel["kernel_name"] for kernel in tt.delays.of_run("delayed").kernels.values()]
+        ['add']
     """
     run = source if isinstance(source, Run) else Run(Path(source))
     found = [config for process in run.processes if (config := of_process(process)) is not None]

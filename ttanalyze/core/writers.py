@@ -39,6 +39,12 @@ class Writers:
     Attributes:
         events: The tt_event records of the calls, by sequence number.
         how: For each call how sure the write is: WRITES, POINTER, POSSIBLE or INDIRECT (uint8).
+
+    Example:
+        >>> run = tt.open("work")
+        >>> found = tt.writers.writers(run.process(0), 0, 0, 12)
+        >>> found.events["seq"][found.surest()].tolist(), found.how.tolist()
+        ([4, 10, 7], [0, 1, 1])
     """
 
     events: Array

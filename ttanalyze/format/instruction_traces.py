@@ -55,6 +55,12 @@ class TraceRecords:
         units: The chunk in units of 8 bytes.
         places: Where each record begins in the chunk, in units.
         begin: Where the chunk begins in trace.bin.
+
+    Example:
+        >>> records = next(tt.open("traced").trace_records(0, kinds=["addresses"]))
+        >>> of_block = records.take(records.heads["block_x"] == 3)
+        >>> of_block.addresses().shape, bool(of_block.lanes.all())
+        ((24, 32), True)
     """
 
     heads: Array

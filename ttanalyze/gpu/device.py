@@ -102,6 +102,15 @@ class Device:
         Error: The driver has no such device.
         MissingDriverError: No driver can be loaded.
         DriverError: The driver cannot be initialised.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> device.name
+        'ttanalyze simulator'
+        >>> memory = tt.graph.DeviceBuffer.of(b"abc", device)
+        >>> device.synchronize()
+        >>> memory.read().tobytes()
+        b'abc'
     """
 
     def __init__(self, ordinal: int = 0, driver: Driver | None = None) -> None:
@@ -228,6 +237,12 @@ class Stream:
 
     Args:
         device: The device. Default: the first one.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> stream = tt.graph.Stream(device)
+        >>> stream.synchronize()
+        >>> stream.close()
     """
 
     def __init__(self, device: Device | None = None) -> None:

@@ -88,6 +88,13 @@ class Driver:
     Raises:
         MissingDriverError: The library cannot be loaded.
         DriverError: The driver cannot be initialised, such as without a GPU.
+
+    Example:
+        >>> driver = tt.graph.simulator()
+        >>> driver.devices, driver.has("cuGraphLaunch")
+        (1, True)
+        >>> driver.get("cuDeviceGetCount", "int")
+        1
     """
 
     def __init__(self, path: str | os.PathLike[str] = NAME) -> None:
@@ -221,6 +228,10 @@ def simulator() -> Driver:
 
     Raises:
         Error: The simulator was not built.
+
+    Example:
+        >>> tt.graph.simulator().devices
+        1
     """
     # Both libraries call themselves by one name, and who asks for that gets the first one loaded.
     with contextlib.suppress(OSError):

@@ -113,6 +113,14 @@ class Graph:
         Raises:
             Error: Some of the work cannot be repeated. The message says why.
             FormatError: A file does not follow the format.
+
+        Example:
+            >>> device = tt.graph.Device(0, tt.graph.simulator())
+            >>> rebuilt = tt.graph.Graph.from_run(tt.open("work"), (0, 2), device=device)
+            >>> rebuilt.restore()
+            >>> rebuilt.launch()
+            >>> rebuilt.check().same
+            True
         """
         return cls._rebuild(run, epochs, process, device, order, rank)
 

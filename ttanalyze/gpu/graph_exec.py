@@ -44,6 +44,16 @@ class GraphExec:
 
     Raises:
         DriverError: The driver refuses the graph.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> graph, memory = tt.graph.Graph.new(device), tt.graph.DeviceBuffer(4, device)
+        >>> node = graph.add_memset_node(4, 7, memory)
+        >>> executable = graph.instantiate()
+        >>> executable.update(node, value=9)
+        >>> executable.launch()
+        >>> memory.read("u1")
+        array([9, 9, 9, 9], dtype=uint8)
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -26,6 +26,14 @@ class DeviceBuffer:
 
     Raises:
         DriverError: The device has not enough memory.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> memory = tt.graph.DeviceBuffer(8, device)
+        >>> memory.write(bytes([1, 0, 0, 0, 2, 0, 0, 0]))
+        >>> memory.read("u4")
+        array([1, 2], dtype=uint32)
+        >>> memory.free()
     """
 
     def __init__(self, size: int, device: Device | None = None) -> None:

@@ -37,6 +37,13 @@ class Module:
 
     Raises:
         DriverError: The driver refuses the code.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> (image,) = Path("work/p0/modules").iterdir()
+        >>> module = tt.graph.Module.load(image, device)
+        >>> module.names, module.function("add").layout
+        (['add'], [(0, 8), (8, 8), (16, 8), (24, 4)])
     """
 
     def __init__(
@@ -206,6 +213,13 @@ class Function:
         handle: The CUfunction.
         name: The mangled name.
         module: The module, None if another library loaded it.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> (image,) = Path("work/p0/modules").iterdir()
+        >>> function = tt.graph.Module.load(image, device).function("add")
+        >>> len(function.layout), len(function.pack((0, 0, 0, 64)))
+        (4, 2)
     """
 
     def __init__(self, device: Device, handle: Any, name: str, module: Module | None) -> None:

@@ -33,6 +33,11 @@ class Plots:
     Each method returns a `plotly.graph_objects.Figure`, which a notebook shows. `figure.show()`
     opens it in a browser, `figure.write_html("x.html")` saves it. It needs plotly: `pip install
     'ttanalyze[report]'`.
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> run.plot.memory().layout.title.text
+        'Device memory: peak 4.0 KiB'
     """
 
     def __init__(self, run: Run) -> None:

@@ -62,6 +62,11 @@ def watch(
         activations: Whether to name outputs of modules, and what they save for the backward pass.
         gradients: Whether to name gradients.
         name: A prefix for all names; a dot follows it.
+
+    Example:
+        >>> with tt.torch.watch() as watch:
+        ...     watch.active  # nothing records this process
+        False
     """
     found = Watch()
     told = memory()
@@ -117,7 +122,14 @@ def checkpoint_diff(a: Any, b: Any, run: Run | None = None) -> pd.DataFrame:
 
 
 class Watch:
-    """The result of `watch`. Names stay after it is removed or its `with` block ends."""
+    """The result of `watch`. Names stay after it is removed or its `with` block ends.
+
+    Example:
+        >>> watch = tt.torch.watch()
+        >>> watch.active  # nothing records this process
+        False
+        >>> watch.remove()
+    """
 
     def __init__(self) -> None:
         self.handles: list[Any] = []  # of hooks

@@ -108,6 +108,9 @@ def lightning_callback(every: int = 1, names: bool = True) -> Any:
 
     Raises:
         Error: Lightning is not installed, or `every` is less than 1.
+
+    Example:
+        >>> callback = tt.trainers.lightning_callback(every=10)  # Trainer(callbacks=[callback])
     """
     base = _base(("lightning.pytorch", "pytorch_lightning"), "Callback")
     return _callback(_Lightning, base, lightning_callback, every, names)
@@ -126,6 +129,9 @@ def transformers_callback(every: int = 1, names: bool = True) -> Any:
 
     Raises:
         Error: Transformers is not installed, or `every` is less than 1.
+
+    Example:
+        >>> callback = tt.trainers.transformers_callback()  # Trainer(..., callbacks=[callback])
     """
     base = _base(("transformers",), "TrainerCallback")
     return _callback(_Transformers, base, transformers_callback, every, names)

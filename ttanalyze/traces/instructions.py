@@ -139,6 +139,12 @@ def instructions_of(run: Run, process: Process, function: int) -> Instructions:
 
     Raises:
         Error: The code of the kernel is not in the run, or cannot be disassembled.
+
+    Example:
+        >>> run = tt.open("traced")
+        >>> found = tt.instructions.instructions_of(run, run.process(0), 0)
+        >>> [one.text for one in found.by_number.values() if one.access == "store"]
+        ['st.global.f32 [%rd10], %f3']
     """
     name = process.kernel(function) or f"function {function}"
     if on_simulator(process):

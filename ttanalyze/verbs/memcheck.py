@@ -133,6 +133,11 @@ def memcheck(
 
     Raises:
         Error: No launch was traced, or not this one.
+
+    Example:
+        >>> report = tt.memcheck(tt.open("traced"), launch=6)
+        >>> [(one.kernel, one.accesses, one.found) for one in report.launches]
+        [('add', 196608, [])]
     """
     of = run.process(process, rank)
     heads = of.traced

@@ -25,6 +25,12 @@ class Type:
         name: The name, such as "f32".
         itemsize: The size of an item in bytes.
         kind: "float", "int", "bool" or "complex".
+
+    Example:
+        >>> import numpy as np
+        >>> bf16 = tt.values.parse("bf16")
+        >>> bf16.nearest(0.1), bf16.view(np.array([0x80, 0x3F], "u1"))
+        (0.10009765625, array([1.], dtype=float32))
     """
 
     name: str

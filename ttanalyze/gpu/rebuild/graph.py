@@ -96,6 +96,12 @@ class Rebuilt(Graph):
 
     Attributes:
         span: The recorded work.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> rebuilt = tt.graph.Graph.from_run(tt.open("work"), (0, 2), device=device)
+        >>> rebuilt.where(0) != 0  # the address of the region
+        True
     """
 
     def __init__(self, graph: Graph, maker: WorkBuilder, first: State) -> None:

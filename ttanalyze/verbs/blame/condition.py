@@ -33,6 +33,11 @@ class Condition:
         type: The type of the items.
         operator: A comparison such as ">=", or "nan", "inf" or "changed".
         value: The value to compare with.
+
+    Example:
+        >>> nan = tt.blame.Condition.parse("nan", tt.values.parse("f32"))
+        >>> tt.blame.watch(tt.open("run1").process(0), nan).sighting is None
+        True
     """
 
     text: str

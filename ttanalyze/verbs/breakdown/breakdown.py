@@ -100,6 +100,13 @@ def breakdown(
     Raises:
         Error: No process has GPU times, or none has such a step.
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> found = tt.breakdown(tt.open("timed"))
+        >>> found.steps[["rank", "step", "idle"]].head(2)
+           rank    step                      idle
+        0     0  step 0 0 days 00:00:00.000000300
+        1     0  step 1 0 days 00:00:00.000000300
     """
     here = not isinstance(run.path, Url)
     several = here and len(run.processes) > FEW

@@ -105,6 +105,12 @@ def check(
 
     Raises:
         Error: The program cannot be run, the folder cannot be used, or there is no such check.
+
+    Example:
+        >>> settings = tt.check.Settings(("./vecadd",), sim=True)
+        >>> report = tt.check(settings, Path("vecadd.check"), ["determinism"])
+        >>> [(one.check, one.status, one.findings) for one in report.outcomes]
+        [('determinism', 'clean', [])]
     """
     began = time.monotonic()
     chosen = _named(checks)

@@ -129,6 +129,12 @@ class CheckReport:
         runs: The number of recordings, those of earlier calls included.
         interrupted: Whether a signal ended the checks early.
         seconds: The duration in seconds.
+
+    Example:
+        >>> outcome = tt.check.Outcome("order", "not covered")
+        >>> report = tt.check.CheckReport(["./app"], "app.check", [outcome], 3, False, 1.5)
+        >>> report.exit_status(), report.findings
+        (2, [])
     """
 
     command: list[str]

@@ -111,6 +111,16 @@ def collectives(run: Run, progress: Progress = None) -> Collectives:
     Raises:
         Error: No process called NCCL.
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> found = tt.collectives(tt.open("nccl"))
+        >>> found.same, found.matched
+        (True, 4)
+        >>> found.ranks[["rank", "late_max", "last"]]
+           rank                  late_max  last
+        0     0 0 days 00:00:00.000000000     0
+        1     1 0 days 00:00:00.000000000     0
+        2     2 0 days 00:00:00.000000500     4
     """
     parts = []
     for number, process in enumerate(run.processes):

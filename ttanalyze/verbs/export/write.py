@@ -138,6 +138,13 @@ def export(
         Error: No such launch can be exported, something that it needs was not recorded, or the
             folder cannot be written.
         FormatError: The stored contents do not have their digest.
+
+    Example:
+        >>> made = tt.export(tt.open("work").process(0), "bug", kernel="add")
+        >>> made.launch, made.grid, made.regions
+        (7, (256, 1, 1), {0: 262144, 1: 262144})
+        >>> made.remarks
+        []
     """
     needs = find(process, launch, kernel, everything)
     to = folder.resolve()

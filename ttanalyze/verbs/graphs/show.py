@@ -122,6 +122,11 @@ def dot(found: Iterable[Graph]) -> str:
 
     Args:
         found: The graphs.
+
+    Example:
+        >>> text = tt.graphs.dot([tt.graphs.graph(tt.open("graphed"), 0)])
+        >>> text.splitlines()[0]
+        'digraph run {'
     """
     return drawing(
         (f"p{graph.process}_g{graph.number}", _title(graph), graph.nodes, graph.edges)

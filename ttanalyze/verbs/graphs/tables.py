@@ -80,6 +80,13 @@ def graph(
 
     Raises:
         Error: The process has no such graph, or not at this call.
+
+    Example:
+        >>> graph = tt.graphs.graph(tt.open("graphed"), 0)
+        >>> graph.nodes["kind"].tolist()
+        ['set', 'kernel', 'kernel', 'kernel', 'copy']
+        >>> graph.edges[["from", "to"]].values.tolist()
+        [[0, 1], [1, 2], [2, 3], [3, 4]]
     """
     of = run.process(process, rank)
     found = of.graphs

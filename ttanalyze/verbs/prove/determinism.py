@@ -121,6 +121,14 @@ def prove(
     Raises:
         MissingDriverError: No driver can be loaded.
         DriverError: The device has not enough memory.
+
+    Example:
+        >>> process = tt.open("work").process(0)
+        >>> def simulator():
+        ...     return tt.graph.Device(0, tt.graph.simulator())
+        >>> (verdict,) = tt.prove(process, [7], times=3, device=simulator)
+        >>> verdict.kernel, verdict.status, verdict.recorded
+        ('add', 'not seen to vary', True)
     """
     if times < 2:
         raise Error(f"{text.count(times, 'run')}: at least 2 are required")

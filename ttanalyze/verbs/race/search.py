@@ -66,7 +66,6 @@ class Race:
         tolerance: Tolerance | None = None,
         on_finding: OnFinding = None,
     ) -> None:
-        settings.check()
         self.settings, self.out = settings, out
         self._series = Series(out, settings.command, settings.sim)
         self._ahead = Ahead(self._series, settings.jobs)
@@ -431,6 +430,12 @@ def race(
     Raises:
         Error: The folder has something else in it, the program cannot be recorded, or there is
             nothing to compare.
+
+    Example:
+        >>> settings = tt.race.Settings(("./vecadd",), runs=2, delay=0, sim=True)
+        >>> report = tt.race(settings, Path("vecadd.race"))
+        >>> report.found, report.runs
+        (False, 2)
     """
     search = Race(settings, out, types=types, tolerance=tolerance, on_finding=on_finding)
     return search.run(progress)

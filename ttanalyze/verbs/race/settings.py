@@ -50,12 +50,7 @@ class Settings:
     reduce_time: float = 40
     jobs: int = 1
 
-    def check(self) -> None:
-        """Checks the settings.
-
-        Raises:
-            Error: A value is out of range.
-        """
+    def __post_init__(self) -> None:
         if not self.command:
             raise Error("expected a program")
         for option, value, least in (

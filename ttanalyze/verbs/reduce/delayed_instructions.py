@@ -58,6 +58,14 @@ def name_delays(
         config: The configuration.
         points: The delays.
         run: A run whose kernels can be disassembled, for instructions and source lines.
+
+    Example:
+        >>> config = tt.delays.of_run("delayed")
+        >>> kernel, found = next(iter(config.kernels.items()))
+        >>> point = tt.reduce.Point(kernel, next(iter(found["instrumentation_points"])))
+        >>> (place,) = tt.reduce.name_delays(config, [point])
+        >>> place.kernel, place.member["sass"]
+        ('add', 'ld')
     """
     points = list(points)
     kernels = [config.kernels[p.kernel] for p in points if p.kernel is not None]

@@ -61,21 +61,18 @@ class Settings:
     run: Path | None = None
     fails_with_0: bool = False
 
-    def command(self) -> list[str]:
-        """Returns the words of the test.
 
-        Raises:
-            Error: The test is empty or its quotes are wrong.
-        """
-        if os.path.isfile(self.test):
-            return [os.path.abspath(self.test)]
-        try:
-            words = shlex.split(self.test)
-        except ValueError as e:
-            raise Error(f"--test {self.test}: {e}") from None
-        if not words:
-            raise Error("--test: expected a command")
-        return words
+def _words(test: str) -> list[str]:
+    """Returns the words of a command. Raises Error if it is empty or its quotes are wrong."""
+    if os.path.isfile(test):
+        return [os.path.abspath(test)]
+    try:
+        words = shlex.split(test)
+    except ValueError as e:
+        raise Error(f"--test {test}: {e}") from None
+    if not words:
+        raise Error("--test: expected a command")
+    return words
 
 
 def reduce_test(
@@ -91,6 +88,17 @@ def reduce_test(
 
     Raises:
         Error: The command cannot be run, or there is nothing to reduce.
+
+    Example:
+        >>> delay = {"stream": 1, "delay": 50_000, "on": True, "where": "stream"}
+        >>> calls = {f"1:{i}": delay | {"number": i} for i in range(8)}
+        >>> document = {"version": "1.0", "delay_ns": 0, "kernels": {}, "launches": calls}
+        >>> _ = Path("delays.json").write_text(tt.delays.Config(document).to_json())
+        >>> test = "sh -c 'grep -q true {config}'"  # fails with any delay, with the status 0
+        >>> settings = tt.reduce.Settings(Path("delays.json"), test, fails_with_0=True)
+        >>> report = tt.reduce.reduce_test(settings)
+        >>> len(report.delayed), report.found.status
+        (1, 'reduced')
     """
     config = delays.read(settings.config)
     known = _Known(state, settings, config)
@@ -125,7 +133,7 @@ def reduce_test(
     named = name_delays(config, found.points, run)
     return ReduceReport(
         str(settings.config),
-        settings.command(),
+        _words(settings.test),
         settings.strategy,
         settings.confidence,
         found,
@@ -151,7 +159,7 @@ class _Test:
     def fails(self, candidate: delays.Config) -> bool:
         """Runs the test. Raises Error if that is not possible."""
         self._file.write_text(candidate.to_json())
-        words = [word.replace(CONFIG, str(self._file)) for word in self._settings.command()]
+        words = [word.replace(CONFIG, str(self._file)) for word in _words(self._settings.test)]
         with system_errors(words[0]):
             child = subprocess.Popen(
                 words,
@@ -192,7 +200,7 @@ class _Known:
     def __init__(self, path: Path | None, settings: Settings, config: delays.Config) -> None:
         self._path = path
         digest = xxhash.xxh3_64_hexdigest(config.to_json().encode())
-        asked = {"test": settings.command(), "confidence": settings.confidence}
+        asked = {"test": _words(settings.test), "confidence": settings.confidence}
         asked |= {"fails_with_0": True} if settings.fails_with_0 else {}
         self._of = {**STATE, "config": digest, "strategy": settings.strategy, **asked}
         self._count = len(points_of(config))

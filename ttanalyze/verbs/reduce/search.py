@@ -29,6 +29,12 @@ class Point:
     Attributes:
         kernel: The key of the kernel in the configuration, None for a call.
         key: The key of the instruction or the call in the configuration.
+
+    Example:
+        >>> delay = {"stream": 1, "number": 3, "delay": 50_000, "on": True}
+        >>> document = {"version": "1.0", "kernels": {}, "launches": {"1:3": delay}}
+        >>> tt.reduce.Point(None, "1:3").member(tt.delays.Config(document))["delay"]
+        50000
     """
 
     kernel: str | None
@@ -148,6 +154,16 @@ def reduce(
 
     Source:
         A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002.
+
+    Example:
+        >>> delay = {"stream": 1, "delay": 50_000, "on": True, "where": "stream"}
+        >>> calls = {f"1:{i}": delay | {"number": i} for i in range(8)}
+        >>> document = {"version": "1.0", "delay_ns": 0, "kernels": {}, "launches": calls}
+        >>> def fails(config):
+        ...     return config.launches["1:3"]["on"]
+        >>> found = tt.reduce(tt.delays.Config(document), fails)
+        >>> [point.key for point in found.points], found.status, found.total
+        (['1:3'], 'reduced', 8)
     """
     if strategy not in STRATEGIES:
         raise Error(f"--strategy {strategy}: must be one of {', '.join(STRATEGIES)}")

@@ -42,6 +42,10 @@ class Change:
         launch_bounds: The most threads of a block and the least blocks of a multiprocessor (0: the
             compiler's choice).
         specialize: "args", "dims" or "all": what becomes constants of the code; "none": nothing.
+
+    Example:
+        >>> tt.replay.Change(block=(128, 1, 1), maxregs=32).texts()
+        ['block 128', 'at most 32 registers']
     """
 
     grid: Three | None = None

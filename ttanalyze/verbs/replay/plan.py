@@ -199,6 +199,11 @@ def plan(process: Process, seq: int) -> Plan:
 
     Raises:
         Error: The process has no such launch, or it cannot be repeated. The message says why.
+
+    Example:
+        >>> plan = tt.replay.plan(tt.open("work").process(0), 7)
+        >>> plan.before, plan.after  # epochs with its input and its result
+        (0, 1)
     """
     found = process.events_between(seq - 1, seq)
     if not len(found):

@@ -41,6 +41,14 @@ class Replay:
 
     Raises:
         Error: The launch cannot be repeated. The message says why.
+
+    Example:
+        >>> device = tt.graph.Device(0, tt.graph.simulator())
+        >>> replay = tt.replay.Replay(tt.open("work").process(0), 7, device)
+        >>> replay.restore()
+        >>> replay.submit()
+        >>> all(found.same for found in replay.compare())
+        True
     """
 
     def __init__(

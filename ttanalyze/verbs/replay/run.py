@@ -139,6 +139,13 @@ def replay(
 
     Raises:
         Error: There is no such launch, no usable driver, or not enough memory.
+
+    Example:
+        >>> process = tt.open("work").process(0)
+        >>> def simulator():
+        ...     return tt.graph.Device(0, tt.graph.simulator())
+        >>> [one.status for one in tt.replay(process, [7, 10], device=simulator)]
+        ['same', 'same']
     """
     options = options or ReplayOptions()
     found = plans(process, seqs)

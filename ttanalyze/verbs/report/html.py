@@ -178,6 +178,12 @@ def results_page(path: str | os.PathLike[str]) -> str:
 
     Raises:
         Error: jinja2 is not installed, or the file is something else.
+
+    Example:
+        >>> report = tt.check.CheckReport(["./app"], "app.check", [], 3, False, 1.5)
+        >>> _ = Path("report.json").write_text(report.to_json())
+        >>> tt.report.results_page("report.json")[:15]
+        '<!doctype html>'
     """
     found = read_results(Path(path))
     nonce = hashlib.sha256(repr(found).encode()).hexdigest()[:32]

@@ -31,5 +31,10 @@ def sass(
 
     Raises:
         Error: There are no such kernels, or they cannot be disassembled.
+
+    Example:
+        >>> table = tt.sass(tt.open("work"), "add")
+        >>> table[table["category"] == "store"][["opcode", "mnemonic"]].values.tolist()
+        [['STG', 'STG.E']]
     """
     return show.frame(find_tables(what, kernel, architecture))

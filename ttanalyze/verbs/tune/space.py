@@ -36,6 +36,11 @@ class Configuration:
         launch_bounds: The most threads of a block and the least blocks of a multiprocessor, None
             as in the code.
         specialize: What becomes constants of the code: "args", "dims" or "all", None for nothing.
+
+    Example:
+        >>> one = tt.tune.Configuration("recorded", block=(128, 1, 1), grid=(4, 1, 1), shared=0)
+        >>> one.cells()["block"]
+        '128'
     """
 
     code: str

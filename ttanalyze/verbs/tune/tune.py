@@ -139,6 +139,13 @@ def tune(
     Raises:
         Error: No such launch can be repeated and checked, or even the recorded configuration leaves
             other memory.
+
+    Example:
+        >>> process, blocks = tt.open("work").process(0), [(128, 1, 1), (256, 1, 1)]
+        >>> wish = tt.tune.Wish(times=2, sim=True)  # the times of the simulator mean nothing
+        >>> tuned = tt.tune(process, "tuned.csv", wish, kernel="add", block=blocks)
+        >>> [(row.configuration.block, row.good) for row in tuned.rows]
+        [((128, 1, 1), True), ((256, 1, 1), True)]
     """
     of = choose(process, launch, kernel, _check_known)
     sources = {_name(file, data): (file, data) for file in files for data in [compilers.read(file)]}
