@@ -177,6 +177,22 @@ def test_times_that_come_too_late_are_counted(run: Path, tmp_path: Path) -> None
     assert len(np.setdiff1d(launches, timed)) <= process.info["timeline"]["missed"]
 
 
+def test_a_record_takes_little_time_to_convert(run: Path, tmp_path: Path) -> None:
+    """The thread that does it must not look up the kernel's name in a file for each."""
+    program = str(Bed(True, False, tmp_path, tmp_path).program("latency"))
+    environment = support.recording(SIM, run, timeline="cupti", epoch="none")
+    assert support.run([program, "--launches", "40000"], environment).status == 0
+    process = tt.open(run).processes[0]
+    activities = of_calls(process)
+    assert len(activities) > 80_000
+    names = {
+        process.strings.get(int(n)) for n in np.unique(activities["name"]) if n != layout.NO_ID
+    }
+    assert names == {"nothing"}
+    took = {thread["name"]: thread["cpu_ns"] for thread in process.info["threads"]}
+    assert took["tt-timeline"] < 1000 * len(activities)
+
+
 def test_events_give_times_without_cupti(built: Path, run: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
