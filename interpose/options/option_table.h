@@ -72,7 +72,7 @@ OPTION(CONTENTS, contents, CONTENTS, "", "changed", "WHICH",
 OPTION(RETAIN, retain, COUNT, "4294967295", "0", "N", "Keep the contents of at least the last N epochs (default 0: of all).")
 OPTION(OVERWRITE, overwrite, CHOICE, "backpressure|drop-oldest|fail", "backpressure", "",
        "What happens when the ring is full: the program waits (backpressure, default), old epochs are lost (drop-oldest), "
-       "or recording ends (fail).")
+       "or the epoch has no contents, and the next one has its changes (fail).")
 OPTION(RING_BYTES, ring_bytes, SIZE, "256K", "", "SIZE",
        "Size of the ring in device memory, such as 256M (default: from the free memory).")
 OPTION(COMPRESS, compress, COMPRESS, "19", "off", "off|device|LEVEL",

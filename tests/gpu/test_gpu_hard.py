@@ -26,9 +26,9 @@ MODES = {
     "everything": "--host-memory --arrays --host-writes --params --cpu-callstack mixed --names "
     "--timeline cupti --compress device --epoch sync,memcpy,graph",
     "inside": "--zones 256 --fill pattern:7 --timeline events --graph-stamps . "
-    "--epoch sync;graph-node:. --launch-delay 50us",
+    "--epoch sync;graph-node:. --launch-delay 50us --no-progress 60s",
     "traced": "--instrument addresses,values --instrument-way patcher --instrument-every 7 "
-    "--instrument-records 1000000 --no-progress 60s",
+    "--instrument-records 1000000",
 }
 PROGRAMS = {
     "compiled": "torch",
