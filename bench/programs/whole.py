@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -181,6 +182,8 @@ def jax_step() -> Step:
     import jax
     import jax.numpy as jnp
 
+    if jax.default_backend() == "cpu":
+        sys.exit("JAX finds no GPU")
     keys = jax.random.split(jax.random.PRNGKey(0), 6)
     state = [[jax.random.normal(key, (1024, 1024)) / 32 for key in keys[:4]]]
     inputs, wanted = (jax.random.normal(key, (256, 1024)) for key in keys[4:])
