@@ -39,6 +39,7 @@ typedef struct {
 	size_t param_count, param_bytes;
 	const struct ptx_param *params;
 	unsigned registers, shared_bytes, local_bytes, max_threads;
+	unsigned cluster[3];
 } ptx_function_info;
 typedef struct { void *place_global; void *user; } ptx_loader;
 typedef struct {

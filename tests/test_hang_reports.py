@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -219,11 +218,9 @@ def test_run_of_a_killed_process_is_readable(program: str, tmp_path: Path) -> No
     """It has no report, because nobody asked for one."""
     run = tmp_path / "run"
     environment = support.recording(SIM, run, instrument="heartbeat")
-    until = time.monotonic() + 60
     with subprocess.Popen([program, "--spin"], env=environment) as process:
-        while not list(run.glob("p0/traced.bin")) or not (run / "p0" / "traced.bin").stat().st_size:
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.05)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
         process.kill()
     assert hangs(tt.open(run)) == []
     assert len(tt.open(run).processes[0].traced) == 1
@@ -240,12 +237,12 @@ cuda.cuCtxSetCurrent(context)
 cuda.cuModuleLoadData(ctypes.byref(module), open(sys.argv[1], "rb").read() + bytes(1))
 cuda.cuMemAlloc_v2(ctypes.byref(out), 256)
 
-def launch(name, number, times):
+def launch(name, number, times, blocks=1):
     cuda.cuModuleGetFunction(ctypes.byref(kernel), module, name)
     value = ctypes.c_uint(number)
     params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
     for _ in range(times):
-        cuda.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, None, params, None)
+        cuda.cuLaunchKernel(kernel, blocks, 1, 1, 64, 1, 1, 0, None, params, None)
 
 """
 MANY = (
@@ -266,9 +263,48 @@ cuda.cuCtxSynchronize()
 )
 
 
-def python(text: str, folder: Path) -> tuple[str, ...]:
+CLUSTER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry half(.param .u64 flag, .param .u32 unused)
+.reqnctapercluster 2, 1, 1
+{
+	.reg .b32 %r<3>; .reg .b64 %l; .reg .pred %p;
+	ld.param.u64 %l, [flag];
+	mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p, %r1, 0;
+	@%p bra MEET;
+LOOP:
+	atom.global.add.u32 %r2, [%l], 0;
+	setp.eq.u32 %p, %r2, 0; @%p bra LOOP;
+MEET:
+	barrier.cluster.arrive; barrier.cluster.wait;
+	ret;
+}
+"""
+HALF = (
+    START
+    + """
+cuda.cuMemsetD8_v2(out, ctypes.c_ubyte(0), ctypes.c_size_t(256))
+launch(b"half", 0, 1, 4)
+cuda.cuCtxSynchronize()
+"""
+)
+
+
+def python(text: str, folder: Path, ptx: str = "") -> tuple[str, ...]:
     (folder / "launches.py").write_text(text)
-    return sys.executable, str(folder / "launches.py"), str(support.EXAMPLES / "hangs.ptx")
+    (folder / "kernels.ptx").write_text(ptx or (support.EXAMPLES / "hangs.ptx").read_text())
+    return sys.executable, str(folder / "launches.py"), str(folder / "kernels.ptx")
+
+
+def test_blocks_that_wait_for_others_of_their_cluster_are_named(tmp_path: Path) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--", *python(HALF, tmp_path, CLUSTER))
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    (launch,) = hang.launches
+    groups = {group.doing: (group.at, group.count) for group in launch.groups}
+    assert groups["barrier"] == ("the barrier of its cluster", 4) and groups["spin"][1] == 4
+    assert hang.kind == "mutual wait"
 
 
 def test_launch_that_hangs_is_named_among_others(tmp_path: Path) -> None:

@@ -370,7 +370,8 @@ struct tt_function {
 	uint32_t param_bytes;
 	uint32_t param_count;
 	uint32_t reserved0;
-	uint8_t reserved[16];
+	uint16_t cluster[3]; /* blocks of a cluster that its code demands; 0: none */
+	uint8_t reserved[10];
 	uint64_t check;      /* XXH3-64 of the preceding 56 bytes */
 };
 

@@ -66,6 +66,9 @@ enum tt_heartbeat_state {
 #define TT_WARP_AT(number, threads) \
 	(TT_WARP_AT_NUMBERED | (uint32_t)(number) << TT_WARP_NUMBER_SHIFT | (uint32_t)(threads) << TT_WARP_THREADS_SHIFT)
 
+/* The number of the barrier of a cluster, behind those of a block. Who says that a warp is at it says so while it waits. */
+#define TT_CLUSTER_BARRIER 16
+
 /* tt_heartbeat.object: it is unknown */
 #define TT_NO_OBJECT UINT64_MAX
 

@@ -69,25 +69,35 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 	f->param_bytes = bytes;
 }
 
+#define TOLD 4 /* older drivers may not tell those behind */
+
 static void describe(struct function *f, CUfunction handle, bool kernel, CUdevice device, struct tt_function *record)
 {
-	static const CUfunction_attribute wanted[] = {CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-						      CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-						      CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
-	int value[4] = {0};
+	static const CUfunction_attribute wanted[] = {
+		CU_FUNC_ATTRIBUTE_NUM_REGS,
+		CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+		CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+		CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+	};
+	int value[TOLD + 3] = {0};
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < TOLD + 3; i++) {
 		CUresult r = !kernel ? real.cuFuncGetAttribute(&value[i], wanted[i], handle)
 			     : real.cuKernelGetAttribute
 				     ? real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, device)
 				     : CUDA_SUCCESS;
-		if (r != CUDA_SUCCESS)
+		if (r != CUDA_SUCCESS && i < TOLD)
 			not_told("registers and limits", f->name, kernel ? "cuKernelGetAttribute" : "cuFuncGetAttribute", r);
 	}
 	record->registers = (uint32_t)value[0];
 	record->shared = (uint32_t)value[1];
 	record->local = (uint32_t)value[2];
 	record->max_threads = (uint32_t)value[3];
+	for (int i = 0; i < 3; i++)
+		record->cluster[i] = (uint16_t)value[TOLD + i];
 	read_params(f, handle, kernel);
 }
 

@@ -74,7 +74,7 @@ static bool waits(const struct heartbeats *h, uint64_t warp)
 		here += TT_WARP_STATE(block[i].state) == TT_WARP_AT_BARRIER && block[i].object == object;
 		live += TT_WARP_STATE(block[i].state) != TT_WARP_EXITED;
 	}
-	return threads ? here * 32 < threads : here < live;
+	return (uint32_t)object == TT_CLUSTER_BARRIER || (threads ? here * 32 < threads : here < live);
 }
 
 static enum doing doing(const struct heartbeats *h, uint64_t warp)

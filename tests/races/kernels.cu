@@ -28,6 +28,19 @@
 	} \
 	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const char *maps)
 
+/* The same in clusters of two blocks. */
+#define CLUSTERED(name) \
+	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const unsigned *in); \
+	extern "C" __global__ void __cluster_dims__(2, 1, 1) name(unsigned *out, const unsigned *in) \
+	{ \
+		name##_of<false>(out, in); \
+	} \
+	extern "C" __global__ void __cluster_dims__(2, 1, 1) name##_fixed(unsigned *out, const unsigned *in) \
+	{ \
+		name##_of<true>(out, in); \
+	} \
+	template <bool FIXED> static __device__ __forceinline__ void name##_of(unsigned *out, const unsigned *in)
+
 #define THREADS 128
 #define AT (blockIdx.x * THREADS + threadIdx.x)
 
@@ -298,6 +311,72 @@ MAPPED(tensor_store)
 	}
 	__syncthreads();
 	out[gridDim.x * THREADS + AT] = out[AT] + 1; // race of tensor_store
+}
+
+static __device__ void meet(void)
+{
+	asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/* The address of shared memory in the other block of the cluster. */
+static __device__ unsigned in_other(const void *p)
+{
+	unsigned at;
+
+	asm("{ .reg .u32 rank; mov.u32 rank, %%cluster_ctarank; xor.b32 rank, rank, 1;\n\t"
+	    "mapa.shared::cluster.u32 %0, %1, rank; }" : "=r"(at) : "r"(shared_address(p)));
+	return at;
+}
+
+/* A block reads shared memory of the other one, which may not have stored. */
+CLUSTERED(cluster_read)
+{
+	__shared__ unsigned values[THREADS];
+	unsigned seen;
+
+	values[threadIdx.x] = in[AT]; // race of cluster_read
+	if (FIXED)
+		meet();
+	asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(seen) : "r"(in_other(&values[threadIdx.x])) : "memory"); // race of cluster_read
+	out[AT] = seen;
+	meet();
+}
+
+/* A block stores to shared memory that the other one still reads. */
+CLUSTERED(cluster_write)
+{
+	__shared__ unsigned values[THREADS];
+
+	values[threadIdx.x] = in[AT];
+	meet();
+	out[AT] = values[THREADS - 1 - threadIdx.x]; // race of cluster_write
+	if (FIXED)
+		meet();
+	asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(in_other(&values[threadIdx.x])), "r"(out[AT]) : "memory"); // race of cluster_write
+	meet();
+}
+
+/* A block hands a line to the other one, whose mbarrier says when it has come. */
+CLUSTERED(cluster_copy)
+{
+	__shared__ __align__(128) unsigned own[THREADS], other[THREADS];
+	__shared__ unsigned long long barrier;
+	unsigned done = 0, bytes = sizeof(own), at = shared_address(&barrier);
+
+	if (threadIdx.x == 0) {
+		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+		asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+	}
+	own[threadIdx.x] = in[AT];
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+	meet();
+	if (threadIdx.x == 0)
+		asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], 512, [%2];" ::"r"(in_other(other)), "r"(shared_address(own)), "r"(in_other(&barrier)) : "memory"); // race of cluster_copy
+	while (FIXED && !done)
+		asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+			     : "=r"(done) : "r"(at) : "memory");
+	out[AT] = other[threadIdx.x]; // race of cluster_copy
+	meet();
 }
 
 /* NVIDIA's Racecheck sample block_error: a thread adds up in global memory what the others store in shared memory. */

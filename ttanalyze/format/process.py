@@ -298,6 +298,7 @@ class Process(Events, Spans):
         if not len(out):
             return out
         events = self.event_columns("seq", "cluster", "id")
+        demanded = dict(zip(self.functions["id"].tolist(), self.functions["cluster"], strict=True))
         places = np.searchsorted(events["seq"], self.traced["seq"])
         for index, (at, node) in enumerate(zip(places, self.traced_nodes, strict=True)):
             seq = int(self.traced["seq"][index])
@@ -306,6 +307,8 @@ class Process(Events, Spans):
             out[index] = events["cluster"][at]
             if node != layout.NO_ID:
                 out[index] = self.graphs.nodes(int(events["id"][at]), seq)[node]["cluster"]
+            if not out[index].any() and (function := self.traced["function"][index]) in demanded:
+                out[index] = demanded[function]
         return out
 
     def trace_records(

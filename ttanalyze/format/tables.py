@@ -321,6 +321,7 @@ def functions(processes: Sequence[Process]) -> pd.DataFrame:
         shared: bytes of static shared memory
         max_threads: the most threads of a block
         param_bytes, param_count: size and number of its parameters
+        cluster_x, cluster_y, cluster_z: blocks of a cluster that its code demands, 0 if none
     """
     records = [p.functions for p in processes]
     columns: dict[str, Any] = {
@@ -330,6 +331,10 @@ def functions(processes: Sequence[Process]) -> pd.DataFrame:
         "module": nullable(joined(records, "module"), layout.NO_ID),
         **plain(records, "registers", "shared", "local", "max_threads"),
         **plain(records, "param_bytes", "param_count"),
+        **{
+            f"cluster_{axis}": concat([r["cluster"][:, i] for r in records], "u2")
+            for i, axis in enumerate("xyz")
+        },
     }
     return pd.DataFrame(columns)
 

@@ -27,6 +27,7 @@ SHOWN_WARPS = 4
 DONE = ("exited", "not started")
 MBARRIER = ("mbarrier", "SYNCS")  # in opcodes of PTX and machine code
 ATOMIC = "atomic"
+CLUSTER_BARRIER = 16  # TT_CLUSTER_BARRIER
 WAITS = ("spin", "poll", "mbarrier", "barrier", "warp sync")
 
 
@@ -239,6 +240,8 @@ def _object(group: Group, access: Instruction | None, place: Callable[[int], str
     if number is None:
         return None
     if group.doing == "barrier":
+        if number == CLUSTER_BARRIER:
+            return "the barrier of its cluster"
         threads = f" of {number >> 32} threads" if number >> 32 else ""
         return f"barrier {number & 0xFFFFFFFF}{threads}"
     if group.doing == "warp sync":

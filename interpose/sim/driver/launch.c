@@ -63,6 +63,9 @@ CUresult launch_check_cluster(const struct sim_work *work)
 
 	if (!cluster[0] && !cluster[1] && !cluster[2])
 		return CUDA_SUCCESS;
+	if (work->kernel.function->info->cluster[0] &&
+	    memcmp(cluster, work->kernel.function->info->cluster, sizeof work->kernel.cluster) != 0)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	if (!cluster[0] || !cluster[1] || !cluster[2] || (uint64_t)cluster[0] * cluster[1] * cluster[2] > most ||
 	    grid[0] % cluster[0] || grid[1] % cluster[1] || grid[2] % cluster[2])
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
@@ -170,6 +173,8 @@ CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction han
 	w->kernel.shared = config->sharedMemBytes;
 	for (unsigned i = 0; i < config->numAttrs && !result; i++)
 		result = apply_attribute(w, &config->attrs[i]);
+	if (!result && !w->kernel.cluster[0])
+		memcpy(w->kernel.cluster, f->info->cluster, sizeof w->kernel.cluster);
 	if (!result)
 		result = launch_check_cluster(w);
 	if (!result)

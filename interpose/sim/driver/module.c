@@ -317,10 +317,12 @@ CUresult function_attribute(const struct CUfunc_st *f, CUfunction_attribute attr
 	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
 	case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+		*out = 0;
+		break;
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-		*out = 0;
+		*out = (int)f->info->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
 		break;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;

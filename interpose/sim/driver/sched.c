@@ -204,9 +204,12 @@ static struct work_part next_part(const struct sim_op *op)
 	part.schedule_seed = sim_mix(sim_settings.seed + op->seq) | 1;
 	if (w->type != WORK_KERNEL || w->kernel.cooperative)
 		return part;
-	uint64_t blocks = (uint64_t)w->kernel.grid[0] * w->kernel.grid[1] * w->kernel.grid[2];
+	uint64_t blocks = (uint64_t)w->kernel.grid[0] * w->kernel.grid[1] * w->kernel.grid[2], cluster = 1;
 	uint64_t least = blocks / 4 < PART_BLOCKS ? PART_BLOCKS : blocks / 4;
 	uint64_t count = least + sim_mix(part.schedule_seed + op->blocks) % (blocks / 2 + 1);
+	for (unsigned i = 0; i < 3; i++) /* whole clusters */
+		cluster *= w->kernel.cluster[i] ? w->kernel.cluster[i] : 1;
+	count += (cluster - count % cluster) % cluster;
 	if (op->blocks + count < blocks)
 		part.count = count;
 	return part;

@@ -1,5 +1,5 @@
 /*
- * Barriers of a CTA, and exchanges among the threads of a warp.
+ * Barriers of a CTA and of a cluster, and exchanges among the threads of a warp.
  *
  * Invariant: a group waits in state PTX_AT_BARRIER or PTX_AT_COLLECTIVE with its pc on the instruction.
  * The group that completes the set writes the results of all and advances them. A barrier does not wait
@@ -86,10 +86,59 @@ static void release_if_complete(struct ptx_cta *cta, unsigned id)
 	*b = (struct ptx_barrier){0};
 }
 
+/* --- the barrier of a cluster --- */
+
+/* A phase ends when all live threads of the cluster have arrived. */
+static void end_cluster_phase(struct ptx_cta *cta)
+{
+	struct ptx_cta *other;
+
+	for (unsigned rank = 0; (other = ptx_block_of_cluster(cta, rank)); rank++)
+		for (unsigned i = 0; i < other->warp_count; i++)
+			if (other->warps[i].live & ~other->warps[i].arrived)
+				return;
+	for (unsigned rank = 0; (other = ptx_block_of_cluster(cta, rank)); rank++)
+		for (unsigned i = 0; i < other->warp_count; i++) {
+			struct ptx_warp *w = &other->warps[i];
+			w->arrived = 0;
+			for (unsigned j = 0; j < w->group_count; j++) {
+				struct ptx_group *g = &w->groups[j];
+				if (!g->mask || g->state != PTX_AT_BARRIER || g->barrier != PTX_CLUSTER_BARRIER)
+					continue;
+				g->state = PTX_RUNS;
+				g->pc++;
+				w->runnable = w->regroup = true;
+			}
+		}
+}
+
+/* A thread that has not arrived since the last phase ended has nothing to wait for. */
+static bool meet_cluster(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
+{
+	if (op->kind == PTX_BAR_CLUSTER_WAIT && w->arrived & g->mask) {
+		g->state = PTX_AT_BARRIER;
+		g->barrier = PTX_CLUSTER_BARRIER;
+		return true;
+	}
+	g->pc++;
+	if (op->kind == PTX_BAR_CLUSTER_WAIT)
+		return true;
+	if (w->arrived & g->mask) {
+		ptx_fault(w, op, w->arrived & g->mask, PTX_TRAP, "thread arrives twice at the barrier of its cluster");
+		return false;
+	}
+	w->arrived |= g->mask;
+	end_cluster_phase(w->cta);
+	return true;
+}
+
 bool ptx_barrier_arrive(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
 {
 	struct ptx_cta *cta = w->cta;
 	uint32_t id, expected = 0, truth;
+
+	if (op->kind >= PTX_BAR_CLUSTER_ARRIVE)
+		return meet_cluster(w, g, op);
 
 	if (!uniform(w, op, g->mask, op->src[0], &id) ||
 	    (op->src[1] != PTX_NO_ROW && !uniform(w, op, g->mask, op->src[1], &expected)))
@@ -409,4 +458,5 @@ void ptx_threads_left(struct ptx_warp *w, uint32_t mask)
 		ptx_trace_state(w);
 	for (unsigned id = 0; id < PTX_BARRIERS; id++)
 		release_if_complete(cta, id);
+	end_cluster_phase(cta);
 }

@@ -40,6 +40,17 @@ LANES2(shr_s16, lane_u32, lane_u32, lane_u32, int16_t, uint32_t, uint16_t, a >> 
 LANES2(shr_s32, lane_u32, lane_u32, lane_u32, int32_t, uint32_t, uint32_t, a >> (b < 32 ? b : 31))
 LANES2(shr_s64, lane_u64, lane_u64, lane_u32, int64_t, uint32_t, uint64_t, a >> (b < 64 ? b : 63))
 
+/* rank: what the address of the own block has. */
+static uint32_t rank_of(uint64_t address, uint32_t rank)
+{
+	return (uint32_t)address >> PTX_RANK_SHIFT ? ((uint32_t)address >> PTX_RANK_SHIFT) - 1 : rank;
+}
+
+LANES2(shared_of_32, lane_u32, lane_u32, lane_u32, uint32_t, uint32_t, uint32_t, ptx_shared_of(a, b))
+LANES2(shared_of_64, lane_u64, lane_u64, lane_u32, uint64_t, uint32_t, uint64_t, ptx_shared_of(a, b))
+LANES2(rank_of_32, lane_u32, lane_u32, lane_u32, uint32_t, uint32_t, uint32_t, rank_of(a, b))
+LANES2(rank_of_64, lane_u32, lane_u64, lane_u32, uint64_t, uint32_t, uint32_t, rank_of(a, b))
+
 static uint32_t funnel(uint32_t low, uint32_t high, unsigned right)
 {
 	return (uint32_t)(((uint64_t)high << 32 | low) >> right);
@@ -265,6 +276,10 @@ const struct ptx_alu_entry ptx_bit_table[] = {
 	{"not", B(64), "tt", 0, not_64, 0},
 	{"cnot", B(16) | B(32), "tt", 0, cnot_32, 0},
 	{"cnot", B(64), "tt", 0, cnot_64, 0},
+	{"mapa", U(32), "ttu", 0, shared_of_32, 0},
+	{"mapa", U(64), "ttu", 0, shared_of_64, 0},
+	{"getctarank", U(32), "utu", 0, rank_of_32, 0},
+	{"getctarank", U(64), "utu", 0, rank_of_64, 0},
 	{"shl", B(16), "ttu", 0, shl_16, 0},
 	{"shl", B(32), "ttu", 0, shl_32, 0},
 	{"shl", B(64), "ttu", 0, shl_64, 0},

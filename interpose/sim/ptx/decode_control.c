@@ -218,12 +218,31 @@ static bool decode_bare(struct ptx_decoder *d, enum ptx_code code)
 
 /* --- barriers --- */
 
+static bool decode_cluster_barrier(struct ptx_decoder *d)
+{
+	bool arrives = ptx_word(d, "arrive");
+
+	if (!arrives && !ptx_word(d, "wait"))
+		return false;
+	ptx_word(d, "aligned");
+	if (arrives && !ptx_word(d, "relaxed"))
+		ptx_word(d, "release");
+	else if (!arrives)
+		ptx_word(d, "acquire");
+	if (!ptx_all_words_used(d) || d->statement->count)
+		return false;
+	ptx_emit(d, PTX_OP_BARRIER)->kind = arrives ? PTX_BAR_CLUSTER_ARRIVE : PTX_BAR_CLUSTER_WAIT;
+	return true;
+}
+
 static bool decode_barrier(struct ptx_decoder *d)
 {
 	enum ptx_barrier_kind kind = PTX_BAR_SYNC;
 	unsigned given = d->statement->count, i = 0;
 	uint32_t dst = 0, id, count = PTX_NO_ROW, predicate = PTX_TRUE;
 
+	if (ptx_word(d, "cluster"))
+		return decode_cluster_barrier(d);
 	ptx_word(d, "cta");
 	ptx_word(d, "aligned");
 	if (ptx_word(d, "arrive")) {

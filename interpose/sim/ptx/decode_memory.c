@@ -16,7 +16,7 @@ enum ptx_space ptx_space_of(struct ptx_decoder *d)
 	} words[] = {
 		{"global", PTX_SPACE_GLOBAL}, {"const", PTX_SPACE_CONST},	  {"shared", PTX_SPACE_SHARED},
 		{"local", PTX_SPACE_LOCAL},   {"shared::cta", PTX_SPACE_SHARED}, {"param", PTX_SPACE_PARAM},
-		{"shared::cluster", PTX_SPACE_SHARED}, /* addresses of other CTAs cannot be made: mapa is not supported */
+		{"shared::cluster", PTX_SPACE_SHARED}, /* an address has the rank of its CTA: see PTX_RANK_SHIFT */
 	};
 
 	for (unsigned at = 0; at < d->word_count; at++)
@@ -390,12 +390,15 @@ static bool decode_copy_arrival(struct ptx_decoder *d)
 	return true;
 }
 
-/* cp.async[.bulk] [to], [from], bytes, then an mbarrier of a bulk copy, or how many bytes are given, then a policy. */
+/*
+ * cp.async[.bulk] [to], [from], bytes, then an mbarrier of a bulk copy and perhaps a mask of blocks, or how many bytes are
+ * given, then a policy.
+ */
 static bool decode_copy(struct ptx_decoder *d)
 {
 	struct address to = {.space = PTX_SPACE_GENERIC};
 	bool bulk = ptx_word(d, "bulk"), group = ptx_word(d, "bulk_group");
-	bool barrier = ptx_word(d, "mbarrier::complete_tx::bytes");
+	bool barrier = ptx_word(d, "mbarrier::complete_tx::bytes"), multicast = bulk && ptx_word(d, "multicast::cluster");
 	unsigned policy = ptx_word(d, "L2::cache_hint"), count = d->statement->count - policy;
 	uint32_t row[4] = {0, 0, PTX_NO_ROW, PTX_NO_ROW};
 
@@ -404,10 +407,12 @@ static bool decode_copy(struct ptx_decoder *d)
 	bool fits = bulk ? group != barrier && (from == PTX_SPACE_SHARED || to.space == PTX_SPACE_SHARED)
 			 : !group && !barrier && to.space == PTX_SPACE_SHARED && from == PTX_SPACE_GLOBAL;
 	skip_hints(d);
-	if (!fits || !ptx_all_words_used(d) || count < 3u + barrier || count > 3u + (barrier || !bulk) ||
+	if (!fits || (multicast && !barrier) || !ptx_all_words_used(d) || count < 3u + barrier + multicast ||
+	    count > 3u + (barrier || !bulk) + multicast ||
 	    !ptx_address_row(d, ptx_operand(d, 1), from, &row[0]) || !ptx_source_row(d, ptx_operand(d, 2), PTX_U32, &row[1]) ||
 	    (barrier && !ptx_address_row(d, ptx_operand(d, 3), PTX_SPACE_SHARED, &row[2])) ||
 	    (count > 3 && !bulk && !ptx_source_row(d, ptx_operand(d, 3), PTX_U32, &row[3])) ||
+	    (multicast && !ptx_source_row(d, ptx_operand(d, 4), PTX_U16, &row[3])) ||
 	    !decode_address(d, ptx_operand(d, 0), &to))
 		return false;
 	struct ptx_op *op = ptx_emit(d, PTX_OP_COPY);

@@ -115,7 +115,7 @@ static bool decode_by_table(struct ptx_decoder *d)
 	int64_t imm = 0;
 
 	d->used = used;
-	if (!e || strlen(e->shape) != given)
+	if (!e || strlen(e->shape) != given + ptx_is(d, "getctarank"))
 		return false;
 	if (!ptx_result_row(d, ptx_operand(d, 0), shaped(e->shape[0], type), &dst))
 		return false;
@@ -129,6 +129,8 @@ static bool decode_by_table(struct ptx_decoder *d)
 			return false;
 		}
 	}
+	if (ptx_is(d, "getctarank"))
+		src[1] = PTX_ROW(PTX_FILE_SPECIAL, PTX_S_CLUSTER_CTARANK * PTX_WARP * 4u);
 	struct ptx_op *op = emit_alu(d, flags ? e->general : e->plain, dst, src[0], src[1],
 				     ptx_type_size(shaped(e->shape[0], type)) == 8);
 	memcpy(op->src, src, sizeof(src));
@@ -242,7 +244,8 @@ static bool decode_address_conversion(struct ptx_decoder *d)
 {
 	bool to = ptx_word(d, "to");
 	enum ptx_type type = ptx_type_word(d, false);
-	uint64_t window = ptx_word(d, "shared") || ptx_word(d, "shared::cta") ? PTX_SHARED_WINDOW
+	uint64_t window = ptx_word(d, "shared") || ptx_word(d, "shared::cta") || ptx_word(d, "shared::cluster")
+				  ? PTX_SHARED_WINDOW
 			  : ptx_word(d, "local")			      ? PTX_LOCAL_WINDOW
 			  : ptx_word(d, "param")			      ? PTX_PARAM_WINDOW
 									      : 0;
@@ -397,7 +400,7 @@ static bool decode_test(struct ptx_decoder *d)
 	uint32_t dst, a;
 
 	for (unsigned i = 0; space && i < d->word_count; i++)
-		if (!strcmp(d->words[i], "shared::cta"))
+		if (!strncmp(d->words[i], "shared::", 8))
 			d->words[i] = "shared";
 	ptx_compare compare = comparison(d, type);
 	if (!compare || !ptx_all_words_used(d) || d->statement->count != 2 ||
@@ -488,5 +491,7 @@ bool ptx_decode_value(struct ptx_decoder *d)
 		return decode_carry(d);
 	if (ptx_word(d, "pred"))
 		return decode_predicate_logic(d);
+	if (ptx_is(d, "mapa") || ptx_is(d, "getctarank"))
+		ptx_word(d, "shared::cluster");
 	return decode_by_table(d);
 }

@@ -24,6 +24,7 @@
 
 #define PTX_EVERYONE 0xffffffffu
 #define PTX_BARRIERS 16
+#define PTX_CLUSTER_BARRIER PTX_BARRIERS /* the number of the one of a cluster: TT_CLUSTER_BARRIER */
 #define PTX_MAX_VECTOR 4
 #define PTX_NESTING 32 /* maximum depth of braces and operand lists; also limits the parser's recursion */
 
@@ -31,6 +32,7 @@
 #define PTX_WINDOW 0x100000000ull
 #define PTX_PARAM_WINDOW 0x3000000000000000ull
 #define PTX_SHARED_WINDOW 0x4000000000000000ull
+#define PTX_RANK_SHIFT 24 /* of an address in shared memory: 1 + rank of a block in its cluster; 0: the own one */
 #define PTX_LOCAL_WINDOW 0x5000000000000000ull
 #define PTX_CODE_WINDOW 0x6000000000000000ull
 #define PTX_WORKSPACE 0x7000000000000000ull
@@ -288,6 +290,20 @@ enum ptx_special {
 	PTX_S_LANEMASK_LE,
 	PTX_S_LANEMASK_GT,
 	PTX_S_LANEMASK_GE,
+	PTX_S_CLUSTERID_X,
+	PTX_S_CLUSTERID_Y,
+	PTX_S_CLUSTERID_Z,
+	PTX_S_NCLUSTERID_X,
+	PTX_S_NCLUSTERID_Y,
+	PTX_S_NCLUSTERID_Z,
+	PTX_S_CLUSTER_CTAID_X,
+	PTX_S_CLUSTER_CTAID_Y,
+	PTX_S_CLUSTER_CTAID_Z,
+	PTX_S_CLUSTER_NCTAID_X,
+	PTX_S_CLUSTER_NCTAID_Y,
+	PTX_S_CLUSTER_NCTAID_Z,
+	PTX_S_CLUSTER_CTARANK,
+	PTX_S_CLUSTER_NCTARANK,
 	PTX_S_DYNAMIC_SHARED_SIZE,
 	PTX_S_TOTAL_SHARED_SIZE,
 	PTX_S_DYNAMIC_SHARED_BASE,
@@ -321,7 +337,7 @@ enum ptx_code {
 	PTX_OP_SET_CONDITION,
 	PTX_OP_BARRIER,
 	PTX_OP_MBARRIER,
-	PTX_OP_COPY, /* bulk if wide; from src[0] in space kind, src[1] bytes, mbarrier src[2], src[3] bytes are given */
+	PTX_OP_COPY, /* bulk if wide; from src[0] in space kind, src[1] bytes, mbarrier src[2], src[3] bytes are given, or of a bulk copy the mask of blocks */
 	PTX_OP_TENSOR, /* kind 1: a store; from PTX_TENSOR_REDUCES on: + enum ptx_atomic_kind, a reduction; map src[0], mbarrier src[1], mask of blocks src[2], rows of count coordinates: targets */
 	PTX_OP_COLLECTIVE,
 	PTX_OP_FENCE,
@@ -366,7 +382,15 @@ enum ptx_mbarrier_kind {
 	PTX_MBARRIER_TRY, /* lets others run if the phase has not ended */
 };
 
-enum ptx_barrier_kind { PTX_BAR_SYNC, PTX_BAR_ARRIVE, PTX_BAR_POPC, PTX_BAR_AND, PTX_BAR_OR };
+enum ptx_barrier_kind {
+	PTX_BAR_SYNC,
+	PTX_BAR_ARRIVE,
+	PTX_BAR_POPC,
+	PTX_BAR_AND,
+	PTX_BAR_OR,
+	PTX_BAR_CLUSTER_ARRIVE,
+	PTX_BAR_CLUSTER_WAIT
+};
 
 enum ptx_collective_kind {
 	PTX_SHFL_UP,
@@ -501,6 +525,7 @@ struct ptx_warp {
 	struct ptx_cta *cta;
 	unsigned index;
 	uint32_t live, carry;
+	uint32_t arrived; /* at the barrier of the cluster, in its current phase */
 	bool runnable;
 	bool regroup; /* groups other than the running one have changed */
 	bool pause;
@@ -534,7 +559,7 @@ struct ptx_cta {
 	uint32_t id[3];
 	uint64_t clock; /* instructions since it became resident */
 	uint8_t *shared;
-	struct ptx_barrier barriers[PTX_BARRIERS];
+	struct ptx_barrier barriers[PTX_BARRIERS + 1];
 	struct ptx_warp *warps;
 };
 
@@ -559,6 +584,7 @@ struct ptx_run {
 	size_t static_shared, shared_bytes, parameter_bytes;
 	struct ptx_page pages[2][PTX_PAGES]; /* readable, writable */
 	_Alignas(64) uint8_t workspace[PTX_WORKSPACE_BYTES]; /* where cooperative grids meet */
+	unsigned cluster; /* blocks in one; they have slots side by side, and begin together */
 	uint64_t blocks, started, end; /* end: the number of started blocks at the end of this launch */
 	struct ptx_trace *trace; /* NULL: it is not traced */
 	struct ptx_cta **slots; /* CTAs that are resident, and finished ones for reuse */
@@ -602,6 +628,16 @@ const void *ptx_tensor_map(struct ptx_warp *w, const struct ptx_op *op, unsigned
 /* Resolves addresses in a row of 64 bits, in place of the operation's own. */
 bool ptx_resolve_row(struct ptx_warp *w, const struct ptx_op *op, uint32_t row, enum ptx_space space, uint32_t mask, size_t align,
 		     size_t size, bool write, uint8_t **host);
+/* The address of shared memory, of a block of the cluster with this rank. */
+static inline uint64_t ptx_shared_of(uint64_t address, unsigned rank)
+{
+	return (address & ~(UINT64_MAX << PTX_RANK_SHIFT & UINT32_MAX)) | (uint64_t)(rank + 1) << PTX_RANK_SHIFT;
+}
+/* Memory of the row's addresses in shared memory, in the block with this rank; rank -1: the addresses say it. */
+bool ptx_resolve_at(struct ptx_warp *w, const struct ptx_op *op, uint32_t row, int rank, uint32_t mask, size_t align, size_t size,
+		    bool write, uint8_t **host);
+/* The block of a cluster with this rank; NULL: there is none. */
+struct ptx_cta *ptx_block_of_cluster(const struct ptx_cta *cta, unsigned rank);
 /* Device memory for the operation of a lane; NULL: it failed. */
 uint8_t *ptx_device_memory(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address, size_t size, bool write);
 bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, size_t size, bool write, uint8_t **host);

@@ -3,7 +3,8 @@
  *
  * Without a seed one CTA runs after another, and its warps in turn. A long-running CTA is joined by the
  * next, because it may wait for it. With a seed, CTAs begin in random order, a few at once, and warps
- * switch after random numbers of instructions. Cooperative grids are fully resident.
+ * switch after random numbers of instructions. Cooperative grids are fully resident. The CTAs of a cluster are
+ * resident together.
  *
  * Invariant: without a seed and without clocks, a launch always does the same. A launch leaves the host's
  * floating-point state unchanged.
@@ -65,15 +66,15 @@ static uint64_t random_number(struct ptx_run *run)
 	return mix(run->random);
 }
 
-/* The i-th block in the order of the seed: a Feistel network, repeated until it hits a block. */
-static uint64_t block_in_order(const struct ptx_run *run, uint64_t i)
+/* The i-th cluster in the order of the seed: a Feistel network, repeated until it hits a cluster. */
+static uint64_t cluster_in_order(const struct ptx_run *run, uint64_t i)
 {
-	uint64_t seed = run->config->schedule_seed;
+	uint64_t seed = run->config->schedule_seed, count = run->blocks / run->cluster;
 	unsigned half = 1;
 
 	if (!seed)
 		return i;
-	while (half < 32 && (run->blocks - 1) >> 2 * half)
+	while (half < 32 && (count - 1) >> 2 * half)
 		half++;
 	uint64_t ones = (1ull << half) - 1;
 	do {
@@ -84,7 +85,7 @@ static uint64_t block_in_order(const struct ptx_run *run, uint64_t i)
 			right = next;
 		}
 		i = left << half | right;
-	} while (i >= run->blocks);
+	} while (i >= count);
 	return i;
 }
 
@@ -96,6 +97,11 @@ static void set_special(struct ptx_warp *w, enum ptx_special which, uint32_t val
 
 	for (int i = 0; i < PTX_WARP; i++)
 		row[i] = value;
+}
+
+static unsigned in_cluster(const struct ptx_run *run, unsigned d)
+{
+	return run->config->cluster[d] ? run->config->cluster[d] : 1;
 }
 
 static void set_specials(struct ptx_warp *w)
@@ -121,6 +127,11 @@ static void set_specials(struct ptx_warp *w)
 		set_special(w, PTX_S_NTID_X + d, c->block[d]);
 		set_special(w, PTX_S_NCTAID_X + d, c->grid[d]);
 	}
+	for (unsigned d = 0; d < 3; d++) {
+		set_special(w, PTX_S_NCLUSTERID_X + d, c->grid[d] / in_cluster(run, d));
+		set_special(w, PTX_S_CLUSTER_NCTAID_X + d, in_cluster(run, d));
+	}
+	set_special(w, PTX_S_CLUSTER_NCTARANK, run->cluster);
 	set_special(w, PTX_S_WARPID, w->index);
 	set_special(w, PTX_S_NWARPID, run->warps);
 	set_special(w, PTX_S_SMID, (uint32_t)cta->slot);
@@ -174,17 +185,39 @@ static struct ptx_cta *new_cta(struct ptx_run *run)
 	return NULL;
 }
 
+/* Blocks of a cluster begin one after another, in the order of their ranks. */
+static void name_block(struct ptx_run *run, struct ptx_cta *cta)
+{
+	const unsigned *grid = run->config->grid;
+	uint64_t rank = run->started % run->cluster, rest = cluster_in_order(run, run->started / run->cluster), place = rank;
+	uint32_t cluster[3], own[3];
+
+	run->started++;
+	for (unsigned d = 0; d < 3; d++) {
+		unsigned count = grid[d] / in_cluster(run, d);
+		cluster[d] = (uint32_t)(d < 2 ? rest % count : rest);
+		rest /= count;
+		own[d] = (uint32_t)(place % in_cluster(run, d));
+		place /= in_cluster(run, d);
+		cta->id[d] = cluster[d] * in_cluster(run, d) + own[d];
+	}
+	cta->block = ((uint64_t)cta->id[2] * grid[1] + cta->id[1]) * grid[0] + cta->id[0];
+	for (unsigned i = 0; i < run->warps; i++) {
+		struct ptx_warp *w = &cta->warps[i];
+		for (unsigned d = 0; d < 3; d++) {
+			set_special(w, PTX_S_CTAID_X + d, cta->id[d]);
+			set_special(w, PTX_S_CLUSTERID_X + d, cluster[d]);
+			set_special(w, PTX_S_CLUSTER_CTAID_X + d, own[d]);
+		}
+		set_special(w, PTX_S_CLUSTER_CTARANK, (uint32_t)rank);
+	}
+}
+
 /* The next block of the grid begins in cta. */
 static bool begin_block(struct ptx_run *run, struct ptx_cta *cta)
 {
-	const unsigned *grid = run->config->grid;
-	uint64_t block = block_in_order(run, run->started++);
-
-	cta->id[0] = (uint32_t)(block % grid[0]);
-	cta->id[1] = (uint32_t)(block / grid[0] % grid[1]);
-	cta->id[2] = (uint32_t)(block / grid[0] / grid[1]);
+	name_block(run, cta);
 	cta->clock = 0;
-	cta->block = block;
 	if (run->trace)
 		ptx_trace_block(cta);
 	cta->live = run->threads;
@@ -193,8 +226,7 @@ static bool begin_block(struct ptx_run *run, struct ptx_cta *cta)
 	memset(cta->shared, 0, run->shared_bytes);
 	for (unsigned i = 0; i < run->warps; i++) {
 		unsigned rest = run->threads - i * PTX_WARP;
-		for (unsigned d = 0; d < 3; d++)
-			set_special(&cta->warps[i], PTX_S_CTAID_X + d, cta->id[d]);
+		cta->warps[i].arrived = 0;
 		if (!ptx_warp_begin(&cta->warps[i], rest < PTX_WARP ? (1u << rest) - 1 : PTX_EVERYONE))
 			return false;
 	}
@@ -213,17 +245,19 @@ ptx_status ptx_refuse(struct ptx_run *run, ptx_status status, const char *format
 	return run->status = status;
 }
 
+/* The blocks of one more cluster become resident. */
 static bool widen(struct ptx_run *run)
 {
-	struct ptx_cta *cta = new_cta(run);
-
-	if (cta && begin_block(run, cta)) {
+	for (unsigned rank = 0; rank < run->cluster; rank++) {
+		struct ptx_cta *cta = new_cta(run);
+		if (!cta || !begin_block(run, cta)) {
+			release_cta(cta);
+			ptx_refuse(run, PTX_UNSUPPORTED, "out of memory for %zu resident blocks", run->slot_count + 1);
+			return false;
+		}
 		run->slots[run->slot_count++] = cta;
-		return true;
 	}
-	release_cta(cta);
-	ptx_refuse(run, PTX_UNSUPPORTED, "out of memory for %zu resident blocks", run->slot_count + 1);
-	return false;
+	return true;
 }
 
 static bool may_widen(const struct ptx_run *run)
@@ -233,14 +267,37 @@ static bool may_widen(const struct ptx_run *run)
 
 /* --- turns --- */
 
-/* A finished block makes room for the next one. */
+/* A finished cluster makes room for the next one. */
 static void finish_block(struct ptx_run *run, struct ptx_cta *cta)
 {
+	struct ptx_cta *other;
+
 	if (cta->live || !cta->resident)
 		return;
 	cta->resident = false;
-	if (run->started < run->end && !begin_block(run, cta))
-		ptx_refuse(run, PTX_UNSUPPORTED, "out of memory");
+	for (unsigned rank = 0; (other = ptx_block_of_cluster(cta, rank)); rank++)
+		if (other->resident)
+			return;
+	for (unsigned rank = 0; run->started < run->end && (other = ptx_block_of_cluster(cta, rank)); rank++)
+		if (!begin_block(run, other))
+			ptx_refuse(run, PTX_UNSUPPORTED, "out of memory");
+}
+
+/* Whether each cluster has a block that runs for long, or none any more. */
+static bool all_long(const struct ptx_run *run)
+{
+	uint64_t least = run->slot_count == run->cluster ? LONG : LONGER;
+
+	for (size_t first = 0; first < run->slot_count; first += run->cluster) {
+		bool resident = false, is_long = false;
+		for (unsigned rank = 0; rank < run->cluster; rank++) {
+			resident |= run->slots[first + rank]->resident;
+			is_long |= run->slots[first + rank]->clock >= least;
+		}
+		if (resident && !is_long)
+			return false;
+	}
+	return true;
 }
 
 static bool run_in_order(struct ptx_run *run)
@@ -257,10 +314,7 @@ static bool run_in_order(struct ptx_run *run)
 		finish_block(run, cta);
 	}
 	/* Endless blocks may be waiting for a block that has not begun. */
-	bool all_long = true;
-	for (size_t s = 0; s < run->slot_count; s++)
-		all_long &= run->slots[s]->clock >= (run->slot_count == 1 ? LONG : LONGER);
-	if (all_long && may_widen(run) && run->status == PTX_OK)
+	if (may_widen(run) && all_long(run) && run->status == PTX_OK)
 		widen(run);
 	return ran;
 }
@@ -349,15 +403,21 @@ static ptx_status check(struct ptx_run *run)
 			      (unsigned long long)threads * c->block[2]);
 	if (blocks > UINT64_MAX / 2 / c->grid[2])
 		return ptx_refuse(run, PTX_UNSUPPORTED, "a grid of more than 2^63 blocks");
+	for (unsigned d = 0; d < 3; d++)
+		if (c->grid[d] % in_cluster(run, d))
+			return ptx_refuse(run, PTX_UNSUPPORTED, "a grid that is no number of clusters");
 	if (run->parameter_bytes && !c->params)
 		return ptx_refuse(run, PTX_UNSUPPORTED, "launched without its %zu bytes of parameters",
 			      run->parameter_bytes);
 	run->threads = (unsigned)(threads * c->block[2]);
 	run->warps = (run->threads + PTX_WARP - 1) / PTX_WARP;
 	run->blocks = blocks * c->grid[2];
+	run->cluster = in_cluster(run, 0) * in_cluster(run, 1) * in_cluster(run, 2);
+	if (run->blocks % run->cluster || run->cluster > CROWD)
+		return ptx_refuse(run, PTX_UNSUPPORTED, "clusters of %u blocks", run->cluster);
 	run->started = c->first;
 	run->end = c->count && c->count < run->blocks - c->first ? c->first + c->count : run->blocks;
-	run->slot_limit = run->blocks < CROWD ? (size_t)run->blocks : CROWD;
+	run->slot_limit = run->blocks < CROWD ? (size_t)run->blocks : CROWD / run->cluster * run->cluster;
 	if (c->cooperative && run->blocks > MOST_COOPERATIVE)
 		return ptx_refuse(run, PTX_UNSUPPORTED, "cooperative grid of %llu blocks",
 			      (unsigned long long)run->blocks);

@@ -111,9 +111,43 @@ static bool resolve_block(struct ptx_warp *w, const struct ptx_op *op, uint32_t 
 	return true;
 }
 
+struct ptx_cta *ptx_block_of_cluster(const struct ptx_cta *cta, unsigned rank)
+{
+	const struct ptx_run *run = cta->run;
+
+	return rank < run->cluster ? run->slots[cta->slot / run->cluster * run->cluster + rank] : NULL;
+}
+
+/* Shared memory of other blocks of the cluster. */
+static bool resolve_far(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, const uint64_t *at, size_t size, bool write,
+			uint8_t **host)
+{
+	for (uint32_t m = mask; m; m &= m - 1) {
+		unsigned i = (unsigned)__builtin_ctz(m);
+		uint64_t inside[PTX_WARP];
+		inside[i] = at[i] & ~(UINT64_MAX << PTX_RANK_SHIFT);
+		const struct ptx_cta *other = ptx_block_of_cluster(w->cta, (unsigned)((at[i] >> PTX_RANK_SHIFT) - 1));
+		if (!other)
+			return deny(w, op, i, at[i], size, write, "beyond the shared memory of its block");
+		if (!other->resident)
+			return deny(w, op, i, at[i], size, write, "in shared memory of a block that has ended");
+		if (!resolve_block(w, op, m & -m, inside, size, write, host, other->shared, 0, w->cta->run->shared_bytes,
+				   "beyond the shared memory of a block of its cluster"))
+			return false;
+	}
+	return true;
+}
+
 static bool resolve_shared(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, const uint64_t *at,
 			   size_t size, bool write, uint8_t **host)
 {
+	uint32_t far = 0;
+
+	for (uint32_t m = mask; m; m &= m - 1)
+		far |= at[__builtin_ctz(m)] >> PTX_RANK_SHIFT ? m & -m : 0;
+	if (far && !resolve_far(w, op, far, at, size, write, host))
+		return false;
+	mask &= ~far;
 	return resolve_block(w, op, mask, at, size, write, host, w->cta->shared, 0, w->cta->run->shared_bytes,
 			     "beyond the shared memory of its block");
 }
@@ -243,6 +277,18 @@ bool ptx_resolve_row(struct ptx_warp *w, const struct ptx_op *op, uint32_t row, 
 	return resolve(w, &other, mask, align, size, write, host);
 }
 
+bool ptx_resolve_at(struct ptx_warp *w, const struct ptx_op *op, uint32_t row, int rank, uint32_t mask, size_t align, size_t size,
+		    bool write, uint8_t **host)
+{
+	uint64_t at[PTX_WARP];
+
+	if (rank < 0)
+		return ptx_resolve_row(w, op, row, PTX_SPACE_SHARED, mask, align, size, write, host);
+	for (int i = 0; i < PTX_WARP; i++)
+		at[i] = ptx_shared_of(((const lane_u64 *)ptx_row(w, row))[i], (unsigned)rank);
+	return !misaligned(w, op, mask, at, align, write) && resolve_far(w, op, mask, at, size, write, host);
+}
+
 uint8_t *ptx_device_memory(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address, size_t size, bool write)
 {
 	uint8_t *host = address > UINT64_MAX - size ? NULL : translate(w->cta->run, address, size, write);
@@ -253,38 +299,59 @@ uint8_t *ptx_device_memory(struct ptx_warp *w, const struct ptx_op *op, unsigned
 	return host;
 }
 
-static bool copy_lane(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint32_t size, uint32_t given)
+/* rank: of the block of the cluster that it goes to; -1: the addresses say it. */
+static bool copy_to(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, int rank, uint32_t size, const uint8_t *source,
+		    uint32_t given)
+{
+	uint32_t mask = ptx_lane_bit[lane], align = op->wide ? 16 : size, barrier = op->memory.element[2];
+	uint8_t *to[PTX_WARP];
+	uint64_t at[PTX_WARP];
+
+	if (rank < 0 && size && !resolve(w, op, mask, align, size, true, to))
+		return false;
+	if (rank >= 0) {
+		addresses(w, op, at);
+		at[lane] = ptx_shared_of(at[lane], (unsigned)rank);
+		if (misaligned(w, op, mask, at, align, true) || !resolve_far(w, op, mask, at, size, true, to))
+			return false;
+	}
+	if (given)
+		memmove(to[lane], source, given);
+	if (size > given)
+		memset(to[lane] + given, 0, size - given);
+	return barrier == PTX_NO_ROW || (ptx_resolve_at(w, op, barrier, rank, mask, 8, 8, true, to) &&
+					 ptx_mbarrier_apply(w, op, PTX_MBARRIER_COMPLETE, (int)lane, to[lane], size));
+}
+
+static bool copy_lane(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint32_t size, uint32_t given, uint32_t ranks)
 {
 	uint32_t mask = ptx_lane_bit[lane], align = op->wide ? 16 : size;
-	uint8_t *to[PTX_WARP], *source[PTX_WARP], *barrier[PTX_WARP];
+	uint8_t *source[PTX_WARP] = {0};
 
 	if (op->wide && size % align) {
 		ptx_fault(w, op, mask, PTX_MISALIGNED, "bulk copy of %u bytes: they are no multiple of 16", size);
 		return false;
 	}
 	given = given < size ? given : size;
-	if ((given && !ptx_resolve_row(w, op, op->memory.element[0], op->kind, mask, align, given, false, source)) ||
-	    (size && !resolve(w, op, mask, align, size, true, to)))
+	if (given && !ptx_resolve_row(w, op, op->memory.element[0], op->kind, mask, align, given, false, source))
 		return false;
-	if (given)
-		memmove(to[lane], source[lane], given);
-	if (size > given)
-		memset(to[lane] + given, 0, size - given);
-	if (op->memory.element[2] == PTX_NO_ROW)
-		return true;
-	return ptx_resolve_row(w, op, op->memory.element[2], PTX_SPACE_SHARED, mask, 8, 8, true, barrier) &&
-	       ptx_mbarrier_apply(w, op, PTX_MBARRIER_COMPLETE, (int)lane, barrier[lane], size);
+	if (!op->wide || op->memory.element[3] == PTX_NO_ROW)
+		return copy_to(w, op, lane, -1, size, source[lane], given);
+	for (; ranks; ranks &= ranks - 1)
+		if (!copy_to(w, op, lane, __builtin_ctz(ranks), size, source[lane], given))
+			return false;
+	return true;
 }
 
 bool ptx_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
 {
 	const lane_u32 *sizes = ptx_row(w, op->memory.element[1]);
-	const lane_u32 *given = op->memory.element[3] == PTX_NO_ROW ? sizes : ptx_row(w, op->memory.element[3]);
+	const lane_u32 *last = op->memory.element[3] == PTX_NO_ROW ? sizes : ptx_row(w, op->memory.element[3]);
 
 	g->pc++;
 	for (uint32_t m = g->mask; m; m &= m - 1) {
 		unsigned lane = (unsigned)__builtin_ctz(m);
-		if (!copy_lane(w, op, lane, sizes[lane], given[lane]))
+		if (!copy_lane(w, op, lane, sizes[lane], op->wide ? sizes[lane] : last[lane], last[lane]))
 			return false;
 	}
 	return true;

@@ -195,10 +195,16 @@ static void parse_directives(struct ptx_source *s, struct ptx_function *f)
 	f->info.max_threads = 1024;
 	while (s->token.kind == PTX_WORD && *s->token.text == '.') {
 		bool threads = ptx_at_word(s, ".maxntid") || ptx_at_word(s, ".reqntid");
+		bool cluster = ptx_at_word(s, ".reqnctapercluster");
 		uint64_t product = 1;
+		unsigned dimension = 0;
 		ptx_advance(s);
+		if (cluster)
+			f->info.cluster[0] = f->info.cluster[1] = f->info.cluster[2] = 1;
 		while (s->token.kind == PTX_INTEGER) {
 			uint64_t n = ptx_integer(s);
+			if (cluster && dimension < 3)
+				f->info.cluster[dimension++] = n < UINT16_MAX ? (unsigned)n : UINT16_MAX;
 			product = n <= 1024 && product <= 1024 ? product * n : 1025;
 			if (!ptx_take(s, ','))
 				break;

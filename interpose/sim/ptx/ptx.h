@@ -30,6 +30,7 @@ typedef struct {
 	size_t param_count, param_bytes;
 	const struct ptx_param { size_t offset, size; } *params;
 	unsigned registers, shared_bytes, local_bytes, max_threads;
+	unsigned cluster[3]; /* that its code demands; 0: none */
 } ptx_function_info;
 
 typedef struct {

@@ -204,33 +204,32 @@ static bool begins_wrong(const struct box *b)
 	return wrong;
 }
 
-/* Whether the mask has other blocks than the only one of a cluster. */
-static bool to_others(const struct box *b)
+/* rank: of the block of the cluster that has the shared memory; -1: the addresses say it. */
+static bool copy_by(struct box *b, int rank)
 {
-	const unsigned *cluster = b->warp->cta->run->config->cluster;
-	uint32_t blocks = ((const lane_u32 *)ptx_row(b->warp, b->op->memory.element[2]))[b->lane];
+	const struct ptx_op *op = b->op;
+	uint32_t mask = ptx_lane_bit[b->lane], size = box_bytes(&b->map);
+	uint8_t *host[PTX_WARP];
 
-	return blocks != 1 || cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1;
+	if (!ptx_resolve_at(b->warp, op, op->memory.address, rank, mask, SHARED_ALIGN, size, !op->kind, host))
+		return false;
+	b->shared = host[b->lane];
+	return copy_lines(b) && (op->kind || (ptx_resolve_at(b->warp, op, op->memory.element[1], rank, mask, 8, 8, true, host) &&
+					      ptx_mbarrier_apply(b->warp, op, PTX_MBARRIER_COMPLETE, (int)b->lane, host[b->lane],
+								 size)));
 }
 
 static bool copy_box(struct box *b)
 {
 	const struct ptx_op *op = b->op;
 	const void *map = ptx_tensor_map(b->warp, op, b->lane);
-	uint32_t mask = ptx_lane_bit[b->lane];
-	uint8_t *shared[PTX_WARP], *barrier[PTX_WARP];
+	uint32_t blocks = op->memory.element[2];
 
 	if (!map)
 		return false;
 	memcpy(&b->map, map, sizeof(b->map));
 	if (!is_valid(&b->map, op->count))
 		return refuse(b, PTX_ILLEGAL, "no tensor map of as many dimensions");
-	if (op->memory.element[2] != PTX_NO_ROW && to_others(b))
-		return refuse(b, PTX_UNSUPPORTED, "a tensor copy to other blocks of the cluster");
-	uint32_t size = box_bytes(&b->map);
-	if (!ptx_resolve_row(b->warp, op, op->memory.address, PTX_SPACE_SHARED, mask, SHARED_ALIGN, size, !op->kind, shared))
-		return false;
-	b->shared = shared[b->lane];
 	b->at = (uint32_t)((const lane_u64 *)ptx_row(b->warp, op->memory.address))[b->lane];
 	for (unsigned i = 0; i < op->count; i++)
 		b->first[i] = (int32_t)((const lane_u32 *)ptx_row(b->warp, op->targets[i]))[b->lane];
@@ -239,10 +238,12 @@ static bool copy_box(struct box *b)
 	if (begins_wrong(b))
 		return refuse(b, PTX_ILLEGAL, op->kind ? "a store that begins at a negative coordinate or inside 16 bytes"
 						       : "a load that begins inside 16 bytes");
-	if (!copy_lines(b))
-		return false;
-	return op->kind || (ptx_resolve_row(b->warp, op, op->memory.element[1], PTX_SPACE_SHARED, mask, 8, 8, true, barrier) &&
-			    ptx_mbarrier_apply(b->warp, op, PTX_MBARRIER_COMPLETE, (int)b->lane, barrier[b->lane], size));
+	if (blocks == PTX_NO_ROW)
+		return copy_by(b, -1);
+	for (uint32_t m = ((const lane_u32 *)ptx_row(b->warp, blocks))[b->lane]; m; m &= m - 1)
+		if (!copy_by(b, __builtin_ctz(m)))
+			return false;
+	return true;
 }
 
 bool ptx_tensor_copy(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)

@@ -17,6 +17,8 @@
 #include "sim_trace.h"
 #include "util/xxh3.h"
 
+_Static_assert(PTX_CLUSTER_BARRIER == TT_CLUSTER_BARRIER, "the barrier of a cluster has one number");
+
 #define PATIENCE_NS 2000000000ull /* without room in the ring; then nothing more is recorded */
 #define PAUSE 65536               /* instructions after which the host may look at the ring */
 #define PASSES 64                 /* through loops, of which one is compared */

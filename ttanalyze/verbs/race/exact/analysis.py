@@ -6,6 +6,7 @@ the rest goes through `clocks`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -144,7 +145,7 @@ class _Judge:
         self._slow[launch.block[own]] = True
         self._slow[launch.block[self._flagged]] = True
         self._slow |= found.uneven[:blocks]
-        self._clustered = bool(np.isin(kind, (Sync.CLUSTER_ARRIVE, Sync.CLUSTER_WAIT)).any())
+        self._clustered = math.prod(launch.cluster) > 1
         unclear = (kind == Sync.UNKNOWN) | ((found.count < 0) | (found.number < 0)) & np.isin(
             kind, (Sync.BARRIER, Sync.BARRIER_ARRIVE)
         )

@@ -247,11 +247,14 @@ class _Made:
     # ---- memory ----
 
     def _mbarrier(self, record: int, operation: Operation, after: int) -> Iterator[Event]:
-        warp, block = int(self.launch.gwarp[record]), int(self.launch.block[record])
+        warp, cluster = (
+            int(self.launch.gwarp[record]),
+            self._cluster(int(self.launch.block[record])),
+        )
         for address, mask in self._places(record, operation):
             wait = operation.sync == Sync.MBARRIER_WAIT
             one: Hashable = ("mbarrier", address)
-            every, unknown = ("mbarriers", block), ("mbarrier", None, block)
+            every, unknown = ("mbarriers", cluster), ("mbarrier", None, cluster)
             keys: Keys = [one, unknown] if wait else [one, every]
             if address is None:
                 keys = [every] if wait else [every, unknown]

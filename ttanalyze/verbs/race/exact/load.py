@@ -100,14 +100,15 @@ def traced(process: Process, index: int, seen: Mapping[int, int]) -> Traced:
     threads = math.prod(block)
     if not 0 < threads <= THREADS or 0 in grid:
         raise Error(f"{process.path}: launch {head['seq']}: no GPU has launched it in its sizes")
-    parts = _Parts(process, index, code, seen, grid)
+    cluster = np.maximum(process.traced_clusters[index], 1).tolist()
+    parts = _Parts(process, index, code, seen, Blocks(grid, cluster))
     unseen = unseen_copies(code.operations, parts.operations) if code.machine else []
     launch = Launch(
         parts.operations,
         threads,
         **parts.columns,
         grid=grid,
-        cluster=np.maximum(process.traced_clusters[index], 1).tolist(),
+        cluster=cluster,
         operands=parts.operands(),
         values=parts.values(),
         missing=[*missing(process, index), *dict.fromkeys(parts.missing), *unseen],
@@ -168,6 +169,30 @@ def _check(process: Process, head: Any) -> None:
         raise Error(f"{where}: only {categories} instructions were traced; use {ADVICE}")
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """How many blocks a launch and its clusters have, in x, y and z."""
+
+    grid: Sequence[int]
+    cluster: Sequence[int]
+
+    def number(self, places: Sequence[Array]) -> Array:
+        """Returns the numbers of blocks at these places."""
+        x, y, z = (place.astype("u4") for place in places)
+        out: Array = x + np.uint32(self.grid[0]) * (y + np.uint32(self.grid[1]) * z)
+        return out
+
+    def of_rank(self, numbers: Array, ranks: Array) -> Array:
+        """Returns the blocks with these ranks in the clusters of other blocks."""
+        places = []
+        rest = numbers.astype(np.int64)
+        for size, count in zip(self.grid, self.cluster, strict=True):
+            rest, place = np.divmod(rest, size)
+            ranks, own = np.divmod(ranks, count)
+            places.append(place - place % count + own)
+        return self.number(places)
+
+
 class _Parts:
     """The columns of a launch, from all chunks of its trace."""
 
@@ -177,9 +202,9 @@ class _Parts:
         index: int,
         code: listing.Code,
         seen: Mapping[int, int],
-        grid: Sequence[int],
+        blocks: Blocks,
     ) -> None:
-        self._process, self._index, self._grid = process, index, grid
+        self._process, self._index, self._blocks = process, index, blocks
         self.missing: list[str] = []
         self.operations: dict[int, Operation] = {}
         self._boxes: dict[int, boxes.Boxes] = {}  # of tensor copies, by instruction
@@ -269,9 +294,7 @@ class _Parts:
         if not len(records):
             return
         heads = records.heads
-        block = heads["block_x"] + np.uint32(self._grid[0]) * (
-            heads["block_y"] + np.uint32(self._grid[1]) * heads["block_z"].astype("u4")
-        )
+        block = self._blocks.number([heads[f"block_{axis}"] for axis in "xyz"])
         placed = np.flatnonzero(np.isin(records.kinds, [KIND[name] for name in PLACED]))
         base = np.zeros(len(records), "u8")
         row = np.full(len(records), NO_ADDRESS, "i4")
@@ -294,14 +317,13 @@ class _Parts:
         row = np.full(len(records), STRIDED, "i4")
         scattered = np.flatnonzero(~records.strided)
         base = records.units[records.places + layout.TRACE_RECORD.itemsize // 8]
-        base = _canonical(base, spaces, block)
+        base = _canonical(base, spaces, block, self._blocks)
         if len(scattered):
             lanes = records.take(scattered).addresses()
             wide = np.broadcast_to
             shape = lanes.shape
-            lanes = _canonical(
-                lanes, wide(spaces[scattered, None], shape), wide(block[scattered, None], shape)
-            )
+            of = wide(spaces[scattered, None], shape), wide(block[scattered, None], shape)
+            lanes = _canonical(lanes, *of, self._blocks)
             row[scattered] = self._rows + np.arange(len(scattered))
             self._rows += len(scattered)
             self._lanes.append(lanes)
@@ -350,14 +372,21 @@ def _barrier(values: Array, operation: Operation) -> Array:
     return out
 
 
-def _canonical(addresses: Array, spaces: Array, block: Array) -> Array:
-    """Returns addresses in the one address space of `model`."""
+def _canonical(addresses: Array, spaces: Array, block: Array, blocks: Blocks) -> Array:
+    """Returns addresses in the one address space of `model`.
+
+    Those of shared memory may have the rank of a block in its cluster, from 1.
+    """
     out = addresses.copy()
     shared = spaces == Space.SHARED
     generic = (spaces == Space.GENERIC) & (addresses >= np.uint64(SHARED_WINDOW))
     shared |= generic & (addresses < np.uint64(SHARED_WINDOW + WINDOW))
-    own = np.uint64(SHARED) | block.astype("u8") << np.uint64(BLOCK_SHIFT)
-    out[shared] = own[shared] | addresses[shared] & np.uint64(OFFSET)
+    owner = block[shared].astype("u8")
+    rank = (addresses[shared] >> np.uint64(BLOCK_SHIFT) & np.uint64(0xFF)).astype(np.int64)
+    far = rank > 0
+    owner[far] = blocks.of_rank(owner[far], rank[far] - 1)
+    owner = np.uint64(SHARED) | owner << np.uint64(BLOCK_SHIFT)
+    out[shared] = owner | addresses[shared] & np.uint64(OFFSET)
     return out
 
 
