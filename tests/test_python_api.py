@@ -6,12 +6,14 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
 
 import ttanalyze as tt
+from docs.tools import api
 from tests import support
 from tests.rundir import Writer
 from ttanalyze.cli import app
@@ -114,6 +116,41 @@ WRONG = {
 def test_wrong_arguments_are_named(run: tt.Run, call: str) -> None:
     with pytest.raises(tt.Error, match=f"^{WRONG[call]}"):
         eval(call, {"tt": tt, "run": run})
+
+
+class Odd:
+    """Nothing that a function takes."""
+
+
+CONSTRUCTED = {
+    *("blame.Condition", "check.Settings", "delays.Config", "graph.Device", "graph.DeviceBuffer"),
+    *("graph.Driver", "graph.Stream", "query.Query", "race.Settings", "reduce.Point"),
+    *("reduce.Settings", "replay.Change", "replay.Replay", "replay.ReplayOptions", "tune.Wish"),
+    "values.Tolerance",
+}
+TAKES_ANYTHING = {
+    *("align", "control", "cut_epoch", "load_ipython_extension", "name", "watch"),
+    *("lightning_callback", "transformers_callback"),
+}
+CALLED = [
+    (name, value)
+    for public, _, names in api.public_names()
+    for name, value in names.items()
+    if name != public  # verbs are above
+    and (inspect.isfunction(value) or f"{public}.{name}" in CONSTRUCTED)
+    and name not in TAKES_ANYTHING
+    and inspect.signature(value).parameters
+]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("value", [value for _, value in CALLED], ids=[name for name, _ in CALLED])
+def test_arguments_of_functions_and_constructors_are_checked(value: Any) -> None:
+    every = inspect.signature(value).parameters.values()
+    needed = [p for p in every if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    with pytest.raises(tt.Error) as said:
+        value(*(Odd() for _ in range(len(needed) or 1)))
+    assert "\n" not in str(said.value)
 
 
 def test_numbers_of_numpy_and_text_for_paths_are_taken(run: tt.Run, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 import xxhash
 
 from ttanalyze.code import cubin, elf, fatbin, ptx
+from ttanalyze.util.arguments import checked
 
 
+@checked
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
     """Returns the checksums of kernels.
 

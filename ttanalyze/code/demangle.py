@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 
 __all__ = ["demangle", "short"]
 
@@ -66,6 +67,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 _known: dict[str, str] = {}
 
 
+@checked
 def demangle(names: Iterable[str]) -> list[str]:
     """Demangles names. The results are kept, so each name is demangled once.
 
@@ -127,6 +129,7 @@ def _ask(helper: Sequence[str], names: list[str]) -> None:
 OPERATOR = re.compile(r"operator(?![A-Za-z0-9_])(\(\)|\[\]|[-+*/%^&|~!=<>,]+| [^(]*|\"\"[^(]*)?")
 
 
+@checked
 def short(name: str) -> str:
     """Removes template arguments, return type and parameters from a demangled name.
 

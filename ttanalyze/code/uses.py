@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ttanalyze.code import cubin, elf, fatbin, ptx
+from ttanalyze.util.arguments import checked
 
 # By the functions of the device's runtime.
 PRINTF, HEAP = {"vprintf"}, {"malloc", "free", "__nv_aligned_device_malloc"}
 LAUNCHES = ("cudaLaunchDevice", "cudaCDP", "__cudaCDP", "cudaGraphLaunch")
 
 
+@checked
 def uses(image: bytes, name: str) -> set[str] | None:
     """Returns the features that a kernel or a function that it calls may use.
 

@@ -19,6 +19,7 @@ from ttanalyze.format import tables
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress, counted
 
 HOST = ("host", "host-registered")
@@ -150,6 +151,7 @@ def _of_process(process: Process, at: str, advance: Callable[[int], None]) -> Pr
 ALIVE = ("region", "kind", "label", "bytes", "base", "device", "context", "site", "seq", "time_ns")
 
 
+@checked
 def timeline(process: Process) -> pd.DataFrame:
     """Returns the device memory over time.
 
@@ -169,6 +171,7 @@ def timeline(process: Process) -> pd.DataFrame:
     return _steps(regions[~regions["kind"].isin(ELSEWHERE)])
 
 
+@checked
 def alive_at(process: Process, seq: int) -> pd.DataFrame:
     """Returns the device memory that is allocated right after a call.
 
@@ -190,6 +193,7 @@ def alive_at(process: Process, seq: int) -> pd.DataFrame:
     return _largest(alive)
 
 
+@checked
 def allocation_sites(process: Process) -> pd.DataFrame:
     """Returns the places in the program that allocate memory.
 
@@ -208,6 +212,7 @@ def allocation_sites(process: Process) -> pd.DataFrame:
     return _sites(_regions(process))
 
 
+@checked
 def address_ranges(process: Process, seq: int) -> pd.DataFrame:
     """Returns how the memory of each kind is spread over addresses right after a call.
 

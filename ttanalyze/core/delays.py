@@ -21,12 +21,14 @@ from ttanalyze.format.files import read_json
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.schemas import document_faults
+from ttanalyze.util.arguments import checked
 
 NAME = "delays.json"
 DELAYED = layout.constant("TT_EVENTF_DELAYED") | layout.constant("TT_EVENTF_DELAYED_STREAM")
 LAUNCH = KIND["launch"]
 
 
+@checked
 @dataclass(frozen=True)
 class Config:
     """A delay configuration.
@@ -63,6 +65,7 @@ class Config:
         return orjson.dumps(self.document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
+@checked
 def read(path: str | os.PathLike[str]) -> Config:
     """Reads a delay configuration.
 
@@ -86,6 +89,7 @@ def read(path: str | os.PathLike[str]) -> Config:
     return Config(document)
 
 
+@checked
 def of_process(process: Process) -> Config | None:
     """Returns the delays of a recorded process, None if it was recorded without delays.
 
@@ -109,6 +113,7 @@ def of_process(process: Process) -> Config | None:
     return config
 
 
+@checked
 def of_run(source: Run | str | os.PathLike[str]) -> Config:
     """Returns the delays of all processes of a run.
 

@@ -21,6 +21,7 @@ from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.selection import place_named
+from ttanalyze.util.arguments import checked
 
 __all__ = ["Writers", "writers"]
 
@@ -57,6 +58,7 @@ class Writers:
         return np.lexsort((-np.arange(len(self.how)), self.how))
 
 
+@checked
 def writers(process: Process, region: int | str, after_seq: int, until_seq: int) -> Writers:
     """Finds the calls that may have written to a region or a tensor.
 

@@ -19,6 +19,7 @@ from ttanalyze.gpu.driver import Driver, EndedError
 from ttanalyze.gpu.driver import driver as default_driver
 from ttanalyze.gpu.once_init import once, once_property
 from ttanalyze.gpu.validate_args import MOST, whole
+from ttanalyze.util.arguments import checked
 
 if TYPE_CHECKING:
     from ttanalyze.gpu.module import Module
@@ -232,6 +233,7 @@ def _default(driver: Driver) -> Device:
     return Device(0, driver)
 
 
+@checked
 class Stream:
     """A stream that does not wait for the default stream.
 

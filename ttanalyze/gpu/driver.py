@@ -16,6 +16,7 @@ from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.gpu.once_init import once
 from ttanalyze.util import libraries
+from ttanalyze.util.arguments import checked
 
 NAME = "libcuda.so.1"
 FLAGS = ffi.RTLD_NOW | ffi.RTLD_NODELETE  # it has threads, and work to do when the process ends
@@ -79,6 +80,7 @@ CudaError.NotInitialized = MissingDriverError
 CudaError.StreamCaptureUnmatched = EndedError
 
 
+@checked
 class Driver:
     """A loaded and initialised driver library.
 

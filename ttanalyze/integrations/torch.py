@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import warnings
 import weakref
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ttanalyze.integrations.autograd import SavedTensors
 from ttanalyze.integrations.memory_names import NOT_NOW, OWN, PASSING, Memory, memory
+from ttanalyze.util.arguments import checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +84,12 @@ def watch(
     return found
 
 
-def checkpoint_diff(a: Any, b: Any, run: Run | None = None) -> pd.DataFrame:
+@checked
+def checkpoint_diff(
+    a: Mapping[str, Any] | str | os.PathLike[str],
+    b: Mapping[str, Any] | str | os.PathLike[str],
+    run: Run | None = None,
+) -> pd.DataFrame:
     """Compares two checkpoints tensor by tensor, and finds their contents in a recording.
 
     A path such as `state_dict.module.layers.0.weight` fits the recorded name `layers.0.weight`.

@@ -23,6 +23,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output.text import printable
 from ttanalyze.util import libraries
+from ttanalyze.util.arguments import checked
 
 __all__ = ["Instruction", "Instructions", "instructions_of"]
 
@@ -129,6 +130,7 @@ class Instructions:
     note: str | None = None
 
 
+@checked
 def instructions_of(run: Run, process: Process, function: int) -> Instructions:
     """Returns the instructions of a kernel of a run.
 

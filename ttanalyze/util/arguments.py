@@ -37,7 +37,17 @@ WORDS_BY_NAME = {
 
 
 def checked(function: F) -> F:
-    """Returns a function that checks its arguments first."""
+    """Returns a function, or changes a class so, that it checks its arguments first."""
+    if isinstance(function, type):
+        begin = function.__init__  # type: ignore[misc]
+
+        @functools.wraps(begin)
+        def made(self: Any, *args: Any, **keywords: Any) -> None:
+            bound = bind(function, args, keywords)
+            begin(self, *bound.args, **bound.kwargs)
+
+        function.__init__ = made  # type: ignore[misc]
+        return function
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:

@@ -30,6 +30,7 @@ from ttanalyze.format.selection import by_region, label_of, named
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.output.files import replacing
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 
 __all__ = ["Rewound", "rewind", "save", "summaries"]
@@ -270,6 +271,7 @@ def _shape(region: int | str, kind: Type, size: int, wanted: str | None) -> tupl
 # ---- into a file ----
 
 
+@checked
 def save(
     rewound: Rewound,
     path: str | os.PathLike[str],
@@ -406,6 +408,7 @@ def _safetensors_head(rewound: Rewound, parts: Sequence[Part]) -> bytes:
 # ---- as a summary ----
 
 
+@checked
 def summaries(rewound: Rewound, progress: Progress = None) -> list[Summary]:
     """Summarises each part. Reads the contents twice.
 

@@ -10,12 +10,14 @@ import numpy as np
 from ttanalyze.core.values.types import PIECE, Number, Type
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
+from ttanalyze.util.arguments import checked
 
 FIRST = 8  # indices of differing items that are listed
 NORMS = ("l1", "l2", "linf")
 LEAST = 5e-324  # float64 above 0
 
 
+@checked
 @dataclass(frozen=True)
 class Tolerance:
     """Limits within which two items count as equal. One limit that holds is enough.
@@ -115,6 +117,7 @@ class ValueDifference:
         return not self.count and not self.tail_differs
 
 
+@checked
 def compare_values(
     type: Type,  # noqa: A002
     ours: Array,

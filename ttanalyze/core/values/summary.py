@@ -11,6 +11,7 @@ import numpy as np
 
 from ttanalyze.core.values.types import PIECE, Number, Type
 from ttanalyze.format.layout import Array
+from ttanalyze.util.arguments import checked
 
 BINS = 16
 LARGEST = np.finfo("f8").max
@@ -51,6 +52,7 @@ class Summary:
         return asdict(self)
 
 
+@checked
 def summarise(type: Type, raw: Array, bins: int = BINS) -> Summary:  # noqa: A002
     """Summarises a buffer.
 

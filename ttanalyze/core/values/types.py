@@ -309,7 +309,7 @@ def parse(name: str) -> Type:
         >>> tt.values.parse("bf16").itemsize
         2
     """
-    wanted = name.strip().lower()
+    wanted = name.strip().lower() if isinstance(name, str) else ""
     found = TYPES.get(_ALIASES.get(wanted, wanted))
     if found is None:
         raise Error(f"no type {name!r}: {', '.join(TYPES)} are known")

@@ -12,6 +12,7 @@ import numpy as np
 from ttanalyze.core.values import Type
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
+from ttanalyze.util.arguments import checked
 
 COMPARES = {
     "==": np.equal,
@@ -24,6 +25,7 @@ COMPARES = {
 KNOWN = "nan, inf, changed, ==VALUE, !=VALUE, >VALUE, >=VALUE, <VALUE or <=VALUE"
 
 
+@checked
 @dataclass(frozen=True)
 class Condition:
     """A condition on items.

@@ -20,6 +20,7 @@ from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents, is_cut
 from ttanalyze.format.selection import label_of
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.parallel import address_of
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.condition import Condition
@@ -34,6 +35,7 @@ FIRST = 8  # items of a region that are told
 HELD_BEFORE = [layout.REGION_KINDS.index(name) for name in ("global", "ipc", "zone")]
 
 
+@checked
 def watch(
     process: Process,
     condition: Condition,

@@ -13,6 +13,7 @@ from ttanalyze.format.contents import captured_row
 from ttanalyze.format.labels import Part
 from ttanalyze.format.process import Process
 from ttanalyze.format.selection import label_of, named, region_at
+from ttanalyze.util.arguments import checked
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Target:
         }
 
 
+@checked
 def find_target(
     process: Process,
     region: int | str | None = None,

@@ -27,6 +27,7 @@ from ttanalyze.format import open_run
 from ttanalyze.format.files import read_json
 from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.check.findings import Finding, Outcome
 from ttanalyze.verbs.check.spacing import ALLOWANCE, EPOCHS, affordable
@@ -50,6 +51,7 @@ PLAIN = {
 }
 
 
+@checked
 @dataclass(frozen=True)
 class Settings:
     """What to check, and how.

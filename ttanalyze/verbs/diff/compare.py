@@ -22,6 +22,7 @@ from ttanalyze.format.expected import ExpectedProcess, load, parse
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.util.remote import Url, place
@@ -42,6 +43,7 @@ TRIED = 64  # divergences that are looked at for one that is more than leftovers
 Source = Run | Mapping[str, Any] | str | os.PathLike[str]
 
 
+@checked
 def parse_types(value: str) -> Types:
     """Parses types of items, such as "f32,3=bf16,weights=f16".
 

@@ -19,6 +19,7 @@ from ttanalyze.errors import Error, system_errors
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import replacing
 from ttanalyze.output.tables import load_parquet, write_parquet
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query import Query
 from ttanalyze.verbs.query.execute import result_pieces
@@ -28,6 +29,7 @@ REPEATED = {"stack_text"}  # columns that another table has: `stacks`
 REFERENCE = "columns"
 
 
+@checked
 def export_sqlite(
     run: Run, path: str | os.PathLike[str], progress: Progress = None
 ) -> dict[str, int]:
@@ -70,6 +72,7 @@ def export_sqlite(
     return counts
 
 
+@checked
 def export_parquet(
     run: Run, folder: str | os.PathLike[str], progress: Progress = None
 ) -> dict[str, int]:

@@ -10,6 +10,7 @@ import pandas as pd
 from ttanalyze.core.graph_dot import drawing, node_text
 from ttanalyze.output import text
 from ttanalyze.output.tables import as_records, frame_text
+from ttanalyze.util.arguments import checked
 from ttanalyze.verbs.graphs.tables import Graph
 
 SIZES = ("grid", "block")
@@ -117,6 +118,7 @@ def _remarks(node: dict[str, Any]) -> list[str]:
     return [name for name, holds in answer.items() if holds]
 
 
+@checked
 def dot(found: Iterable[Graph]) -> str:
     """Returns graphs as one picture in Graphviz's DOT language, each in its own box.
 

@@ -12,6 +12,7 @@ from ttanalyze.format import graph_tables
 from ttanalyze.format.graph_tables import edges, nodes
 from ttanalyze.format.run import Run
 from ttanalyze.output.tables import as_records
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 
 
@@ -66,6 +67,7 @@ def graphs(run: Run, progress: Progress = None) -> pd.DataFrame:
     return graph_tables.graphs(run.processes, progress)
 
 
+@checked
 def graph(
     run: Run, number: int, process: int = 0, seq: int | None = None, rank: int | None = None
 ) -> Graph:

@@ -21,7 +21,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.output.tables import join
 from ttanalyze.output.times import as_timedeltas
-from ttanalyze.util.arguments import bind
+from ttanalyze.util.arguments import bind, checked
 from ttanalyze.util.parallel import address_of, each
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.remote import Url
@@ -36,6 +36,7 @@ AGGREGATES = ("sum", "share", "mean", "min", "max")
 OF_SUMS = ("sum", "share", "mean")
 
 
+@checked
 @dataclass(frozen=True)
 class Query:
     """A query over one table.
@@ -119,6 +120,7 @@ def query(
     return join(list(stream(run, replace(wanted or Query(), **options), progress, (), cluster)))
 
 
+@checked
 def stream(
     run: Source,
     wanted: Query,

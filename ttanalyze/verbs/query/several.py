@@ -19,6 +19,7 @@ from ttanalyze.format import open_run
 from ttanalyze.format.columns import categories
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.remote import is_url
 from ttanalyze.verbs.query.execute import parts_of
@@ -29,6 +30,7 @@ from ttanalyze.verbs.query.traces import Regions, open_file
 FILE = "file"
 
 
+@checked
 def open_sources(
     paths: Sequence[str | os.PathLike[str]],
     regions: Regions | None = None,

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ttanalyze.errors import Error
+from ttanalyze.util.arguments import checked
 
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
 MOST = 0xFFFFFFFF
 
 
+@checked
 @dataclass(frozen=True)
 class Settings:
     """What to search.

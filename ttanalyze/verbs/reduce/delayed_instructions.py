@@ -13,6 +13,7 @@ from ttanalyze.disassembly.find import find_tables
 from ttanalyze.disassembly.tables import Table
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
+from ttanalyze.util.arguments import checked
 from ttanalyze.verbs.reduce.search import Point
 
 
@@ -49,6 +50,7 @@ class DelayedInstruction:
         return made
 
 
+@checked
 def name_delays(
     config: delays.Config, points: Iterable[Point], run: Run | None = None
 ) -> list[DelayedInstruction]:

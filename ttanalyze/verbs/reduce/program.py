@@ -24,6 +24,7 @@ from ttanalyze.format import open_run
 from ttanalyze.format.files import read_json
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import replacing
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.reduce.delayed_instructions import name_delays
 from ttanalyze.verbs.reduce.report import ReduceReport
@@ -35,6 +36,7 @@ VARIABLE = "TT_DELAY_LOAD"
 NOT_RUN = (126, 127)  # what shells say of a program that could not be run
 
 
+@checked
 @dataclass(frozen=True)
 class Settings:
     """What `reduce_test` does.
@@ -75,6 +77,7 @@ def _words(test: str) -> list[str]:
     return words
 
 
+@checked
 def reduce_test(
     settings: Settings, state: Path | None = None, progress: Progress = None, anew: bool = False
 ) -> ReduceReport:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ttanalyze.core import delays
 from ttanalyze.errors import Error
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 
 STRATEGIES = ("bisect", "linear")
@@ -22,6 +23,7 @@ STRATEGIES = ("bisect", "linear")
 Fails = Callable[[delays.Config], bool]
 
 
+@checked
 @dataclass(frozen=True)
 class Point:
     """A delay of an instruction or of a call.

@@ -14,6 +14,7 @@ from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.module import Function, Module
 from ttanalyze.gpu.work import Kernel
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 from ttanalyze.verbs.replay import compilers
 from ttanalyze.verbs.replay.plan import Plan
 from ttanalyze.verbs.replay.replay import Replay
@@ -29,6 +30,7 @@ LAUNCH_BOUNDS = re.compile(r"(\d{1,4})(?:[,/](\d{1,2}))?")
 Three = tuple[int, int, int]
 
 
+@checked
 @dataclass(frozen=True)
 class Change:
     """Changes of a launch. What is None stays as recorded.

@@ -26,6 +26,7 @@ from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
 from ttanalyze.gpu.rebuild.live_regions import LiveRegions
 from ttanalyze.gpu.rebuild.steps import Launch, Move, Span, Step, Upload, cut
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 
 OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
 POINTER = 8  # bytes
@@ -117,6 +118,7 @@ def lacking(process: Process, given: Iterable[Launch]) -> list[str]:
     return out
 
 
+@checked
 def launches(process: Process, pattern: str | None = None) -> Array:
     """Returns the launches that were executed, without those that were captured into a graph.
 
@@ -190,6 +192,7 @@ def _matching(process: Process, events: Array, pattern: str) -> list[int]:
     return [number for number, both in pairs if any(wanted.search(name) for name in both)]
 
 
+@checked
 def plan(process: Process, seq: int) -> Plan:
     """Plans the replay of a launch.
 

@@ -14,12 +14,14 @@ from ttanalyze.gpu.rebuild.address_map import Finding, State
 from ttanalyze.gpu.rebuild.replay_context import ReplayContext, WorkBuilder, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.gpu.work import Kernel, Work
+from ttanalyze.util.arguments import checked
 from ttanalyze.verbs.replay.copied import Copied
 from ttanalyze.verbs.replay.plan import Plan, plan
 from ttanalyze.verbs.replay.timing import Times, measure
 from ttanalyze.verbs.replay.uninitialized import settled
 
 
+@checked
 class Replay:
     """A recorded launch that can be repeated any number of times.
 

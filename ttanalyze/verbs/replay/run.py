@@ -13,6 +13,7 @@ from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.address_map import Finding
 from ttanalyze.gpu.rebuild.replay_context import ReplayContext
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.changes import Change, Changer
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
@@ -76,6 +77,7 @@ class Outcome:
         return out
 
 
+@checked
 @dataclass(frozen=True)
 class ReplayOptions:
     """What to do with each launch.

@@ -15,6 +15,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.breakdown import breakdown
 from ttanalyze.verbs.breakdown.show import page_rows
@@ -170,6 +171,7 @@ def _tiles(overview: Info, shown: dict[str, Any]) -> list[dict[str, str]]:
     return [{"name": n, "value": v, "note": note} for n, v, note in tiles]
 
 
+@checked
 def results_page(path: str | os.PathLike[str]) -> str:
     """Returns a page about the JSON that `check`, `race`, `prove` or `tune` wrote, as HTML.
 

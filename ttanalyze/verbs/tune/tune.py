@@ -16,6 +16,7 @@ from ttanalyze.format import modules
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.address_map import State
 from ttanalyze.output import text
+from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.replay import Plan, compilers
 from ttanalyze.verbs.replay.choose import choose
@@ -26,6 +27,7 @@ from ttanalyze.verbs.tune.table import Row, Table
 from ttanalyze.verbs.tune.workers import TOOK_LONGER, Workers
 
 
+@checked
 @dataclass(frozen=True)
 class Wish:
     """How to try configurations.
