@@ -177,6 +177,10 @@ def _programs(results: dict[str, Any], folder: str) -> str:
     part = results["parts"]["programs"]
     lines = [_measured_on(results, "programs"), "", _markdown(data["rows"]), ""]
     lines += [f"![{_caption('programs')}]({folder}/{name})" for name in _programs_plot(results)]
+    if turns := sorted(set(data.get("turns", {}).values())):
+        often = text.count(turns[-1], "turn")
+        often = often if turns[0] == turns[-1] else f"{turns[0]} to {often}"
+        lines += ["", f"These are medians of {data['steps']} steps of each way, in {often}."]
     return "\n".join([*lines, *([f"\nNot measured: {part['why']}."] if part["why"] else [])])
 
 

@@ -47,7 +47,9 @@ Samples = dict[tuple[str, str], list[float]]  # the same by program and way
 
 
 def measure(bed: Bed) -> Result:
-    """data: microseconds of a step by program and way, and the table of ratios, its head first."""
+    """data: microseconds of a step by program and way, the table of ratios, its head first, and of
+    how many steps and turns these are medians.
+    """
     script: Command = [torch_python(bed), PROGRAMS / "whole.py"]
     names = [*TORCH, *(["jax"] if importlib.util.find_spec("jax") else [])]
     groups = [",".join(TORCH), *names[len(TORCH) :]]
@@ -59,7 +61,7 @@ def measure(bed: Bed) -> Result:
         os.environ.setdefault(f"JAX_PERSISTENT_CACHE_{name}", value)
     steps = result.data["step_us"]
     few = bed.quick or bed.left < SHORT
-    result.data["steps"] = 40 if few else 200
+    result.data |= {"steps": 40 if few else 200, "turns": {}}
     with ExitStack() as stack:
         of_torch = of_ways(stack, bed, script, WAYS)
         of_jax = of_ways(stack, bed, script, WAYS, ("jax",)) if "jax" in names else {}
@@ -112,6 +114,7 @@ def _measured(result: Result, forks: dict[str, Forks], group: str, until: float)
         for way in order[turn % len(order) :] + order[: turn % len(order)]:
             result.attempt(lambda way=way: _add(samples, way, ways[way]()))  # type: ignore[misc]
         took = time.monotonic() - began
+        result.data["turns"] |= dict.fromkeys(group.split(","), turn + 1)
     return samples
 
 
