@@ -338,6 +338,16 @@ def test_an_unclear_kernel_is_traced(how: str, cli: Cli, built: Path, tmp_path: 
 
 
 @pytest.mark.native
+def test_of_kernels_with_one_name_each_is_traced(cli: Cli, built: Path, tmp_path: Path) -> None:
+    """The first one only reads."""
+    outcome = checked(cli, built, tmp_path / "out", "hidden-twin")
+    (found,) = outcome["findings"]
+    assert found["kind"] == "read after write" and found["details"]["other"]["kernel"] == "set"
+    assert found["details"]["other_instruction"]["text"] == "st.global.u32 [%rd3], 1"
+    assert outcome["reason"] == "of 2 kernels, the accesses are those of one traced launch"
+
+
+@pytest.mark.native
 def test_without_a_delay_a_finding_is_possible(cli: Cli, built: Path, tmp_path: Path) -> None:
     outcome = checked(cli, built, tmp_path / "out", "graph")
     (found,) = outcome["findings"]

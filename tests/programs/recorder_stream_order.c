@@ -38,23 +38,36 @@ static void halves(void)
 }
 
 /* set(u32 *p): p[i] = 1, through a pointer that comes from memory of the thread. */
-static const char HIDDEN[] =
-	PTX_HEADER
-	".visible .entry set(.param .u64 p)\n{\n"
-	".local .align 8 .b8 own[8];\n.reg .b32 %r<2>;\n.reg .b64 %rd<4>;\n"
-	"ld.param.u64 %rd1, [p];\nst.local.u64 [own], %rd1;\nld.local.u64 %rd2, [own];\n"
-	"cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %tid.x;\n"
-	"mul.wide.u32 %rd3, %r1, 4;\nadd.s64 %rd3, %rd2, %rd3;\n"
-	"st.global.u32 [%rd3], 1;\nret;\n}\n";
+#define HIDDEN(access) \
+	PTX_HEADER \
+	".visible .entry set(.param .u64 p)\n{\n" \
+	".local .align 8 .b8 own[8];\n.reg .b32 %r<3>;\n.reg .b64 %rd<4>;\n" \
+	"ld.param.u64 %rd1, [p];\nst.local.u64 [own], %rd1;\nld.local.u64 %rd2, [own];\n" \
+	"cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %tid.x;\n" \
+	"mul.wide.u32 %rd3, %r1, 4;\nadd.s64 %rd3, %rd2, %rd3;\n" access "\nret;\n}\n"
+
+static CUfunction get_hidden(const char *text)
+{
+	CUmodule module;
+
+	OK(cuModuleLoadData(&module, text));
+	return get_kernel(module, "set");
+}
+
+/* Another kernel of the same name, which only reads. */
+static void hidden_twin(void)
+{
+	CUfunction get = get_hidden(HIDDEN("ld.global.u32 %r2, [%rd3];"));
+
+	OK(cuLaunchKernel(get, 1, 1, 1, 64, 1, 1, 0, one, PARAMS(&from), NULL));
+}
 
 static void hidden(bool in_graph)
 {
-	CUmodule module;
 	CUgraph graph;
 	CUgraphExec exec;
+	CUfunction set = get_hidden(HIDDEN("st.global.u32 [%rd3], 1;"));
 
-	OK(cuModuleLoadData(&module, HIDDEN));
-	CUfunction set = get_kernel(module, "set");
 	if (in_graph)
 		OK(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(cuLaunchKernel(set, 1, 1, 1, 64, 1, 1, 0, one, PARAMS(&from), NULL));
@@ -175,7 +188,10 @@ int main(int argc, char **argv)
 		with_host(is(how, "host-wait"));
 	else if (is(how, "halves"))
 		halves();
-	else if (is(how, "hidden") || is(how, "hidden-graph"))
+	else if (is(how, "hidden-twin")) {
+		hidden_twin();
+		hidden(false);
+	} else if (is(how, "hidden") || is(how, "hidden-graph"))
 		hidden(is(how, "hidden-graph"));
 	else {
 		if (is(how, "wait-before"))

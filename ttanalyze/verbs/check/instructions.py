@@ -114,11 +114,11 @@ def with_instructions(
     options = {**where.options, "instrument": "values", "instrument_records": str(RECORDS)}
     options["instrument_kernel"] = f"^({'|'.join(map(re.escape, kernels))})$"
     options["instrument_addresses"] = f"{where.at.start:#x}:{where.at.stop - 1:#x}"
-    places = {name: _place(process, kernels, one.seq) for name, one in launches.items()}
+    places = {name: place_of(process, kernels, one.seq) for name, one in launches.items()}
     if len(set(places.values())) == 1:
         options["instrument_launch"] = str(min(places.values()))
         places = dict.fromkeys(places, 1)
-    elif _place(process, kernels, None) > MOST:
+    elif place_of(process, kernels, None) > MOST:
         return found
     try:
         again = traced_run(session, where.name, where.environment, options).process(process.index)
@@ -190,9 +190,14 @@ def _launch(process: Process, seq: int, culprit: Culprit) -> _Launch | None:
     return _Launch(seq, kernels) if 0 < len(kernels) <= MOST else None
 
 
-def _place(process: Process, kernels: Sequence[str], seq: int | None) -> int:
-    """The number of a launch among those of some kernels, from 1; of the last one without seq. The
-    launch of a graph with such kernels is one.
+def place_of(process: Process, kernels: Sequence[str], seq: int | None) -> int:
+    """Returns the number of a launch among those of some kernels, from 1; of the last one without
+    seq. The launch of a graph with such kernels is one.
+
+    Args:
+        process: The process.
+        kernels: The names of the kernels, mangled.
+        seq: The call.
     """
     columns = process.event_columns("seq", "kind", "id", "flags")
     direct = (columns["kind"] == LAUNCH) & (columns["flags"] & CAPTURING == 0)

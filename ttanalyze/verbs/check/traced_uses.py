@@ -17,7 +17,7 @@ from ttanalyze.format.run import Run
 from ttanalyze.traces.accesses import SPACES, untold
 from ttanalyze.traces.coverage import missing, refused
 from ttanalyze.traces.instructions import instructions_of
-from ttanalyze.verbs.check.instructions import ALONE, CAPTURING, node_of, traced_run
+from ttanalyze.verbs.check.instructions import ALONE, CAPTURING, node_of, place_of, traced_run
 from ttanalyze.verbs.check.session import PLAIN, Session
 
 MOST = 3  # kernels
@@ -54,9 +54,10 @@ def traced_uses(session: Session, process: Process, uses: Uses) -> tuple[Uses, i
     for launch in unclear[:MOST]:
         function = launch.function
         name = f"uses-{process.index}-{function}"
-        kernel = f"^{re.escape(process.kernel(function) or '')}$"
+        kernel = process.kernel(function) or ""  # perhaps that of other functions, too
         options = {"instrument": "addresses", "instrument_records": str(RECORDS)}
-        options |= {"instrument_kernel": kernel, "instrument_launch": "1"}
+        options["instrument_kernel"] = f"^{re.escape(kernel)}$"
+        options["instrument_launch"] = str(place_of(process, [kernel], launch.seq))
         try:
             run = traced_run(session, name, {}, PLAIN | options)
             found = _uses(run, process, launch, uses(function))
