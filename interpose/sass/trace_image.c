@@ -22,6 +22,7 @@
 #define MANAGED 0x04 /* in st_other */
 #define ADDRESS 2u   /* relocation: an address of 64 bits */
 #define REGISTERS_SHIFT 24 /* in sh_info */
+#define REGISTERS_MAX 255u
 #define WIDEST 16u         /* bytes of a constant that an instruction reads */
 
 struct maker {
@@ -74,7 +75,7 @@ static const char *find_numbers(struct maker *m)
 			}
 	}
 	m->registers = m->registers_at ? cubin_word(c, m->registers_at) : 0;
-	return m->registers ? NULL : "its number of registers is unknown";
+	return m->registers && m->registers <= REGISTERS_MAX ? NULL : "its number of registers is unknown";
 }
 
 /* The section of the kernel's constant bank 0, and the symbol of that section. */
