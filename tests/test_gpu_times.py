@@ -178,7 +178,7 @@ def test_times_that_come_too_late_are_counted(run: Path, tmp_path: Path) -> None
 
 
 def test_a_record_takes_little_time_to_convert(run: Path, tmp_path: Path) -> None:
-    """The thread that does it must not look up the kernel's name in a file for each."""
+    """The kernel's name is not read from the file of strings for each."""
     program = str(Bed(True, False, tmp_path, tmp_path).program("latency"))
     environment = support.recording(SIM, run, timeline="cupti", epoch="none")
     assert support.run([program, "--launches", "40000"], environment).status == 0

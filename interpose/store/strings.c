@@ -1,7 +1,8 @@
 /*
  * The table of strings. The texts stay in the file; a look-up compares against it, so a text takes
  * 16 bytes of memory. A program may use a new text in each of many steps, so the number of texts in
- * the table is bounded. See strings.h for the invariant.
+ * the table is bounded. Recent texts stay in memory as well: reading the file takes twenty times as
+ * long. See strings.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "store/strings.h"
@@ -12,6 +13,15 @@
 
 #include "util/xxh3.h"
 #include "util/json_writer.h"
+
+#define RECENT 2048         /* texts */
+#define RECENT_LONGEST 2048 /* bytes */
+
+struct strings_recent {
+	uint64_t hash;
+	char *text; /* NULL: free */
+	uint32_t length, offset;
+};
 
 struct strings_slot {
 	uint64_t hash;
@@ -24,8 +34,10 @@ bool strings_create(struct strings *t, const struct folder *folder)
 	if (!file_create_records(&t->file, folder, "strings.bin", false, TT_FILE_STRINGS, 1, 0, 0))
 		return false;
 	t->slots = calloc(t->count, sizeof(*t->slots));
+	t->recent = calloc(RECENT, sizeof(*t->recent));
 	if (t->slots)
 		return true;
+	free(t->recent);
 	file_discard(&t->file);
 	errno = ENOMEM;
 	return false;
@@ -35,7 +47,11 @@ void strings_close(struct strings *t)
 {
 	file_close(&t->file);
 	free(t->slots);
+	for (size_t i = 0; t->recent && i < RECENT; i++)
+		free(t->recent[i].text);
+	free(t->recent);
 	t->slots = NULL;
+	t->recent = NULL;
 }
 
 static bool grow(struct strings *t)
@@ -75,9 +91,9 @@ static bool same(struct strings *t, uint32_t offset, const uint8_t *record, size
 }
 
 /* The record of a text: length, check and valid UTF-8. */
-static uint8_t *make_record(const char *text, size_t *size)
+static uint8_t *make_record(const char *text, size_t length, size_t *size)
 {
-	size_t length = strlen(text), to = TT_TEXT_HEAD;
+	size_t to = TT_TEXT_HEAD;
 	uint8_t *record = malloc(TT_TEXT_HEAD + 3 * (length < STRINGS_LONGEST ? length : STRINGS_LONGEST));
 	uint32_t bytes, check;
 
@@ -128,10 +144,28 @@ static bool add(struct strings *t, const uint8_t *record, size_t size, uint32_t 
 	return true;
 }
 
+static void remember(struct strings_recent *r, uint64_t hash, const char *text, size_t length, uint32_t offset)
+{
+	char *copy = length <= RECENT_LONGEST ? malloc(length + 1) : NULL;
+
+	if (!copy)
+		return;
+	memcpy(copy, text, length + 1);
+	free(r->text);
+	*r = (struct strings_recent){hash, copy, (uint32_t)length, offset};
+}
+
 bool strings_add(struct strings *t, const char *text, uint32_t *offset)
 {
-	size_t size;
-	uint8_t *record = make_record(text, &size);
+	size_t size, length = strlen(text);
+	uint64_t hash = xxh3_64(text, length);
+	struct strings_recent *r = t->recent ? &t->recent[hash % RECENT] : NULL;
+
+	if (r && r->text && r->hash == hash && r->length == length && !memcmp(r->text, text, length)) {
+		*offset = r->offset;
+		return true;
+	}
+	uint8_t *record = make_record(text, length, &size);
 	int error = ENOMEM;
 	bool added = false;
 
@@ -140,6 +174,8 @@ bool strings_add(struct strings *t, const char *text, uint32_t *offset)
 		error = errno;
 		free(record);
 	}
+	if (added && r)
+		remember(r, hash, text, length, *offset);
 	errno = error;
 	return added;
 }

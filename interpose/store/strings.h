@@ -16,6 +16,7 @@ struct strings {
 	struct file file;
 	struct strings_slot *slots; /* their number is a power of two */
 	size_t count, used;
+	struct strings_recent *recent; /* NULL: no host memory for them */
 };
 
 bool strings_create(struct strings *t, const struct folder *folder);

@@ -39,7 +39,6 @@
 #define FORGOTTEN (OWN - 1)               /* nor this: a later call has its place */
 #define ABSURD_NS 1000000 /* larger errors of the clock are not reported */
 #define CONTEXTS 16
-#define NAMES 1024 /* of kernels, whose strings are remembered */
 
 static struct {
 #define X(name, params) CUptiResult(*name) params;
@@ -89,39 +88,6 @@ static uint32_t context_index(uint32_t id)
 			return c->index;
 		}
 	return TT_NO_ID;
-}
-
-/* By address, because CUPTI gives the same one for each record of a kernel. The text says whether it is still that. */
-static struct {
-	const char *name;
-	char *text;
-	uint32_t string;
-} names[NAMES]; /* guarded by records.lock */
-
-static uint32_t name_string(const char *name)
-{
-	size_t at = ((uintptr_t)name >> 4) * 0x9E3779B97F4A7C15u >> 54;
-
-	if (names[at].name != name || strcmp(names[at].text, name)) {
-		char *text = strdup(name);
-		uint32_t string = store_string(session_store(), name);
-
-		if (!text || string == TT_NO_ID) {
-			free(text);
-			return string;
-		}
-		free(names[at].text);
-		names[at].name = name, names[at].text = text, names[at].string = string;
-	}
-	return names[at].string;
-}
-
-static void forget_names(void)
-{
-	for (size_t i = 0; i < NAMES; i++) {
-		free(names[i].text);
-		names[i].name = names[i].text = NULL;
-	}
 }
 
 static bool is_probe(uint64_t seq)
@@ -216,7 +182,7 @@ static void take_kernel(const struct cupti_kernel *k)
 			.node = k->node,
 			.device = k->device,
 			.context = context_index(k->context),
-			.name = k->name ? name_string(k->name) : TT_NO_ID,
+			.name = k->name ? store_string(session_store(), k->name) : TT_NO_ID,
 		},
 		k->correlation);
 }
@@ -513,7 +479,6 @@ const char *cupti_open(void)
 #undef X
 	if (!all)
 		return "this CUPTI lacks functions";
-	forget_names();
 	records.calls = calloc(KNOWN, sizeof(*records.calls));
 	return records.calls ? turn_on() : "no host memory for CUPTI's records";
 }
