@@ -10,7 +10,17 @@ import threading
 import time
 from pathlib import Path
 
-from bench.bed import PROGRAMS, ROOT, Bed, Command, ProgramError, Result, last_line, torch_python
+from bench.bed import (
+    PROGRAMS,
+    ROOT,
+    Bed,
+    Command,
+    ProgramError,
+    Result,
+    last_line,
+    say,
+    torch_python,
+)
 from bench.figures import Figure, Quantity
 
 FOUND = "looking for the fewest"  # delays: what race prints once it has said what it found
@@ -55,6 +65,7 @@ def _search(bed: Bed, folder: Path) -> tuple[float, float]:
             lines.append(line)
             if FOUND in line and first is None:
                 first = time.monotonic() - began
+                say(f"race: the first finding after {first:.1f} s")
         limit.cancel()
     whole = time.monotonic() - began
     if search.returncode != 1 or first is None:
