@@ -20,7 +20,7 @@ from bench.parts.kernels import architecture
 from ttanalyze.format import layout
 from ttanalyze.verbs.record.run import sanitizer_library
 
-RING = "1G"
+RING = "8G"
 SECONDS = 60  # for each run
 WAYS = {  # --way, --kind
     "count": ("patcher", "count"),
@@ -28,7 +28,9 @@ WAYS = {  # --way, --kind
     "opcode": ("patcher", "opcode"),
     "addresses": ("patcher", "addresses"),
     "values": ("patcher", "values"),
+    "tma": ("patcher", "tma"),
     "sanitizer": ("sanitizer", "addresses"),
+    "registers": ("patcher", "registers"),
 }
 KERNELS = "^(copy|gemm|reduction)$"
 
