@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,25 @@ def test_planted_race_is_found_at_its_lines(report: dict[str, Any], name: str) -
 def test_fixed_kernel_has_no_race(report: dict[str, Any], name: str) -> None:
     one = report[f"{name}_fixed"]
     assert one["races"] == [] and one["missing"] == [] and one["records"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("name", ["barrier", "bulk", "cluster"])
+def test_races_of_the_examples_are_found(
+    name: str, fixed: bool, built: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = [support.build_races(built / "examples") / name, "--steps", "1", "--size", "512"]
+    done = support.ttanalyze(
+        "instrument", "--sim", "-q", *WANTED, "-o", run, "--", *words, *["--fixed"] * fixed
+    )
+    assert done.status == 0, done.stderr
+    done = support.ttanalyze("race", run, "--exact", "--json")
+    (launch,) = json.loads(done.stdout)["launches"]
+    assert launch["missing"] == [] and len(launch["races"]) == (not fixed), done.stdout
+    assert all(race["certain"] for race in launch["races"])
 
 
 def test_race_names_threads_and_memory(report: dict[str, Any]) -> None:

@@ -22,14 +22,14 @@ KERNEL plain(unsigned *out, int)
 /* All dynamic shared memory that the device allows. */
 KERNEL shared_limit(unsigned *out, int words)
 {
-	extern __shared__ unsigned all[];
+	extern __shared__ unsigned held[];
 	unsigned sum = 0;
 
 	for (int i = threadIdx.x; i < words; i += blockDim.x)
-		all[i] = i ^ blockIdx.x;
+		held[i] = i ^ blockIdx.x;
 	__syncthreads();
 	for (int i = threadIdx.x; i < words; i += blockDim.x)
-		sum = sum * 31 + all[words - 1 - i];
+		sum = sum * 31 + held[words - 1 - i];
 	out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
