@@ -84,10 +84,9 @@ def test_races_of_the_examples_are_found(
     name: str, fixed: bool, built: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = [support.build_races(built / "examples") / name, "--steps", "1", "--size", "512"]
-    done = support.ttanalyze(
-        "instrument", "--sim", "-q", *WANTED, "-o", run, "--", *words, *["--fixed"] * fixed
-    )
+    program = str(support.build_races(built / "examples") / name)
+    words = [program, "--steps", "1", "--size", "512", *["--fixed"] * fixed]
+    done = support.ttanalyze("instrument", "--sim", "-q", *WANTED, "-o", run, "--", *words)
     assert done.status == 0, done.stderr
     done = support.ttanalyze("race", run, "--exact", "--json")
     (launch,) = json.loads(done.stdout)["launches"]
