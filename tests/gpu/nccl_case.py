@@ -40,7 +40,7 @@ def work(rank: int, options: argparse.Namespace, last: mp.SimpleQueue) -> None:
             if rank == 1 and step == options.wrong:
                 torch.cuda.synchronize()
                 with torch.cuda.stream(side):
-                    torch.cuda._sleep(1_000_000_000)
+                    torch.cuda._sleep(3_000_000_000)
                     values[5:6] += 1
             if step == STEPS - 1:
                 last.put(rank)
