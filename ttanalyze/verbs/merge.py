@@ -148,9 +148,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """Returns the files of a process, without drafts and what is written anew."""
     for name, _, files in os.walk(folder):
         for file in sorted(files):
-            if file not in ("process.json", "manifest.json", summaries.NAME) and not file.endswith(
-                ".tmp"
-            ):
+            if file not in ANEW and not file.endswith(".tmp"):
                 yield Path(name) / file
 
 

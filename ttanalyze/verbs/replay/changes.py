@@ -21,7 +21,6 @@ from ttanalyze.verbs.replay.replay import Replay
 
 MAX_REGISTERS, OPTIMIZATION_LEVEL = 0, 7  # CU_JIT_…
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
-SPECIALIZE = ("none", "args", "dims", "all")
 NO_PTX = (
     "has only machine code, which can't be compiled again or edited; build the program with PTX "
     "(nvcc -gencode arch=compute_90,code=compute_90), or give other code with --code"
