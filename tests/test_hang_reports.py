@@ -319,6 +319,32 @@ def test_launch_that_hangs_is_named_among_others(tmp_path: Path) -> None:
     assert launches["complete"].tolist() == [True] * 20 + [False] * 21
 
 
+IN_GRAPH = (
+    START
+    + """
+stream, graph, executable = (ctypes.c_void_p() for _ in range(3))
+cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"meet")
+value = ctypes.c_uint(32)
+params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
+cuda.cuStreamCreate(ctypes.byref(stream), 1)
+cuda.cuStreamBeginCapture_v2(stream, 2)
+cuda.cuLaunchKernel(kernel, 1, 1, 1, 64, 1, 1, 0, stream, params, None)
+cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
+cuda.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+cuda.cuGraphLaunch(executable, stream)
+cuda.cuCtxSynchronize()
+"""
+)
+
+
+def test_kernel_that_hangs_in_a_graph_is_named(tmp_path: Path) -> None:
+    words = ("--kind", "heartbeat", *LIMIT, "--", *python(IN_GRAPH, tmp_path))
+    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    (launch,) = hang.launches
+    assert (hang.kind, launch.kernel) == ("barrier", "meet")
+    assert [group.doing for group in launch.groups] == ["barrier", "exited"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("limit", ["--kernel-timeout", "--no-progress"])
 def test_many_launches_without_a_wait_are_not_ended(limit: str, tmp_path: Path) -> None:
