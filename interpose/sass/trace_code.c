@@ -14,7 +14,7 @@
 #include "sass/trace_parts.h"
 
 #define CODE_ALIGN 8u /* instructions */
-#define DETOUR 16u /* instructions of a detour besides its pieces */
+#define DETOUR 20u /* instructions of a detour besides its pieces */
 #define PIECE_COST 2u
 #define PREDICATE (15ull << 23) /* a second guard, of control flow */
 #define NO_PREDICATE (7ull << 23)
@@ -86,6 +86,8 @@ static size_t put_recording(struct writer *w, size_t from, uint32_t kinds, uint3
 		if (1u << kind & kinds & ~(1u << TT_TRACE_VALUES))
 			put_record(w, from, kind, slot);
 	}
+	if (kinds & 1u << TT_TRACE_VALUES && kinds != 1u << TT_TRACE_VALUES)
+		trace_put_restore(w); /* the instruction itself is executed where values are recorded */
 	size_t moved = kinds & 1u << TT_TRACE_VALUES ? trace_put_values(w, i, (uint32_t)from) : 0;
 	trace_put_restore(w);
 	return moved;
