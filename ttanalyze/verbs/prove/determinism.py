@@ -15,7 +15,6 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.replay_context import ReplayContext
-from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.prove.perturb import Perturber
 from ttanalyze.verbs.replay.compare import (
@@ -131,7 +130,7 @@ def prove(
         ('add', 'not seen to vary', True)
     """
     if times < 2:
-        raise Error(f"{text.count(times, 'run')}: at least 2 are required")
+        raise Error(f"--times {times}: expected at least 2")
     found = plans(process, seqs)
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):
