@@ -17,7 +17,8 @@
 
 struct dedup {
 	struct dedup_bucket *buckets; /* their number is a power of two */
-	size_t count, limit;
+	size_t count, limit, mapped;
+	void *map; /* their memory */
 	uint32_t turn; /* selects the entry of a full bucket to replace */
 };
 
