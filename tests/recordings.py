@@ -21,6 +21,7 @@ from ttanalyze.format import layout
 KILLED = ("exit_sigkill", "exit_stack")
 # Programs that allow themselves no file of the size that the description of a run has.
 UNWRITABLE = ("file_size_limit",)
+LARGE, LARGE_BLOCK = 26 << 20, 65536  # of recorder_large_epochs
 
 
 def compare(name: str, bare: Outcome, recorded: Outcome) -> None:
@@ -69,6 +70,23 @@ def wait_for_epochs(run: Path, count: int) -> None:
     while not epochs.exists() or epochs.stat().st_size < size:
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def noise(size: int, seed: int) -> npt.NDArray[np.uint64]:
+    """As tests/programs/recorder_large_epochs.c makes it."""
+    words = np.uint64(seed << 32) | np.arange(size // 8, dtype=np.uint64)
+    words = words * np.uint64(0x9E3779B97F4A7C15)
+    out: npt.NDArray[np.uint64] = words ^ (words >> np.uint64(29))
+    return out
+
+
+def large_contents() -> list[npt.NDArray[np.uint64]]:
+    """What tests/programs/recorder_large_epochs.c has in its three epochs."""
+    odd = [9 if n % 270 == 31 else 7 for n in range(LARGE // LARGE_BLOCK)]
+    blocks = [
+        noise(LARGE_BLOCK, odd[n] if n % 2 else 1000 + n) for n in range(LARGE // LARGE_BLOCK)
+    ]
+    return [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
 
 
 def record(command: list[str], environment: dict[str, str], run: Path, *options: str) -> Outcome:

@@ -10,9 +10,8 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.recordings import compare
+from tests.recordings import compare, large_contents
 from tests.rundir import reseal_header
-from tests.test_ring import large_contents
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

@@ -33,6 +33,7 @@ RECORDINGS = {
     "simonly_short_of_memory": {"epoch": "launch", "regions": "touched", "sim_memory": "64M"},
     "recorder_blocked_graph": {"epoch": "sync", "stall_ms": "200"},
     "recorder_graph_epochs_blocked": {"epoch": "graph-node:mix", "stall_ms": "200"},
+    "recorder_large_epochs": {"epoch": "sync", "ring_bytes": "128M"},
     "exit_thread": {"epoch": "sync", "launch_delay": "200000"},
     "exit_sigterm_thread": {"epoch": "sync"},
 }

@@ -17,13 +17,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ttanalyze as tt
 from examples.demos import streams
 from tests import support
 from tests.drain_run import small_disk, unmount
-from tests.recordings import check_stored, compare, fills, wait_for_epochs
+from tests.recordings import check_stored, compare, fills, large_contents, wait_for_epochs
 from ttanalyze.format import layout
 
 SIM = support.simulator_environment()
@@ -740,6 +741,43 @@ def slow_disk(failing: Path, run: Path, which: str, ms: int, **options: str) -> 
     library, what = failing / "failing.so", f"pwrite:{which}:0"
     environment = with_failing(library, "FAILING", what, run, events="0", **options)
     return environment | {"FAILING_AFTER": "data-00000.bin", "FAILING_PAUSE_US": str(ms * 1000)}
+
+
+def check_large_contents(run: Path, epochs: int) -> None:
+    opened = tt.open(run)
+    assert len(opened.epochs) >= epochs
+    check_stored(opened)
+    for epoch, expected in zip(opened.epochs["epoch"].tolist(), large_contents(), strict=False):
+        assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
+
+
+@pytest.mark.parametrize(
+    "way", [{}, {"snapshot_every": "1", "retain": "2"}, {"compress": "device"}]
+)
+def test_epochs_that_wait_for_the_disk(
+    way: dict[str, str], failing: Path, built: Path, run: Path
+) -> None:
+    """The next one is copied while the last pieces of one are written."""
+    program = [str(support.build_program("recorder_large_epochs", built))]
+    bare = support.run(program, SIM)
+    environment = slow_disk(failing, run, "1-60", 30, ring_bytes="128M", **way)
+    compare("", bare, support.run(program, environment))
+    if "retain" not in way:
+        check_large_contents(run, 3)
+    check_stored(tt.open(run))
+
+
+@pytest.mark.parametrize("committed", [1, 2])
+def test_killed_while_the_next_epoch_is_copied(
+    committed: int, failing: Path, built: Path, run: Path
+) -> None:
+    """All epochs that were committed are good."""
+    program = [str(support.build_program("recorder_large_epochs", built))]
+    environment = slow_disk(failing, run, "1-60", 30, ring_bytes="128M")
+    with subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL) as process:
+        wait_for_epochs(run, committed)
+        process.kill()
+    check_large_contents(run, committed)
 
 
 def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.recordings import check_stored, fills, random_floats
+from tests.recordings import LARGE, LARGE_BLOCK, check_stored, fills, large_contents, random_floats
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -231,23 +231,6 @@ def test_snapshot_larger_than_the_rest_of_the_ring(overwrite: str, run: Path) ->
 
 # ---- epochs that are larger than the drain's buffers ----
 
-LARGE, BLOCK = 26 << 20, 65536
-
-
-def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
-    """As tests/programs/recorder_large_epochs.c makes it."""
-    words = np.uint64(seed << 32) | np.arange(size // 8, dtype=np.uint64)
-    words = words * np.uint64(0x9E3779B97F4A7C15)
-    out: np.typing.NDArray[np.uint64] = words ^ (words >> np.uint64(29))
-    return out
-
-
-def large_contents() -> list[np.typing.NDArray[np.uint64]]:
-    """What tests/programs/recorder_large_epochs.c has in its three epochs."""
-    odd = [9 if n % 270 == 31 else 7 for n in range(LARGE // BLOCK)]
-    blocks = [noise(BLOCK, odd[n] if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
-    return [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
-
 
 @pytest.mark.parametrize(
     ("options", "files"),
@@ -269,5 +252,5 @@ def test_large_epochs_are_complete(
     for epoch, expected in enumerate(large_contents()):
         assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
     stored = opened.epochs["bytes_stored"].tolist()
-    assert stored[:3] == [LARGE, LARGE, LARGE // 2 + 2 * BLOCK]
+    assert stored[:3] == [LARGE, LARGE, LARGE // 2 + 2 * LARGE_BLOCK]
     assert len(list((run / "p0").glob("data-*.bin"))) == files

@@ -31,6 +31,6 @@ int main(int argc, char **argv)
 	CHECK(cuStreamSynchronize(stream));
 	printf("{\"bytes\": %llu, \"elapsed_ns\": %llu, \"pinned\": %llu, \"resident\": %llu, \"drain_buffers\": %llu}\n",
 	       (unsigned long long)(bytes * copies), (unsigned long long)(now() - began), (unsigned long long)bytes,
-	       (unsigned long long)resident, (unsigned long long)(DRAIN_BUFFERS * DRAIN_BUFFER));
+	       (unsigned long long)resident, (unsigned long long)(DRAIN_BUFFERS * DRAIN_BUFFER + DRAIN_LIST_SIZE));
 	return 0;
 }

@@ -86,8 +86,8 @@ struct capture {
 	uint32_t last_slot;
 	struct pending *kept; /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
-	unsigned char *pinned[DRAIN_BUFFERS];
-	uint32_t copies[DRAIN_BUFFERS]; /* into each, so far */
+	unsigned char *pinned[DRAIN_BUFFERS + 1];
+	uint32_t copies[DRAIN_BUFFERS + 1]; /* into each, so far */
 };
 
 /* A part of an epoch that the drain will store. */
@@ -249,7 +249,9 @@ CUdeviceptr capture_copied_address(struct capture *p, int buffer);
  * is broken.
  */
 bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream, uint32_t timeout_ms);
-/* The same for a capture's status. */
+bool capture_copied(struct capture *p, int buffer); /* the last copy into it is complete */
+bool capture_complete(struct capture *p, uint32_t slot);
+/* Waits, as capture_poll, for a capture's status. */
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 /* The context has a sticky error: nothing more is read from it. */
 void capture_failed(struct capture *p, CUresult r, const char *call);

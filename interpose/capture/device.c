@@ -31,7 +31,7 @@ static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
 #define WORD_AT(i) (32 * (i)) /* words that are waited for each have a cache line */
-#define STATUS_AT WORD_AT(1 + DRAIN_BUFFERS)
+#define STATUS_AT WORD_AT(2 + DRAIN_BUFFERS)
 #define SHARED_SIZE (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
 /* Makes the driver return memory that it keeps until an allocation fails. */
@@ -162,7 +162,7 @@ static void destroy(struct capture *p)
 			if (event)
 				real.cuEventDestroy_v2(event);
 		}
-	for (int i = 0; i < DRAIN_BUFFERS; i++) {
+	for (int i = 0; i <= DRAIN_LIST; i++) {
 		if (p->pinned[i])
 			real.cuMemFreeHost(p->pinned[i]);
 	}
@@ -254,8 +254,12 @@ static struct capture *create(struct context *c, bool host_only)
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = had(real.cuEventCreate(&p->done[i], timing), "to create an event", &refused) &&
 		     (!options.max_overhead || had(real.cuEventCreate(&p->begun[i], timing), "to create an event", &refused));
-	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
-		ok = real.cuMemHostAlloc((void **)&p->pinned[i], p->pack ? PACKED_BUFFER : DRAIN_BUFFER, 0) == CUDA_SUCCESS;
+	for (int i = 0; ok && i <= DRAIN_LIST; i++)
+		ok = real.cuMemHostAlloc((void **)&p->pinned[i],
+					 i == DRAIN_LIST ? DRAIN_LIST_SIZE
+					 : p->pack       ? PACKED_BUFFER
+							 : DRAIN_BUFFER,
+					 0) == CUDA_SUCCESS;
 	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);
 	if (!ok) {
 		session_set_ring(0, "none");
@@ -444,6 +448,16 @@ bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstr
 		pause = pause ? (pause < 50000 ? pause * 2 : pause) : 1000;
 	}
 	return true;
+}
+
+bool capture_copied(struct capture *p, int buffer)
+{
+	return has_come(capture_copied_word(p, buffer), p->copies[buffer]);
+}
+
+bool capture_complete(struct capture *p, uint32_t slot)
+{
+	return has_come((uint32_t *)&capture_status(p, slot)->sequence, 1);
 }
 
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)

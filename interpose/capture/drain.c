@@ -47,6 +47,25 @@ static bool store_lost(struct pending *q)
 	return !q->final || epoch_store_part(q);
 }
 
+static void take_status(struct pending *q)
+{
+	capture_take_status(q, capture_status(q->capture, q->slot));
+	budget_captured(q);
+}
+
+struct pending *drain_following(const struct pending *q)
+{
+	pthread_mutex_lock(&drain.lock);
+	bool any = drain.added - drain.drained > 1;
+	struct pending *next = &drain.queue[(drain.drained + 1) % CAPTURE_PENDING];
+	pthread_mutex_unlock(&drain.lock);
+	if (!any || next->capture != q->capture || next->watch || (!next->read && !capture_complete(next->capture, next->slot)))
+		return NULL;
+	if (!next->read)
+		take_status(next);
+	return next;
+}
+
 /*
  * Waits for the capture of an epoch. Cancels it if it waits too long for work of the program, repeatedly, because
  * later captures may wait for it too.
@@ -64,10 +83,8 @@ static bool wait_captured(struct pending *q)
 		capture_cancel(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
 	}
-	if (captured) {
-		capture_take_status(q, capture_status(p, q->slot));
-		budget_captured(q);
-	}
+	if (captured)
+		take_status(q);
 	return captured;
 }
 
@@ -264,6 +281,7 @@ void drain_forget(void)
 	pthread_mutex_init(&drain.lock, NULL);
 	pthread_cond_init(&drain.changed, NULL);
 	writers_forget();
+	epoch_store_forget();
 	drain.running = drain.stopping = drain.given_up = false;
 	drain.added = drain.drained = 0;
 }

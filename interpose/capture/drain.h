@@ -10,9 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Pinned memory for the epochs of a context: the number of buffers, and their size. */
-#define DRAIN_BUFFERS 8
-#define DRAIN_BUFFER ((uint64_t)2 << 20)
+/*
+ * Pinned memory for the epochs of a context: the number of buffers, and their size. Shorter copies are slower. With
+ * two buffers, the copies wait for the writers.
+ */
+#define DRAIN_BUFFERS 3
+#define DRAIN_LIST DRAIN_BUFFERS /* one more, for lists of blocks */
+#define DRAIN_BUFFER ((uint64_t)8 << 20)
+#define DRAIN_LIST_SIZE ((uint64_t)2 << 20)
 
 struct pending;
 struct capture;
@@ -38,7 +43,9 @@ bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
 void drain_leave(struct capture *p);
 /* Flushes and ends the thread. An epoch that could not be stored fails the run. */
 void drain_stop(void);
-/* For the drain's own files: it made progress; it must end, so no more waits. */
+/* For the drain's own files: the part after q, if it is of the same context and captured; else NULL. */
+struct pending *drain_following(const struct pending *q);
+/* It made progress; it must end, so no more waits. */
 void drain_progressed(void);
 bool drain_is_stopping(void);
 void drain_forget(void); /* in a forked child */

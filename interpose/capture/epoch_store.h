@@ -13,5 +13,6 @@ struct pending;
 
 /* Called by the drain's thread for each part in order; the last part commits the epoch. False: it is not stored. */
 bool epoch_store_part(struct pending *q);
+void epoch_store_forget(void); /* in a forked child */
 
 #endif

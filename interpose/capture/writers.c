@@ -84,15 +84,25 @@ uint64_t writers_put(unsigned lane, struct tt_block *blocks, size_t count, const
 	return piece;
 }
 
-bool writers_wait(unsigned lane, uint64_t piece)
+bool writers_have(unsigned lane, uint64_t piece)
 {
 	struct writer *w = &writers.of_lane[lane];
 
 	pthread_mutex_lock(&w->lock);
-	while (w->done < (piece < w->put ? piece : w->put))
+	bool done = w->done >= piece;
+	pthread_mutex_unlock(&w->lock);
+	return done;
+}
+
+bool writers_wait(unsigned lane)
+{
+	struct writer *w = &writers.of_lane[lane];
+
+	pthread_mutex_lock(&w->lock);
+	while (w->done < w->put)
 		pthread_cond_wait(&w->changed, &w->lock);
 	bool good = w->good;
-	w->good |= piece == WRITERS_ALL; /* state for the next epoch */
+	w->good = true; /* state for the next epoch */
 	pthread_mutex_unlock(&w->lock);
 	return good;
 }
