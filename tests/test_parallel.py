@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,30 @@ def test_answer_is_that_of_one_process(run: Path, monkeypatch: pytest.MonkeyPatc
     assert done[-1] == (RANKS, RANKS) and found.ranks["rank"].tolist() == list(range(RANKS))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert found.steps.equals(tt.breakdown(tt.open(run)).steps)
+
+
+def test_threads_get_what_their_own_task_makes() -> None:
+    def asked(number: int) -> tuple[list[int], list[tuple[int, int]]]:
+        told: list[tuple[int, int]] = []
+        parts = range(number, number + 4)
+
+        def task(part: int) -> int:
+            if part == 13:
+                raise Error("unlucky")
+            return part * 100 + number
+
+        return each(task, parts, progress=lambda *counts: told.append(counts)), told
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(asked, number) for number in range(20)]
+        for number, one in enumerate(found):
+            if 13 in range(number, number + 4):
+                with pytest.raises(Error, match=r"^unlucky$"):
+                    one.result()
+                continue
+            made, told = one.result()
+            assert made == [part * 100 + number for part in range(number, number + 4)]
+            assert told[-1] == (4, 4) and len(told) <= 4
 
 
 def test_groups_of_a_large_table_are_those_of_one_process(

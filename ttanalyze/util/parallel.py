@@ -21,7 +21,7 @@ from ttanalyze.util.progress import Progress, counted, tell
 P = TypeVar("P")
 T = TypeVar("T")
 ADDRESS = "DASK_SCHEDULER_ADDRESS"
-_task: Callable[[Any], Any] | None = None  # of this process, which its children inherit
+_task: Callable[[Any], Any] | None = None  # what this process does, if another forked it
 _parts: Sequence[Any] = ()
 
 
@@ -81,13 +81,8 @@ def each(
 def _in_processes(
     task: Callable[[P], T], parts: Sequence[P], processes: int, progress: Progress
 ) -> list[T]:
-    from dask import callbacks
     from dask.multiprocessing import get
 
-    listening: Any = callbacks.Callback
-    global _task, _parts
-    before = _task, _parts
-    _task, _parts = task, parts
     advance = counted(progress, len(parts))
 
     def finished(_: int, found: list[T] | Exception, *__: Any) -> None:
@@ -96,20 +91,24 @@ def _in_processes(
         advance(len(found))
 
     work = dict(enumerate((_run, some) for some in chunks(len(parts), processes)))
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _begin)
+    forked = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(processes, forked, _begin, (task, parts))
     try:
-        with listening(posttask=finished):
-            return [one for some in get(work, list(work), pool=pool, chunksize=1) for one in some]
+        # Not registered with dask: other threads may call this meanwhile.
+        told = [(None, None, None, finished, None)]
+        found = get(work, list(work), pool=pool, chunksize=1, callbacks=told)
+        return [one for some in found for one in some]
     except BrokenProcessPool:
         why = "a process that did a part of the work was killed, perhaps for lack of memory"
         raise Error(f"{why}; start fewer with `taskset -c 0 ttanalyze …`") from None
     finally:
-        _task, _parts = before
         pool.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+def _begin(task: Callable[[Any], Any], parts: Sequence[Any]) -> None:
     """An interrupt ends the parent alone, which then ends the pool."""
+    global _task, _parts
+    _task, _parts = task, parts
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
