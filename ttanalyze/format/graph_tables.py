@@ -110,7 +110,8 @@ def nodes(
         kernel: mangled name
         short: readable name
         context: where it runs
-        grid_x … cluster_z, shared: of kernels
+        grid_x … cluster_z: of kernels: blocks of the grid, threads of a block, blocks of a cluster
+        shared: bytes of dynamic shared memory of a block
         dst, src, bytes: of copies, sets and memory; see docs/format.md#graphsbin
         params: parameters of a kernel, as bytes
         regions: ids of the regions that it names

@@ -54,7 +54,7 @@ class TraceRecords:
         numbers: The position of each record among all records of the process.
         units: The chunk in units of 8 bytes.
         places: Where each record begins in the chunk, in units.
-        begin: Where the chunk begins in trace.bin.
+        begin: Where the records of the chunk begin in trace.bin, in bytes.
 
     Example:
         >>> records = next(tt.open("traced").trace_records(0, kinds=["addresses"]))

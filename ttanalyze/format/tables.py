@@ -162,9 +162,9 @@ def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.Data
         id: a function, region, module, graph or epoch, depending on the kind; for annotations
             (`mark` to `name`) see `ranges`
         flags: see docs/format.md#eventsbin
-        shared: dynamic shared memory
-        grid_x … cluster_z: sizes of a launch; for copies and sets of rows, their shape,
-            see docs/format.md#eventsbin
+        shared: bytes of dynamic shared memory of a block
+        grid_x … cluster_z: blocks of the grid, threads of a block, blocks of a cluster; for
+            copies and sets of rows, their shape, see docs/format.md#eventsbin
         stack: the call stack in `stacks`; missing if it was not recorded
     """
     fields = [f for column in columns or EVENT_FIELDS for f in EVENT_FIELDS[column]]

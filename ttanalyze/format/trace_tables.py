@@ -35,7 +35,8 @@ def traced(processes: Sequence[Process]) -> pd.DataFrame:
         kinds: what was to be recorded, as `count,addresses`: see docs/format.md#tracebin
         refused: why it was not traced: `code` `registers` `parameters` `memory` `call`, or `none`
         reason: details of that
-        grid_x … cluster_z: sizes of the launch; those of a cluster are 0 without one
+        grid_x … cluster_z: blocks of the grid, threads of a block, blocks of a cluster; the last
+            are 0 without clusters
         records: number of records in the trace, without its end
         lost: number of records for which there was no room
         complete: whether the trace has the end of the launch

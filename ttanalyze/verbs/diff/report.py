@@ -23,7 +23,8 @@ class Suspect:
         seq_a, seq_b: The sequence number of the call in each run, None if the run has no such call.
         alone: Whether only one run has the call.
         stream: The id of the stream.
-        grid, block, cluster: The dimensions of the launch.
+        grid, block, cluster: The blocks of the launch, the threads of a block, and the blocks of a
+            cluster, in x, y and z.
         shared: The dynamic shared memory in bytes.
         bytes: The number of bytes that a copy or fill writes.
         how: How sure the write is, one of writers.HOW.

@@ -119,7 +119,7 @@ class Info:
         run: The path of the run.
         format: The version of its format.
         created_ns: When it was made, nanoseconds since 1970.
-        bytes_on_disk: The size of its files.
+        bytes_on_disk: The size of its files in bytes.
         exit: `status` and `signal` of the recorded program.
         processes: Its processes, by number.
         missing_ranks: The ranks of the job that were not recorded, ascending.

@@ -65,7 +65,7 @@ class Recorded:
         processes: The number of recorded processes.
         epochs: The number of epochs.
         launches: The number of replayable launches.
-        bytes: The size of the run directory.
+        bytes: The size of the run directory in bytes.
         warnings: The number of warnings that `info` lists.
         incomplete: What is missing in the recording, None if nothing is.
         seconds: The duration in seconds.

@@ -36,7 +36,7 @@ class Outcome:
             (it cannot be repeated) or "failed" (the driver or the kernel failed, or the run is
             damaged).
         reason: The reason of the last three.
-        grid, block: The sizes of the launch.
+        grid, block: The blocks, and the threads of each, in x, y and z.
         shared: Its dynamic shared memory in bytes.
         before, after: The epochs whose memory it started from and was compared with.
         regions, bytes: The number of compared regions, and their size.
