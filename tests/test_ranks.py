@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -199,6 +200,18 @@ def test_names_have_the_rank(job: Path, tmp_path: Path) -> None:
         if "args" in e and "name" in e["args"]
     ]
     assert any(name.startswith("rank 3: ") for name in names)
+
+
+def test_missing_process_of_a_rank(tmp_path: Path) -> None:
+    """The ranks that are there can be looked at."""
+    run = node(tmp_path / "run", [0, 1, 2, 3])
+    shutil.rmtree(run / "p2")
+    told = support.ttanalyze("info", run)
+    assert told.status == 2 and told.stderr.count("\n") == 1
+    assert told.stderr.endswith("copy p2 from where it was made, or choose ranks\n")
+    assert tt.verify(tt.open(run, ranks=[0, 3]), tt.open(run, ranks=[0, 3]).manifest()).same
+    with pytest.raises(Error, match=r"no rank 2 \(there are: 0-1, 3\)"):
+        tt.open(run, ranks=[2, 3])
 
 
 def test_run_without_ranks_says_so(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def made(
     world: int = RANKS,
     steps: Callable[[int], int] = lambda rank: STEPS,
     bare: bool = False,
+    only: list[int] | None = None,
 ) -> Path:
     """Writes a run with a region of weights and one of activations per rank."""
     for rank in range(ranks):
@@ -63,7 +64,7 @@ def made(
             writer.event("launch", "cuLaunchKernel", grid=[step, 1, 1], block=[32, 1, 1])
             writer.write(0, 0, first(rank, step))
             writer.write(1, 0, second(rank, step))
-            writer.epoch(bare=bare)
+            writer.epoch("sync", *["touched"] * (only is not None), bare=bare, only=only)
         place = {"rank": rank, "local_rank": rank, "world_size": world, "node": "n", "job": "j"}
         writer.close(rank={**place, "launcher": "torchrun", "visible_devices": ""})
     return path
@@ -122,6 +123,14 @@ def test_digests_are_enough(tmp_path: Path) -> None:
     (place,) = report(made(tmp_path / "run", wrong, bare=True)).found
     assert (place.epoch, place.odd, place.names) == (FAULT, [1], ["layer.weight"])
     assert place.blocks == [0] and place.divergence.bytes is None
+
+
+@pytest.mark.parametrize("contents", [weights, wrong])
+def test_epochs_that_read_named_memory_alone(contents: Contents, tmp_path: Path) -> None:
+    """As with --control regions=REGEX: memory that was not read is neither equal nor different."""
+    found = report(made(tmp_path / "run", contents, bare=True, only=[0]))
+    assert (found.epochs, found.equal_bytes) == (STEPS, 4 * WEIGHTS)
+    assert [(one.epoch, one.odd) for one in found.found] == [(FAULT, [1])] * (contents is wrong)
 
 
 def test_memory_without_names_has_to_agree_more_often(tmp_path: Path) -> None:

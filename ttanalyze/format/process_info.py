@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,13 @@ NO_RANK: dict[str, Any] = {
     "world_size": 1,
     **dict.fromkeys(("node", "job", "launcher", "visible_devices"), ""),
 }
+
+
+def missing_ranks(found: Iterable[Rank | None]) -> list[int]:
+    """Returns the ranks of the job that none of these is, ascending."""
+    told = [rank for rank in found if rank is not None]
+    world = max((rank.world_size for rank in told), default=0)
+    return sorted(set(range(world)) - {rank.rank for rank in told})
 
 
 class ProcessInfo:

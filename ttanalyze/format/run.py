@@ -18,7 +18,7 @@ from ttanalyze.format.files import check_version, expect, expect_list, read_json
 from ttanalyze.format.instruction_traces import TraceRecords
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.format.process_info import ProcessInfo, check_process
+from ttanalyze.format.process_info import ProcessInfo, check_process, missing_ranks
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
@@ -122,7 +122,8 @@ class Run:
             raise Error(f"{path}: not a run directory: it has no run.json")
         self._names = names
         self.info = self._read_info() if "run.json" in names else {}
-        self._check_listed()
+        if ranks is None:
+            self._check_listed()
         chosen = indices if ranks is None else self._with_ranks(indices, ranks)
         self.processes = [Process(path / f"p{i}", i) for i in chosen]
         soon = len(chosen) <= AT_ONCE and not isinstance(path, Url)
@@ -178,9 +179,14 @@ class Run:
     def _check_listed(self) -> None:
         """Checks that each process in run.json has a process.json."""
         for process in self.info.get("processes", []):
-            path = self.path / f"p{process.get('process', 0)}" / "process.json"
+            name = f"p{process.get('process', 0)}"
+            path = self.path / name / "process.json"
             if not path.exists():
-                raise FormatError(path, 0, "missing, and run.json names the process")
+                told = (
+                    f"missing, and run.json names the process: copy {name} from where it was made"
+                )
+                ranks = ", or choose ranks" if process.get("rank") else ""
+                raise FormatError(path, 0, told + ranks)
 
     @functools.cached_property
     def over(self) -> bool:
@@ -193,11 +199,8 @@ class Run:
     @property
     def missing_ranks(self) -> list[int]:
         """The ranks of the job that no process has, ascending. Of some ranks alone: none."""
-        if self.ranks is not None:
-            return []
-        told = [process.rank for process in self.processes if process.rank is not None]
-        world = max((rank.world_size for rank in told), default=0)
-        return sorted(set(range(world)) - {rank.rank for rank in told})
+        alone = self.ranks is not None
+        return [] if alone else missing_ranks(process.rank for process in self.processes)
 
     def _with_ranks(self, indices: list[int], ranks: Collection[int]) -> list[int]:
         """Returns the numbers of the processes with these ranks, in the order of the ranks."""

@@ -8,7 +8,7 @@ from typing import Any
 from ttanalyze.core.summary import summarise
 from ttanalyze.format import layout, statuses, summaries
 from ttanalyze.format.process import Process
-from ttanalyze.format.process_info import Rank
+from ttanalyze.format.process_info import Rank, missing_ranks
 from ttanalyze.format.run import AT_ONCE, Run, warnings_of
 from ttanalyze.traces.hangs import hang_of
 from ttanalyze.util.parallel import each
@@ -177,7 +177,7 @@ def info(run: Run) -> Info:
         bytes_on_disk=size,
         exit=run.info.get("exit"),
         processes=processes,
-        missing_ranks=run.missing_ranks,
+        missing_ranks=missing_ranks(p.rank for p in processes) if run.ranks is None else [],
         warnings=warnings,
     )
 
