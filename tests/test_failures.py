@@ -684,7 +684,8 @@ def test_system_calls_fail_in_large_epochs(
             break
 
 
-@pytest.mark.parametrize("first", [14, pytest.param(22, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("first", [14, 22])
 def test_process_exit_while_the_disk_hangs(
     first: int, failing: Path, built: Path, tmp_path: Path
 ) -> None:
