@@ -566,6 +566,31 @@ def busy_run(path: Path, seed: int, epochs: int = 60, **options: Any) -> Writer:
     return w
 
 
+TWO_STREAMS_BASE = 1 << 40
+
+
+def two_streams(path: Path) -> Writer:
+    """Streams 16 and 17, and two allocations of 256 bytes from TWO_STREAMS_BASE on."""
+    writer = Writer(path)
+    for stream in (16, 17):
+        writer.event("stream-create", stream=stream, bytes=1)
+    writer.born(0, bytes(256), base=TWO_STREAMS_BASE, label="weights")
+    writer.born(1, bytes(256), base=TWO_STREAMS_BASE + 256)
+    return writer
+
+
+def partly_read_run(path: Path) -> None:
+    """The last of its two epochs did not read a region that a launch may have written to."""
+    w = Writer(path)
+    w.born(0, b"zero")
+    w.born(1, b"one ")
+    w.epoch("sync", "full")
+    w.event("launch", "cuLaunchKernel", id=0)
+    w.write(0, 0, b"Z")
+    w.epoch("sync", "touched", only=[0])
+    w.close()
+
+
 def copy_of(path: Path, to: Path) -> Path:
     shutil.copytree(path, to)
     return to

@@ -15,7 +15,8 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.device_order import LEGACY, PER_THREAD, STREAMS, Program
-from tests.rundir import Writer
+from tests.rundir import TWO_STREAMS_BASE as BASE
+from tests.rundir import Writer, two_streams
 from tests.support import Cli
 from ttanalyze.code.pointers import ANYTHING, READ, WRITE, pointer_uses
 from ttanalyze.code.pointers import ATOMIC as ATOMICALLY
@@ -28,7 +29,7 @@ from ttanalyze.disassembly.find import find_tables
 from ttanalyze.disassembly.pointers import pointer_uses as code_uses
 from ttanalyze.disassembly.tables import Table
 
-BASE, SIZE, REGIONS = 1 << 40, 32, 3
+SIZE, REGIONS = 32, 3
 FEW, MANY = range(60), range(1000, 3500)
 # What each kernel does through its two parameters.
 KERNELS: list[dict[int, int] | None] = [
@@ -381,12 +382,7 @@ def test_guesses_are_listed_on_request(cli: Cli, built: Path, tmp_path: Path) ->
 @pytest.fixture
 def w(run_path: Path) -> Writer:
     """Two streams, two allocations."""
-    writer = Writer(run_path)
-    for stream in (16, 17):
-        writer.event("stream-create", stream=stream, bytes=1)
-    writer.born(0, bytes(256), base=BASE, label="weights")
-    writer.born(1, bytes(256), base=BASE + 256)
-    return writer
+    return two_streams(run_path)
 
 
 def launched(w: Writer, stream: int, function: int, *words: int, **members: Any) -> int:

@@ -8,14 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.rundir import Writer
+from tests.rundir import TWO_STREAMS_BASE as BASE
+from tests.rundir import Writer, two_streams
 from ttanalyze.core.order import CAPTURING
 from ttanalyze.verbs.check import order, traced_uses
 from ttanalyze.verbs.check.findings import Outcome
 from ttanalyze.verbs.check.session import Session, Settings
 from ttanalyze.verbs.record.series import Recording
-
-BASE = 0x7F0000000000
 
 
 class Recorded:
@@ -43,12 +42,7 @@ class Recorded:
 @pytest.fixture
 def w(run_path: Path) -> Writer:
     """Two streams, and an allocation that both use."""
-    writer = Writer(run_path)
-    for stream in (16, 17):
-        writer.event("stream-create", stream=stream, bytes=1)
-    writer.born(0, bytes(256), base=BASE, label="weights")
-    writer.born(1, bytes(256), base=BASE + 256)
-    return writer
+    return two_streams(run_path)
 
 
 def set_(w: Writer, stream: int, at: int = 0, **members: Any) -> int:

@@ -15,7 +15,7 @@ import pytest
 import ttanalyze as tt
 from tests import pictures, support
 from tests.pictures import CHROMIUM
-from tests.rundir import Writer, busy_run, small_run
+from tests.rundir import Writer, busy_run, partly_read_run, small_run
 from tests.support import Cli
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.verbs.report import report
@@ -98,14 +98,7 @@ def test_page_shows_the_run(recorded: tuple[Path, Path]) -> None:
 
 
 def test_unread_memory_is_reported(run_path: Path) -> None:
-    w = Writer(run_path)
-    w.born(0, b"zero")
-    w.born(1, b"one ")
-    w.epoch("sync", "full")
-    w.event("launch", "cuLaunchKernel", id=0)
-    w.write(0, 0, b"Z")
-    w.epoch("sync", "touched", only=[0])
-    w.close()
+    partly_read_run(run_path)
     assert f"1 region-epoch uncertain: {UNREAD}" in report(tt.open(run_path))
 
 

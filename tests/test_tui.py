@@ -846,14 +846,7 @@ def test_values_beside_the_memory_follow_the_cursor(story: Path) -> None:
 
 
 def test_unread_memory_is_marked(run_path: Path) -> None:
-    w = Writer(run_path)
-    w.born(0, b"zero")
-    w.born(1, b"one ")
-    w.epoch("sync", "full")
-    w.event("launch", "cuLaunchKernel", id=0)
-    w.write(0, 0, b"Z")
-    w.epoch("sync", "touched", only=[0])
-    w.close()
+    rundir.partly_read_run(run_path)
 
     async def script(s: Session) -> None:
         said = "uncertain: as last read"

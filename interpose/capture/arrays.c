@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "array_items.h"
 #include "session/session.h"
 
 #define SPARSE 0x40u /* flags of arrays without memory of their own */
@@ -26,33 +27,13 @@ static struct {
 	pthread_mutex_t lock;
 } arrays = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* 0: other formats, such as compressed ones. */
-static unsigned item_bytes(CUarray_format format)
-{
-	switch ((int)format) {
-	case CU_AD_FORMAT_UNSIGNED_INT8:
-	case CU_AD_FORMAT_SIGNED_INT8:
-		return 1;
-	case CU_AD_FORMAT_UNSIGNED_INT16:
-	case CU_AD_FORMAT_SIGNED_INT16:
-	case CU_AD_FORMAT_HALF:
-		return 2;
-	case CU_AD_FORMAT_UNSIGNED_INT32:
-	case CU_AD_FORMAT_SIGNED_INT32:
-	case CU_AD_FORMAT_FLOAT:
-		return 4;
-	default:
-		return 0;
-	}
-}
-
 static bool describe(CUarray handle, CUDA_MEMCPY3D *copy, uint64_t *size)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d;
 
 	if (real.cuArray3DGetDescriptor_v2(&d, handle) != CUDA_SUCCESS || d.Flags & (SPARSE | DEFERRED))
 		return false;
-	size_t row = d.Width * d.NumChannels * item_bytes(d.Format);
+	size_t row = d.Width * d.NumChannels * array_channel_bytes(d.Format);
 	size_t height = d.Height ? d.Height : 1, depth = d.Depth ? d.Depth : 1;
 	*copy = (CUDA_MEMCPY3D){
 		.srcMemoryType = CU_MEMORYTYPE_ARRAY,

@@ -8,31 +8,14 @@
 
 #include "sim/driver/driver.h"
 
+#include "array_items.h"
+
 struct CUmipmappedArray_st {
 	CUcontext ctx;
 	unsigned count;
 	CUarray *levels;
 	LIST_ENTRY(CUmipmappedArray_st) all;
 };
-
-static size_t channel_bytes(CUarray_format format)
-{
-	switch (format) {
-	case CU_AD_FORMAT_UNSIGNED_INT8:
-	case CU_AD_FORMAT_SIGNED_INT8:
-		return 1;
-	case CU_AD_FORMAT_UNSIGNED_INT16:
-	case CU_AD_FORMAT_SIGNED_INT16:
-	case CU_AD_FORMAT_HALF:
-		return 2;
-	case CU_AD_FORMAT_UNSIGNED_INT32:
-	case CU_AD_FORMAT_SIGNED_INT32:
-	case CU_AD_FORMAT_FLOAT:
-		return 4;
-	default:
-		return 0;
-	}
-}
 
 static size_t at_least_one(size_t value)
 {
@@ -46,7 +29,7 @@ static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 	if (!d || !d->Width || (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (d->Flags & ~supported || !channel_bytes(d->Format))
+	if (d->Flags & ~supported || !array_channel_bytes(d->Format))
 		return sim_unsupported("cuArray3DCreate of this kind or format");
 	if (d->Width > 131072 || d->Height > 65536 || d->Depth > 16384 ||
 	    (!d->Height && d->Depth && !(d->Flags & CUDA_ARRAY3D_LAYERED)))
@@ -56,7 +39,7 @@ static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 static CUresult array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, bool of_mipmap, CUarray *out)
 {
-	size_t element = channel_bytes(d->Format) * d->NumChannels;
+	size_t element = (size_t)array_channel_bytes(d->Format) * d->NumChannels;
 	size_t pitch = d->Width * element;
 	size_t size = pitch * at_least_one(d->Height) * at_least_one(d->Depth);
 
