@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ttanalyze import format as model
     from ttanalyze import gpu as graph
     from ttanalyze.code import demangle
-    from ttanalyze.core import align, delays, values, writers
+    from ttanalyze.core import align, delays, values, writers, zones
     from ttanalyze.errors import Error, FormatError
     from ttanalyze.format import Run
     from ttanalyze.format import open_run as open  # noqa: A004
@@ -135,6 +135,7 @@ MODULES = {
     "values": "core.values",
     "verify": "verbs.verify",
     "writers": "core.writers",
+    "zones": "core.zones",
 }
 __all__ = [
     "Error",
@@ -191,6 +192,7 @@ __all__ = [
     "values",
     "verify",
     "writers",
+    "zones",
 ]
 
 

@@ -19,6 +19,9 @@ from ttanalyze.format.digest import digests_of_pattern
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.regions import Regions
+from ttanalyze.util.arguments import checked
+
+__all__ = ["ChangedZone", "changed_zones"]
 
 ZONE = layout.enum("region_kind")["TT_REGION_ZONE"]
 ARENA = layout.enum("region_kind")["TT_REGION_ARENA"]
@@ -37,8 +40,8 @@ class ChangedZone:
         allocation: The id of the region that the zone belongs to; None if it is unknown.
         epoch: The first epoch that has the new bytes.
         before: The last epoch that has the bytes before; None if there is none.
-        first: The first changed byte in the zone; None if an epoch has no contents.
-        last: The last changed byte in the zone, or None.
+        first, last: The offsets of the first and the last changed byte in the zone; None if an
+            epoch has no contents.
         count: The number of changed bytes, or None.
         sample: Up to 16 of the new bytes, from the first changed one on.
         tail: Whether the zone is the rest of the last 256 bytes of an allocation of the driver. The
@@ -62,6 +65,7 @@ def pattern(address: int, size: int) -> Array:
     return fill_bytes(f"pattern:{SEED}", address, size)
 
 
+@checked
 def changed_zones(process: Process, most: int | None = None) -> list[ChangedZone]:
     """Finds the writes to zones. A zone begins with its pattern; from each change on, it is
     compared with its new bytes.
@@ -76,6 +80,10 @@ def changed_zones(process: Process, most: int | None = None) -> list[ChangedZone
 
     Raises:
         FormatError: A file does not follow the format.
+
+    Example:
+        >>> tt.zones.changed_zones(tt.open("work").process(0))  # it has none: --zones makes them
+        []
     """
     out: list[ChangedZone] = []
     rows = set()
