@@ -266,6 +266,25 @@ def test_freed_memory_that_is_not_held_back_keeps_its_zones(built: Path, tmp_pat
     assert zone.side == zones.END and zone.allocation == given["id"][-1]
 
 
+def test_a_program_that_frees_much_has_less_held_back(built: Path, tmp_path: Path) -> None:
+    """So that what it takes stays a share of what the program's calls take."""
+    rounds, each, always, calls = 21, 1000, 16384, 32
+    steps = []
+    for number in range(rounds):
+        steps += [one for i in range(each) for one in ("A:512", f"F:{number * each + i}")]
+        steps.append("s")
+    program = support.build_program("recorder_out_of_bounds", built)
+    options = {"zones": "256", "contents": "none", "fill": "keep", "epoch": "none"}
+    done = support.run([program, *steps], support.recording(SIM, tmp_path / "run", **options))
+    assert done.status == 0, done.stderr
+    process = tt.open(tmp_path / "run").process(0)
+    birth = process.regions.birth
+    given = birth[birth["kind"] == zones.ARENA]
+    held = np.isin(birth["base"][birth["kind"] == zones.ZONE], given["base"]).sum()
+    assert len(given) == rounds * each
+    assert always < held <= always + len(process.events) / calls + 1
+
+
 def test_info_has_no_such_line_without_zones(faults: Path, tmp_path: Path) -> None:
     plain = support.recording(SIM, tmp_path / "run")
     assert support.run([faults, "end_4", "--fixed"], plain).status == 0

@@ -411,6 +411,7 @@ void arena_forget(void)
 	pthread_mutex_init(&arena.lock, NULL);
 	arena_pool_forget();
 	arena_share_forget();
+	atomic_store(&arena.held, 0);
 	atomic_store(&arena_state.used, false);
 	atomic_store(&arena_state.serial, 0);
 }

@@ -22,6 +22,8 @@
  */
 #define HELD_BYTES ((uint64_t)256 << 20)
 #define HELD_COUNT 1024
+#define HELD_ALWAYS 16384 /* blocks of a process that may be held back in any case, */
+#define HELD_CALLS 32     /* and one more for so many calls */
 
 struct context;
 struct stream;

@@ -39,6 +39,7 @@ extern struct arena {
 	struct range ranges[ARENA_DEVICES];
 	struct arena_resources *resources;
 	uint64_t ids; /* given so far */
+	_Atomic uint64_t held; /* blocks that were held back so far */
 } arena;
 
 static inline struct range *arena_range_of(uint64_t address)

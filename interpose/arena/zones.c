@@ -125,18 +125,31 @@ static void keep_spare(struct block *b)
 	pthread_mutex_unlock(&arena.lock);
 }
 
+/*
+ * How many more blocks may be held back now. Each takes the time of a launch or so: a program with a free for each
+ * launch would notice. The number of calls decides, not the time, so that other runs of the program have the same
+ * addresses.
+ */
+static uint64_t may_hold(void)
+{
+	uint64_t allowed = HELD_ALWAYS + session_last_seq() / HELD_CALLS, held = atomic_load(&arena.held);
+
+	return held < allowed ? allowed - held : 0;
+}
+
 /* Of freed blocks, the last ones that are within the limits: the others would be let go at once. False: none. */
 static bool choose_held(const struct context *c, struct blocks *freed)
 {
-	uint64_t bytes = 0, count = 0;
+	uint64_t bytes = 0, count = 0, room = may_hold(), most = room < HELD_COUNT ? room : HELD_COUNT;
 	struct block *b;
 
 	TAILQ_FOREACH_REVERSE(b, freed, blocks, freed)
 	{
-		b->hold = !b->was_held && is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < HELD_COUNT;
+		b->hold = !b->was_held && is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < most;
 		bytes += b->hold ? b->room : 0;
 		count += b->hold;
 	}
+	atomic_fetch_add(&arena.held, count);
 	return count;
 }
 

@@ -11,7 +11,7 @@
  */
 #include "program.h"
 
-#define SLOTS 4096
+#define SLOTS 32768
 
 static CUdeviceptr slots[SLOTS];
 static unsigned count;
