@@ -13,12 +13,16 @@ COLOURS = {FOUND: "red", CLEAN: "green"}
 
 def check_text(report: CheckReport, colour: bool = False, width: int = 0) -> str:
     """Returns a table of the checks, and then each finding."""
-    rows = [HEAD, *(_row(outcome) for outcome in report.outcomes)]
+    reasons = [outcome.reason for outcome in report.outcomes]
+    shared = reasons[0] if len(reasons) > 1 and len({*reasons}) == 1 else ""
+    rows = [HEAD, *(_row(outcome, "" if shared else outcome.reason) for outcome in report.outcomes)]
     lines = text.table(rows, {2, 3}, width).split("\n")
     for i, outcome in enumerate(report.outcomes, 1):
         if outcome.status in COLOURS:
             shown = text.coloured(outcome.status, COLOURS[outcome.status], colour)
             lines[i] = lines[i].replace(outcome.status, shown, 1)
+    if shared:
+        lines += ["", shared]
     for number, finding in enumerate(report.findings, 1):
         lines += ["", *_finding(number, finding)]
     if report.interrupted:
@@ -26,11 +30,11 @@ def check_text(report: CheckReport, colour: bool = False, width: int = 0) -> str
     return "\n".join(lines)
 
 
-def _row(outcome: Outcome) -> list[str]:
+def _row(outcome: Outcome, reason: str) -> list[str]:
     shares = [outcome.launches, outcome.bytes]
     found = len(outcome.findings)
     status = f"{outcome.status} ({found})" if found > 1 else outcome.status
-    return [outcome.check, status, *map(_share, shares), outcome.reason]
+    return [outcome.check, status, *map(_share, shares), reason]
 
 
 def _share(value: float | None) -> str:
