@@ -28,6 +28,7 @@ from ttanalyze.disassembly.decode import parsed
 from ttanalyze.disassembly.find import find_tables
 from ttanalyze.disassembly.pointers import pointer_uses as code_uses
 from ttanalyze.disassembly.tables import Table
+from ttanalyze.verbs.check import session
 
 SIZE, REGIONS = 32, 3
 FEW, MANY = range(60), range(1000, 3500)
@@ -358,7 +359,7 @@ def test_without_a_delay_a_finding_is_possible(cli: Cli, built: Path, tmp_path: 
     sides = [found["details"][name] for name in ("instruction", "other_instruction")]
     assert [(one["node"], one["kernel"]) for one in sides] == [(2, "copy"), (1, "fill")]
     recorded = sorted(p.stem for p in (tmp_path / "out").glob("*.status"))
-    assert recorded == ["order-trace", "plain"]
+    assert recorded == ["order", "order-trace"]
 
 
 @pytest.mark.native
@@ -557,3 +558,18 @@ def test_how_values_move_in_machine_code(code: list[str], uses: dict[int, int]) 
         rows.append({**vars(text), **text.registers._asdict(), "pc": 16 * i, "opcode": text.opcode})
     table = Table("k", "", "", 90, "", rows)
     assert code_uses(table, 24) == uses
+
+
+@pytest.mark.native
+def test_epochs_of_the_order_check_alone_cost_little(
+    cli: Cli, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs are found without epochs; with other checks it shares their recording."""
+    monkeypatch.setitem(session.BUDGET, "overhead_allowance", "0")
+    program = support.command("recorder_many_waits", built)
+    for names, recorded in (("order", "order"), ("determinism,order", "plain")):
+        folder = tmp_path / names
+        done = cli("check", "--sim", "-q", "--only", names, "-o", folder, "--", *program)
+        assert done.status == 0, done.stderr
+        skipped = int((tt.open(folder / recorded).process(0).epochs["skipped"] > 0).sum())
+        assert (skipped > 300) == (recorded == "order"), skipped

@@ -29,6 +29,9 @@ class Recorded:
         self._printed = {"plain": "", "again": again}
         self._delayed = delayed or ""
 
+    def either(self, *names: str) -> str:
+        return names[0]
+
     def sound(self, recording: Recording) -> Recording:
         return recording
 

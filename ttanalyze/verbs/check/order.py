@@ -47,6 +47,7 @@ DESCRIPTION = "calls of different streams that reach the same memory, with nothi
 LISTED = 50  # findings
 TRIED = 3  # of these, with a delay
 DELAY_NS = 100_000_000
+CHEAP = {"max_overhead": "1%"}  # pairs are found without epochs
 # Kinds of events that the recorder may delay: what numbers in delays.json count.
 DELAYABLE = tuple(kind for kind in event_kinds.WORK if kind != KIND["mem-op"])
 LAUNCH = KIND["launch"]
@@ -65,15 +66,17 @@ class Pair:
 
 
 def recordings(settings: Settings) -> Plan:
-    """The plain recording; then some that trace kernels, one without delays, some with one delay
-    each, and one with a trace of the first pair.
+    """The plain recording, or one with fewer epochs if no other check needs that.
+
+    More trace kernels, one is without delays, some have one delay each, and one traces the first
+    pair.
     """
-    return Plan(("plain",), 0 if settings.quick else 2 + TRIED + TRACED)
+    return Plan((), 0 if settings.quick else 2 + TRIED + TRACED, either=("plain", NAME))
 
 
 def examine(session: Session) -> Outcome:
     """Looks for pairs of calls in one recording, and delays the first call of some of them."""
-    recording = session.sound(session.plain())
+    recording = session.sound(_recorded(session))
     outcome, pairs = Outcome(NAME, CLEAN), list[Pair]()
     launches = known = lanes = traced = 0
     refused: list[str] = []
@@ -110,6 +113,12 @@ def examine(session: Session) -> Outcome:
     elif lanes < 2:
         _add(outcome, "all work is in one stream")
     return outcome
+
+
+def _recorded(session: Session) -> Recording:
+    name = session.either("plain", NAME)
+    limits = {**session.budget, **CHEAP} if name == NAME and session.budget else {}
+    return session.plain(name, **limits)
 
 
 def _add(outcome: Outcome, reason: str) -> None:
