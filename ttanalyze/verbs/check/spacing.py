@@ -15,7 +15,7 @@ from ttanalyze.format.process import Process
 SPACING = 8192  # launches between two epochs at most: as many as a closer look can resolve
 EPOCHS = f"sync,launch:{SPACING}"  # unless they cost too much
 COST = 0.01  # of the program's time, that epochs may take
-ALLOWANCE = 0.25  # in seconds: epochs may take that in any case
+ALLOWANCE = 0.5  # in seconds: epochs may take that in any case
 LEAST = 16  # epochs
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 
