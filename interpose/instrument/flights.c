@@ -51,9 +51,10 @@ static void release(struct context_ring *r, struct flight *f)
 {
 	if (f->end)
 		real.cuEventDestroy_v2(f->end);
-	memory_free(r->context, &f->counts);
+	zeros_give(&r->zeros, &r->ring, &f->counts);
 	memory_free(r->context, &f->copy);
-	heartbeats_free(&f->beats, r->context);
+	zeros_give(&r->zeros, &r->ring, &f->beats.memory);
+	heartbeats_free(&f->beats);
 	free(f->values);
 	free(f);
 }
@@ -137,6 +138,7 @@ static bool empty(struct context_ring *r)
 		flight_store_end(r, f, lost);
 		release(r, f);
 	}
+	zeros_wait(&r->zeros, &r->ring);
 	if (all && ended && (given_up || discards)) {
 		pthread_mutex_lock(&flights.lock);
 		bool idle = !r->flights && !flights.full;
@@ -177,6 +179,7 @@ static void *body(void *unused)
 				context_pop();
 			}
 			pthread_mutex_lock(&flights.lock);
+			zeros_cleared(&r->zeros, &r->ring);
 			flights.busy = NULL;
 			pthread_cond_broadcast(&flights.changed);
 		}
@@ -220,13 +223,22 @@ static struct context_ring *ring_of(struct context *c, bool several)
 	return r;
 }
 
-static bool make_counts(struct ring *r, struct flight *f)
+static bool make_counts(struct context_ring *r, struct flight *f)
 {
 	uint64_t bytes = flight_count_bytes(&f->counted);
 
-	return !bytes || (memory_on_device(r->context, &f->counts, bytes) &&
-			  real.cuMemsetD8Async(f->counts.device, 0, bytes, r->stream) == CUDA_SUCCESS &&
-			  real.cuStreamSynchronize(r->stream) == CUDA_SUCCESS);
+	return !bytes || zeros_take(&r->zeros, &r->ring, &f->counts, bytes);
+}
+
+/* Too many warps, or no memory: there are no heartbeats. */
+static void make_heartbeats(struct context_ring *r, struct flight *f, const struct tt_traced *t)
+{
+	uint64_t bytes = heartbeats_make(&f->beats, t->grid, t->block);
+
+	if (bytes && !zeros_take(&r->zeros, &r->ring, &f->beats.memory, bytes)) {
+		memory_free(r->context, &f->beats.memory);
+		heartbeats_free(&f->beats);
+	}
 }
 
 /* Caller holds the lock. NULL: no memory. */
@@ -240,9 +252,9 @@ static struct flight *flight_new(struct context *c, const struct tt_traced *t, c
 	f->ring = ring_of(c, counts->several_rings);
 	if (!flights.running)
 		flights.running = !recorder_thread(&flights.thread, "tt-trace", 0, body, NULL);
-	if (f->ring && !f->ring->ring.broken && flights.running && make_counts(&f->ring->ring, f) &&
+	if (f->ring && !f->ring->ring.broken && flights.running && make_counts(f->ring, f) &&
 	    memory_on_device(c, &f->copy, sizeof(f->param))) {
-		heartbeats_make(&f->beats, &f->ring->ring, t->grid, t->block);
+		make_heartbeats(f->ring, f, t);
 		return f;
 	}
 	if (f->ring)
@@ -369,6 +381,7 @@ static void end(struct context_ring *r)
 		free(f->values);
 		free(f);
 	}
+	zeros_end(&r->zeros, &r->ring, !unused);
 	if (unused)
 		ring_free(&r->ring);
 	free(r);

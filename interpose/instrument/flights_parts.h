@@ -12,6 +12,7 @@
 #include "instrument/flights.h"
 #include "instrument/heartbeats.h"
 #include "instrument/ring.h"
+#include "instrument/zeros.h"
 
 #define FLIGHT_POLL_NS 200000
 
@@ -34,6 +35,7 @@ struct context_ring {
 	struct context_ring *next;
 	struct context *context;
 	struct ring ring;
+	struct zeros zeros; /* for counts and heartbeats */
 	struct flight *flights;
 	uint64_t lost_before; /* of the ring's `lost`, as launches that have ended reported it */
 };

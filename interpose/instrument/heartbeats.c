@@ -32,30 +32,24 @@ bool heartbeats_wanted(void)
 	       (options.instrument && (options.timeout_ms || options.no_progress_ms || options.kernel_timeout.count));
 }
 
-void heartbeats_make(struct heartbeats *h, struct ring *r, const uint32_t grid[3], const uint32_t block[3])
+uint64_t heartbeats_make(struct heartbeats *h, const uint32_t grid[3], const uint32_t block[3])
 {
 	uint64_t threads = (uint64_t)block[0] * block[1] * block[2], blocks = (uint64_t)grid[0] * grid[1];
 	const uint64_t most = MOST_BYTES / sizeof(struct tt_heartbeat);
 
 	*h = (struct heartbeats){.threads = (uint32_t)threads, .warps_per_block = (uint32_t)((threads + 31) / 32)};
 	if (!heartbeats_wanted() || !threads || threads > 1024 || !blocks || blocks > most || grid[2] > most / blocks)
-		return;
+		return 0;
 	h->warps = blocks * grid[2] * h->warps_per_block;
-	uint64_t bytes = h->warps * sizeof(struct tt_heartbeat);
-	if (h->warps > most || !memory_on_device(r->context, &h->memory, bytes)) {
-		h->warps = 0;
-		return;
-	}
-	h->before = calloc(2 * (size_t)h->warps, sizeof(*h->before));
+	h->before = h->warps > most ? NULL : calloc(2 * (size_t)h->warps, sizeof(*h->before));
 	h->now = h->before ? h->before + h->warps : NULL;
-	if (!h->before || real.cuMemsetD8Async(h->memory.device, 0, bytes, r->stream) != CUDA_SUCCESS ||
-	    real.cuStreamSynchronize(r->stream) != CUDA_SUCCESS)
-		heartbeats_free(h, r->context);
+	if (!h->before)
+		h->warps = 0;
+	return h->warps * sizeof(struct tt_heartbeat);
 }
 
-void heartbeats_free(struct heartbeats *h, struct context *c)
+void heartbeats_free(struct heartbeats *h)
 {
-	memory_free(c, &h->memory);
 	free(h->before < h->now ? h->before : h->now);
 	*h = (struct heartbeats){0};
 }

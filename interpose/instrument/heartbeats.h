@@ -27,9 +27,9 @@ extern bool heartbeats_late_blocks;
 
 /* Whether the options ask for them. */
 bool heartbeats_wanted(void);
-/* In the current context. Too many warps, or no memory: there are none. */
-void heartbeats_make(struct heartbeats *h, struct ring *r, const uint32_t grid[3], const uint32_t block[3]);
-void heartbeats_free(struct heartbeats *h, struct context *c);
+/* Returns the bytes of their memory, of zeros, which the caller makes and frees. 0: there are too many warps, or none. */
+uint64_t heartbeats_make(struct heartbeats *h, const uint32_t grid[3], const uint32_t block[3]);
+void heartbeats_free(struct heartbeats *h);
 /*
  * Reads them. The launch moves if since the reading before a warp did something that was not a repetition, or was silent, so
  * that it may do something.

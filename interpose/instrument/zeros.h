@@ -1,0 +1,29 @@
+/*
+ * Device memory of zeros, which launches get one after the other.
+ *
+ * Invariant: what is given back is cleared by the thread that looks after launches, so a launch that finds some of its size
+ * waits for nothing.
+ */
+#ifndef TT_INSTRUMENT_ZEROS_H
+#define TT_INSTRUMENT_ZEROS_H
+
+#include "instrument/ring.h"
+
+struct zeros {
+	struct zeros_piece *clean;    /* the newest first; under the lock of launches */
+	struct zeros_piece *cleaning; /* of the thread */
+	uint64_t bytes;               /* of the clean ones */
+};
+
+/* In the current context; the caller holds the lock of launches. False: no memory. */
+bool zeros_take(struct zeros *z, struct ring *r, struct memory *m, uint64_t bytes);
+/* By the thread, without the lock. The memory is cleared, or freed. */
+void zeros_give(struct zeros *z, struct ring *r, struct memory *m);
+/* By the thread, without the lock: waits until the memory that was given back is cleared. */
+void zeros_wait(struct zeros *z, struct ring *r);
+/* Caller holds the lock. What was waited for can be taken. */
+void zeros_cleared(struct zeros *z, struct ring *r);
+/* Nobody uses it any more. gone: so does its context. */
+void zeros_end(struct zeros *z, struct ring *r, bool gone);
+
+#endif
