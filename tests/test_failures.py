@@ -1181,7 +1181,7 @@ def test_driver_call_that_never_returns(call: str, failing: Path, built: Path, r
     ("call", "recording", "told"),
     [
         ("cuModuleGetGlobal_v2:2", "calls", "address and contents of .* are unknown: cuModule"),
-        ("cuFuncGetAttribute:5", "calls", "registers and limits of add are unknown: cuFuncGetAt"),
+        ("cuFuncGetAttribute:8", "calls", "registers and limits of add are unknown: cuFuncGetAt"),
         ("cuFuncGetParamInfo:2", "calls", "parameters of fill are unknown: cuFuncGetParamInfo: "),
         ("cuGraphGetNodes:1", "graphs", "no epochs inside a graph: its nodes can't be read$"),
         ("cuGraphNodeGetType:1", "graphs", "no epochs inside a graph: its nodes can't be read$"),
