@@ -41,7 +41,9 @@ FIELDS = (16, 24, 32, 64)  # bits at which an operand may begin
 LINE = re.compile(r"/\*[0-9a-f]{4}\*/\s+(.*?)\s*;\s+/\* 0x([0-9a-f]{16}) \*/")
 SECOND = re.compile(r"^\s+/\* 0x([0-9a-f]{16}) \*/")
 REGISTER = re.compile(r"\b(UR|R|B)(\d+)\b")
-CONSTANT = re.compile(r"c\[0x0\]\[0x([0-9a-f]+)\]")
+CONSTANT = re.compile(r"(c\[0x0\]\[(?:R\d+\+)?)0x([0-9a-f]+)\]")
+DESCRIPTOR = re.compile(r"ULDC\.64 UR(\d+), c\[0x0\]\[0x208\]")
+FIRST_UNIFORM = 4  # of nvcc
 NO_SCOREBOARD, READS = 7 << 113, 5 << 113  # of what reads its operands late
 BY = {"R": 64, "UR": 16, "B": 8}  # where the check moves registers to
 NOTHING_THERE = re.compile(r"(?:@!?P\d )?(?:BRA\.DIV .*|WARPSYNC\.ALL|YIELD)$")
@@ -136,7 +138,7 @@ def analyze(lines: list[Line], folder: Path) -> None:
         line.uniforms |= bit if kind == "UR" else 0
         line.barrier |= kind == "B"
     for line in lines:
-        offsets = [int(match[1], 16) for match in CONSTANT.finditer(line.text)]
+        offsets = [int(match[2], 16) for match in CONSTANT.finditer(line.text)]
         line.constant = not line.gone and any(offset >= PARAMETERS for offset in offsets)
 
 
@@ -158,8 +160,8 @@ def check(lines: list[Line], folder: Path) -> None:
         return f"{match[1]}{int(match[2]) + BY[match[1]]}"
 
     def constant(match: re.Match[str]) -> str:
-        offset = int(match[1], 16)
-        return f"c[0x0][{offset + (0x100 if offset >= PARAMETERS else 0):#x}]"
+        offset = int(match[2], 16)
+        return f"{match[1]}{offset + (0x100 if offset >= PARAMETERS else 0):#x}]"
 
     kept = [line for line in lines if not line.gone and not line.exits and not line.source]
     before = disassemble([line.bits for line in kept], folder)
@@ -194,8 +196,31 @@ def kernel(name: str, cubin: Path, folder: Path) -> list[Line]:
             if any(other.exits for other in lines[at:end]):
                 raise SystemExit(f"{name}: it may end inside of {line.text}")
     analyze(lines, folder)
+    put_descriptor_first(lines, folder)
     check(lines, folder)
     return lines
+
+
+def put_descriptor_first(lines: list[Line], folder: Path) -> None:
+    """Gives the descriptor of memory the first two uniform registers, which trace_code.c uses too."""
+    found = {int(match[1]) for line in lines if (match := DESCRIPTOR.search(line.text))}
+    if len(found) != 1 or (of := found.pop()) == FIRST_UNIFORM:
+        return
+    others = sorted({*numbers(lines, "UR")} - {of, of + 1})
+    number = {of: FIRST_UNIFORM, of + 1: FIRST_UNIFORM + 1}
+    number |= {n: FIRST_UNIFORM + 2 + i for i, n in enumerate(others)}
+    before = [line.text for line in lines]
+    for line in lines:
+        for i, field in enumerate(FIELDS):
+            if line.uniforms >> i & 1:
+                n = line.bits >> field & 0x3F
+                line.bits += (number[n] - n) << field
+    for line, old, new in zip(
+        lines, before, disassemble([line.bits for line in lines], folder), strict=True
+    ):
+        line.text = re.sub(r"\bUR(\d+)", lambda m: f"UR{number[int(m[1])]}", old)
+        if not line.gone and not line.exits and "`" not in old and new != line.text:
+            raise SystemExit(f"{old}: renumbered it is {new}")
 
 
 def numbers(lines: list[Line], kind: str) -> list[int]:
@@ -210,8 +235,8 @@ def numbers(lines: list[Line], kind: str) -> list[int]:
 
 
 def highest(lines: list[Line], kind: str) -> int:
-    """One more than the highest number of a register, and of what is wider than one."""
-    return max(numbers(lines, kind), default=-1) + (1 if kind == "B" else 2)
+    """One more than the highest number, and of registers that of what is wider than one."""
+    return max(numbers(lines, kind), default=-1) + (2 if kind == "R" else 1)
 
 
 def flags(line: Line) -> str:
@@ -226,6 +251,7 @@ def render(folder: Path) -> str:
         f"-arch=sm_{ARCHITECTURE}",
         "-cubin",
         "-O3",
+        *("-Xptxas", "-O1"),  # with fewer uniform registers at once
         "-maxrregcount=32",
         f"-I{FOLDER.parent / 'include'}",
         "-o",
@@ -248,7 +274,7 @@ def render(folder: Path) -> str:
         table.append(
             f"\t[{index}] = {{{name}_{ARCHITECTURE}, {len(lines)}, "
             + ", ".join(map(str, used))
-            + f", {min(numbers(lines, 'UR'))}}},"
+            + "},"
         )
     return "\n".join(
         [*out, f"static const struct template templates_{ARCHITECTURE}[] = {{", *table, "};", ""]

@@ -146,18 +146,38 @@ static void read_attributes(const struct cubin *c, struct cubin_kernel *k)
 			k->cluster = product(c, &a);
 }
 
+static bool is_kernel(const struct cubin *c, uint32_t symbol, uint32_t section)
+{
+	if (symbol >= symbol_count(c))
+		return false;
+	Elf64_Sym y = cubin_symbol(c, symbol);
+	return ELF64_ST_TYPE(y.st_info) == STT_FUNC && y.st_other & KERNEL && y.st_shndx == section && !y.st_value;
+}
+
+/* Its symbol; 0: it is no kernel. cuBLAS has cubins whose sections name none. */
+static uint32_t kernel_symbol(const struct cubin *c, uint32_t section)
+{
+	uint32_t named = c->sections[section].sh_info & 0xffffff;
+
+	if (named)
+		return is_kernel(c, named, section) ? named : 0;
+	for (uint32_t i = 1; i < symbol_count(c); i++)
+		if (is_kernel(c, i, section))
+			return i;
+	return 0;
+}
+
 static bool read_kernel(const struct cubin *c, uint32_t section, struct cubin_kernel *k)
 {
 	static const char text[] = ".text.";
 	const Elf64_Shdr *s = &c->sections[section];
 	const char *name = cubin_section_name(c, section);
-	uint32_t symbol = s->sh_info & 0xffffff;
 
 	if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_EXECINSTR) || !s->sh_size ||
-	    strncmp(name, text, sizeof(text) - 1) || symbol >= symbol_count(c))
+	    strncmp(name, text, sizeof(text) - 1))
 		return false;
-	Elf64_Sym y = cubin_symbol(c, symbol);
-	if (ELF64_ST_TYPE(y.st_info) != STT_FUNC || !(y.st_other & KERNEL) || y.st_shndx != section || y.st_value)
+	uint32_t symbol = kernel_symbol(c, section);
+	if (!symbol)
 		return false;
 	*k = (struct cubin_kernel){.name = name + sizeof(text) - 1,
 				   .section = section,

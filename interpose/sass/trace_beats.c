@@ -117,25 +117,14 @@ enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at)
 	return back && !(target == (int64_t)at && is_end(k, at)) ? BEAT_AT_LOOP : BEAT_NONE;
 }
 
-/* The highest so many uniform registers that are free, from an even one on; less than `least`: there are none. */
-static unsigned free_uniforms(uint64_t used, unsigned count, unsigned least)
+const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used)
 {
-	unsigned at = (UNIFORM_MAX - count) & ~1u;
-
-	while (at >= least && used >> at & ((1u << count) - 1))
-		at -= 2;
-	return at;
-}
-
-const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken)
-{
-	uint64_t used = k->used.uniforms.registers | taken;
 	uint32_t predicates = k->used.uniforms.predicates;
-	unsigned predicate = PREDICATES, least = trace_template(BEAT_EXIT)->first_uniform;
+	unsigned predicate = PREDICATES;
 
-	l->descriptor = free_uniforms(used, 2, least);
-	l->passes = free_uniforms(used | 3ull << l->descriptor, 1, least);
-	if (l->descriptor < least || (k->wish.beats && l->passes < least))
+	l->descriptor = trace_take_uniforms(used, 2);
+	l->passes = k->wish.beats ? trace_take_uniforms(used, 1) : 0;
+	if (l->descriptor == NO_UNIFORM || l->passes == NO_UNIFORM)
 		return "no free uniform registers";
 	if (l->counting.pairs)
 		predicates |= 1u << l->counting.part | 1u << l->counting.any;
@@ -190,13 +179,12 @@ static void put_with_own_registers(struct writer *w, unsigned which, struct inpu
 	struct layout own = *l;
 
 	own.base = 0;
-	own.uniforms = 0;
+	for (unsigned u = 0; u < UNIFORMS_MAX; u++)
+		own.uniform[u] = (uint8_t)(which == BEAT_EXIT ? l->descriptor + u : OF_PIECES + u);
 	own.mask = trace_template(which)->registers;
 	w->layout = &own;
-	if (which == BEAT_EXIT) {
-		own.uniforms = l->descriptor - trace_template(which)->first_uniform;
+	if (which == BEAT_EXIT)
 		trace_put_mask(w, (struct instruction){UNGUARDED, 0});
-	}
 	in->of[SOURCE_MASK] = in_register(own.mask);
 	trace_put_piece(w, which, in);
 	w->layout = l;

@@ -18,7 +18,7 @@
 #define MASK "lanemask_le"
 #define ADDRESS_LOW "lanemask_lt"
 #define ADDRESS_HIGH "lanemask_ge"
-#define ZERO "lanemask_gt" /* 0, added to what would else be uniform: uniform registers and predicates are scarce */
+#define ZERO "lanemask_gt"
 #define BYTES "pm0"
 #define TAG "pm1"
 
@@ -28,6 +28,20 @@
 		asm volatile("mov.u32 %0, %%" which ";" : "=r"(value)); \
 		return value; \
 	}())
+
+/* 0, added to what would else be uniform: uniform registers and predicates are scarce. */
+static __device__ __forceinline__ uint32_t zero()
+{
+	uint32_t value;
+
+	asm("mov.u32 %0, %%" ZERO ";" : "=r"(value));
+	return value;
+}
+
+static __device__ __forceinline__ const tt_trace_param &apart(const tt_trace_param &p)
+{
+	return *(const tt_trace_param *)((const char *)&p + zero());
+}
 
 /* Stands for a move to the next register that code keeps. */
 static __device__ __forceinline__ void output(uint32_t value)
@@ -45,17 +59,20 @@ static __device__ __forceinline__ uint32_t lane()
 
 static __device__ __forceinline__ uint64_t block()
 {
-	return blockIdx.x + (uint64_t)gridDim.x * (blockIdx.y + (uint64_t)gridDim.y * blockIdx.z);
+	return blockIdx.x + zero() +
+	       (uint64_t)(gridDim.x + zero()) * (blockIdx.y + zero() + (uint64_t)(gridDim.y + zero()) * (blockIdx.z + zero()));
 }
 
 static __device__ __forceinline__ bool is_traced(const tt_trace_param &p)
 {
-	return (!p.first_block && p.last_block == UINT64_MAX) || (block() >= p.first_block && block() <= p.last_block);
+	uint64_t own = block();
+
+	return (!p.first_block & (p.last_block == UINT64_MAX)) | ((own >= p.first_block) & (own <= p.last_block));
 }
 
 static __device__ __forceinline__ uint32_t warp_of_block()
 {
-	return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32;
+	return (threadIdx.x + (blockDim.x + zero()) * (threadIdx.y + (blockDim.y + zero()) * threadIdx.z)) / 32;
 }
 
 static __device__ __forceinline__ void add(uint64_t *to, uint64_t value)
@@ -69,7 +86,7 @@ static __device__ __forceinline__ uint64_t reserve(const tt_trace_param &p, uint
 	uint32_t processor;
 
 	asm("mov.u32 %0, %%smid;" : "=r"(processor));
-	tt_trace_ring *ring = (tt_trace_ring *)p.ring + ((processor + INPUT(ZERO)) & (p.rings - 1));
+	tt_trace_ring *ring = (tt_trace_ring *)p.ring + ((processor + zero()) & (p.rings - 1));
 	volatile unsigned long long *tail = (unsigned long long *)&ring->tail;
 	volatile unsigned long long *discard = (unsigned long long *)&ring->discard;
 	unsigned long long at, now, seen;
@@ -115,9 +132,9 @@ static __device__ __forceinline__ void head(const tt_trace_param &p, tt_trace_re
 	r->launch = p.launch;
 	r->instruction = INPUT(INSTRUCTION);
 	r->mask = mask;
-	r->block_x = blockIdx.x;
-	r->block_y = (uint16_t)blockIdx.y;
-	r->block_z = (uint16_t)blockIdx.z;
+	r->block_x = blockIdx.x + zero();
+	r->block_y = (uint16_t)(blockIdx.y + zero());
+	r->block_z = (uint16_t)(blockIdx.z + zero());
 	r->warp = (uint16_t)warp_of_block();
 	r->stride = (int16_t)stride;
 	r->clock = (uint32_t)clock();
@@ -129,8 +146,9 @@ static __device__ __forceinline__ void complete(tt_trace_record *r, uint32_t tag
 }
 
 /* With --blocks. */
-extern "C" __global__ void tt_count_blocks(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_count_blocks(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t mask = INPUT(MASK);
 	uint32_t slot = ((uint32_t)clock() & (p.copies - 1)) * p.slots + INPUT(INSTRUCTION);
 
@@ -138,8 +156,9 @@ extern "C" __global__ void tt_count_blocks(const __grid_constant__ tt_trace_para
 		add((uint64_t *)p.counts + slot, TT_TRACE_COUNTED(__popc(mask)));
 }
 
-extern "C" __global__ void tt_opcode(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_opcode(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	const uint32_t bytes = sizeof(tt_trace_record);
 	uint32_t mask = INPUT(MASK);
 
@@ -193,8 +212,9 @@ static __device__ __forceinline__ uint64_t begin_access(const tt_trace_param &p,
 	return at;
 }
 
-extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t mask = INPUT(MASK), tag;
 	bool strided;
 
@@ -215,8 +235,9 @@ extern "C" __global__ void tt_addresses(const __grid_constant__ tt_trace_param p
  * The beginning of a record of registers, which code between this and the end adds. Its tag is given. Gives where the
  * payload begins, and the tag, which is 0 for lanes that add none.
  */
-extern "C" __global__ void tt_registers_begin(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_registers_begin(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t mask = INPUT(MASK), leader = __ffs(mask) - 1, at_lane = lane(), tag = 0;
 	uint64_t at = 0;
 
@@ -241,8 +262,9 @@ extern "C" __global__ void tt_registers_begin(const __grid_constant__ tt_trace_p
 #define MAP_WORDS 16
 
 /* The same of a bulk copy, which a warp issues once. The address is that of its tensor map, 0: none. */
-extern "C" __global__ void tt_tma_begin(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_tma_begin(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint64_t map = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32, at = 0;
 	uint32_t mask = INPUT(MASK), leader = __ffs(mask) - 1, tag = 0;
 	uint32_t bytes = sizeof(tt_trace_record) + 8 * (map ? COPY_WORDS + MAP_WORDS : COPY_WORDS);
@@ -268,8 +290,9 @@ extern "C" __global__ void tt_tma_begin(const __grid_constant__ tt_trace_param p
  * The beginning of a record with values, which code between this and the end adds: gives where each lane has its first one,
  * and the tag, which is 0 for lanes that add none.
  */
-extern "C" __global__ void tt_values_begin(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_values_begin(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t mask = INPUT(MASK), tag = 0;
 	uint64_t to = 0;
 	bool strided;
@@ -286,8 +309,9 @@ extern "C" __global__ void tt_values_begin(const __grid_constant__ tt_trace_para
 }
 
 /* The address is where a lane had its first value, or register. */
-extern "C" __global__ void tt_values_end(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_values_end(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t tag = INPUT(TAG);
 	uint64_t to = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32;
 
@@ -310,10 +334,11 @@ static __device__ __forceinline__ void put(uint64_t to, uint32_t value)
 }
 
 /* Where the kernel begins. Gives the first state and the heartbeat's address. */
-extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
-	uint64_t at = p.heartbeat + INPUT(ZERO) + sizeof(tt_heartbeat) * (block() * warps + warp_of_block());
+	uint64_t at = p.heartbeat + sizeof(tt_heartbeat) * (block() * warps + warp_of_block());
 
 	put(MEMBER(at, state), TT_WARP_RUNS);
 	output(0);
@@ -322,8 +347,9 @@ extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param 
 }
 
 /* Lanes exit. The address is that of the heartbeat. */
-extern "C" __global__ void tt_beat_exit(const __grid_constant__ tt_trace_param p)
+extern "C" __global__ void tt_beat_exit(const __grid_constant__ tt_trace_param given)
 {
+	const tt_trace_param &p = apart(given);
 	uint32_t mask = INPUT(MASK);
 	uint64_t at = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32;
 

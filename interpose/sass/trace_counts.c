@@ -174,7 +174,8 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	const struct counting *c = &l->counting;
-	unsigned at = l->base, value = at + 2, counts = l->uniforms, descriptor = counts, threads = counts + 2;
+	unsigned at = l->base, value = at + 2, counts = l->uniform[0], descriptor = counts, mask = l->uniform[2],
+		 threads = l->uniform[3];
 	bool saves = c->predicate == PREDICATES;
 	unsigned predicate = saves ? 0 : c->predicate;
 	struct instruction elect = encoding_elect, reduce = with_predicate(encoding_reduce, predicate);
@@ -184,17 +185,17 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 		trace_put_save(w);
 	}
 	elect.high |= (uint64_t)predicate << 17;
-	put_vote(w, i, threads, ALWAYS);
+	put_vote(w, i, mask, ALWAYS);
 	trace_put(w, elect, AT_ONCE);
 	trace_put(w, constant(encoding_constant, counts, place_of_counts(w)), AT_ONCE);
 	trace_put(w, trace_with(encoding_clock, at, 0, 0, 0), STALL(4u) | AFTER_STORE);
-	trace_put(w, trace_with(encoding_threads, threads + 1, 0, threads, 0), AT_ONCE);
+	trace_put(w, trace_with(encoding_threads, threads, 0, mask, 0), AT_ONCE);
 	trace_put(w, trace_with(encoding_from_uniform, value, 0, counts, 0), AT_ONCE);
 	trace_put(w, trace_with(encoding_from_uniform, value + 1, 0, counts + 1, 0), AT_ONCE);
 	trace_put(w, constant(encoding_constant, descriptor, DESCRIPTOR), AT_ONCE);
 	trace_put(w, trace_with(encoding_and, at, at, c->copies - 1, 0), QUICK);
 	trace_put(w, trace_with(encoding_place, at, at, c->stride * (uint32_t)sizeof(uint64_t), value), QUICK);
-	trace_put(w, trace_with(encoding_from_uniform, value, 0, threads + 1, 0), QUICK);
+	trace_put(w, trace_with(encoding_from_uniform, value, 0, threads, 0), QUICK);
 	if (has_guard(i))
 		trace_put(w, trace_with(encoding_least, value + 1, value, 0, 0), QUICK);
 	else
@@ -213,7 +214,7 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 {
 	const struct layout *l = w->layout;
 	const struct counting *c = &l->counting;
-	unsigned active = l->uniforms, any = active + 1, threads = active + 2, one = l->one;
+	unsigned active = l->uniform[0], any = l->uniform[1], mask = l->uniform[2], threads = l->uniform[3], one = l->one;
 	unsigned low = c->first + 2 * (slot / LANES), high = low + 1;
 	bool guarded = has_guard(i);
 	struct instruction part = trace_with(encoding_if_part, 0, active, 0, 0), some = trace_with(encoding_any, any, 0, 0, 0);
@@ -222,11 +223,11 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 	some.high |= (uint64_t)c->any << 23;
 	put_vote(w, (struct instruction){UNGUARDED, 0}, active, ALWAYS);
 	if (guarded)
-		put_vote(w, i, threads, c->any);
+		put_vote(w, i, mask, c->any);
 	trace_put(w, trace_with(encoding_shift, one, 0, slot % LANES, c->bit), guarded ? AT_ONCE : QUICK);
 	trace_put(w, part, guarded ? AT_ONCE : QUICK);
 	if (guarded)
-		trace_put(w, trace_with(encoding_threads, threads + 1, 0, threads, 0), AT_ONCE);
+		trace_put(w, trace_with(encoding_threads, threads, 0, mask, 0), AT_ONCE);
 	trace_put(w, trace_with(encoding_and, one, one, 1, 0), guarded ? STALL(7u) : STALL(8u));
 	if (guarded)
 		trace_put(w, some, AT_ONCE);
@@ -234,7 +235,7 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 	trace_put(w, trace_with(encoding_branch_if, 0, c->part, 0, 0), BRANCHES);
 	if (guarded) {
 		trace_put(w, trace_with(encoding_add, high, one, any, high), AT_ONCE);
-		trace_put(w, trace_with(encoding_add, low, one, threads + 1, low), AT_ONCE);
+		trace_put(w, trace_with(encoding_add, low, one, threads, low), AT_ONCE);
 	} else {
 		trace_put(w, trace_with(encoding_add_number, high, one, 1, high), AT_ONCE);
 		trace_put(w, trace_with(encoding_add_number, low, one, LANES, low), AT_ONCE);

@@ -43,11 +43,11 @@ struct template
 	const struct piece *pieces;
 	size_t count;
 	unsigned registers, uniforms, barriers; /* one more than the highest that is used */
-	unsigned first_uniform; /* the lowest that is used */
 };
 
 #define LANES 32u
-#define OF_PIECES 4u /* the first of two uniform registers that each piece uses, from layout.uniforms on */
+#define OF_PIECES 4u /* the lowest uniform register that pieces use */
+#define UNIFORMS_MAX 6u
 #define COUNTS_IN_REGISTERS (4u * LANES)
 
 /* How executions are counted, if not by a piece. */
@@ -64,7 +64,8 @@ struct counting {
 struct layout {
 	unsigned base, pair, tag, saved, mask, one, registers; /* tag is behind the pair */
 	unsigned saves; /* registers from base on are the kernel's, which are saved; 0: they are above its own */
-	unsigned uniforms;
+	bool no_stack;  /* the kernel has none, and no stack pointer */
+	uint8_t uniform[UNIFORMS_MAX]; /* what pieces use: two for the descriptor of memory, and others */
 	unsigned barrier[BARRIERS];
 	/* kept while the kernel runs: the heartbeat's address, in two registers, and its state */
 	unsigned beat, state;
@@ -101,6 +102,10 @@ void trace_choose(const struct trace_kernel *k, struct trace_point *points, uint
 
 /* ---- trace_plan.c ---- */
 
+#define NO_UNIFORM 63u
+
+/* Takes a uniform register, or two from an even one on; NO_UNIFORM: none is free. */
+unsigned trace_take_uniforms(uint64_t *used, unsigned count);
 /* NULL, or why the kernel has not what the code of these kinds needs. */
 const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t slots, struct layout *l);
 
@@ -133,7 +138,7 @@ bool trace_address_uses(struct instruction i, const struct memory *m, unsigned f
 
 /* ---- trace_spill.c ---- */
 
-#define SPILL_COST(l) ((l)->saves + 5)
+#define SPILL_COST(l) ((l)->saves + 7)
 
 /* Has code use registers that are saved. NULL, or why it can't. */
 const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l);
@@ -202,8 +207,8 @@ enum beat_point { BEAT_NONE, BEAT_AT_EXIT, BEAT_AT_BARRIER, BEAT_AT_LOOP };
 /* The general registers that it may write: the first and how many. Many are assumed where that is not known. */
 unsigned trace_writes(unsigned architecture, struct instruction i, unsigned *first);
 enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at);
-/* Finds what is kept while the kernel runs, for counts as well. NULL, or why there is nothing. */
-const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t taken);
+/* Finds what is kept while the kernel runs, for counts as well, and adds it to `used`. NULL, or why there is nothing. */
+const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used);
 /* How many instructions it adds there at most. */
 size_t trace_beat_room(const struct trace_kernel *k);
 void trace_put_enter(struct writer *w);

@@ -9,6 +9,7 @@
 #include "sass/trace_parts.h"
 
 #define RZ 255u
+#define URZ 63u
 
 struct piece {
 	struct instruction code;
@@ -141,7 +142,7 @@ void trace_put_mask(struct writer *w, struct instruction guarded)
 {
 	struct instruction vote = encoding_vote, all = encoding_all_unless;
 	uint64_t guard = (guarded.low >> 12 & 7) << 23 | (guarded.low >> 15 & 1) << 26;
-	unsigned mask = w->layout->mask, uniform = w->layout->uniforms + OF_PIECES;
+	unsigned mask = w->layout->mask, uniform = w->layout->uniform[2];
 	bool by_uniform = code_is_uniform(w->kernel->architecture, guarded) && (guarded.low & GUARD) != UNGUARDED;
 
 	vote.high |= by_uniform ? 7ull << 23 : guard;
@@ -188,17 +189,17 @@ void trace_put_address(struct writer *w, struct instruction i, const struct memo
 
 static struct instruction renumbered(const struct writer *w, const struct piece *p)
 {
-	static const unsigned bits[] = {16, 24, 32};
+	static const unsigned bits[] = {16, 24, 32, 0};
 	const struct layout *l = w->layout;
 	struct instruction i = p->code;
 
 	for (unsigned at = 0; at < 4; at++) {
-		uint64_t by = (p->flags & PIECE_REGISTER << at ? l->base : 0) +
-			      (p->flags & PIECE_UNIFORM << at ? l->uniforms : 0);
-		if (at < 3)
-			i.low += by << bits[at];
-		else
-			i.high += by;
+		uint64_t *word = at < 3 ? &i.low : &i.high;
+		unsigned own = (unsigned)(*word >> bits[at]) & URZ;
+		if (p->flags & PIECE_REGISTER << at)
+			*word += (uint64_t)l->base << bits[at];
+		else if (p->flags & PIECE_UNIFORM << at)
+			*word ^= (uint64_t)(own ^ l->uniform[own - OF_PIECES]) << bits[at];
 	}
 	if (p->flags & PIECE_BARRIER) {
 		unsigned number = i.low >> 16 & 15;

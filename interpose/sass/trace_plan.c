@@ -9,18 +9,36 @@
 #include "sass/trace_parts.h"
 
 #define REGISTERS_MAX 255u
-#define UNIFORM_MAX 63u
 #define CONTROL 0x40u /* the low byte of opcodes of control flow */
 #define CONTROL_END 0x60u
+#define SAVES_BARRIER 0x355u /* BMOV to a register */
+#define LOADS_BARRIER 0x356u
 /* what is stored between two pieces */
 #define ENDED (1u << TT_TRACE_VALUES | 1u << TT_TRACE_REGISTERS | 1u << TT_TRACE_TMA)
-#define ENTER_REGISTERS 12u /* where a kernel begins, so many of its own are used */
+
+/* Those that an instruction may write; exactly those of its text, where that is known. */
+static void note_uniforms(unsigned architecture, struct instruction i, struct uniforms *used)
+{
+	struct uniforms written = {0};
+	struct registers r;
+
+	code_uniforms(architecture, i, &written);
+	if (written.registers) {
+		trace_registers_of(i, &r);
+		written.registers = r.known ? 0 : written.registers;
+		for (unsigned u = 0; u < r.uniforms; u++)
+			written.registers |= 1ull << r.uniform[u];
+	}
+	used->registers |= written.registers;
+	used->predicates |= written.predicates;
+}
 
 void trace_use(unsigned architecture, struct instruction i, struct trace_used *used)
 {
 	const char *mnemonic = code_mnemonic(architecture, i);
+	unsigned opcode = i.low & 0xfff;
 
-	code_uniforms(architecture, i, &used->uniforms);
+	note_uniforms(architecture, i, &used->uniforms);
 	/* where instructions that write predicates have them */
 	used->predicates |= 1u << (i.high >> 17 & 7) | 1u << (i.high >> 20 & 7);
 	if (!mnemonic && (i.low & 0xff) >= CONTROL && (i.low & 0xff) < CONTROL_END)
@@ -33,6 +51,8 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 		used->exits++;
 	else if (!strcmp(mnemonic, "BSSY") || !strcmp(mnemonic, "BSYNC") || !strcmp(mnemonic, "BREAK"))
 		used->barriers |= 1u << (i.low >> 16 & 15);
+	else if (opcode == SAVES_BARRIER || opcode == LOADS_BARRIER)
+		used->barriers |= 1u << (i.low >> (opcode == SAVES_BARRIER ? 24 : 16) & 15);
 	else if (!strcmp(mnemonic, "BMOV"))
 		used->refused = "it saves convergence barriers";
 	else if (!strcmp(mnemonic, "USETMAXREG"))
@@ -65,7 +85,10 @@ static const char *plan_barriers(const struct trace_kernel *k, unsigned barriers
 /* Registers above the kernel's own: `used` by pieces or counts. */
 static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned used, struct layout *l)
 {
-	unsigned own = k->wish.beats && k->registers < ENTER_REGISTERS ? ENTER_REGISTERS : k->registers;
+	unsigned own = k->registers, entered = trace_template(BEAT_ENTER)->registers + 1;
+
+	if (k->wish.beats && own < entered) /* where a kernel begins, so many of its own are used */
+		own = entered;
 
 	l->base = (own + 3) & ~3u;
 	if (!pieces) { /* only counts */
@@ -91,25 +114,60 @@ static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned u
 	l->registers += SPARE;
 }
 
-/* Registers that have counts while the kernel runs. */
-static void plan_counts(const struct trace_kernel *k, uint32_t slots, uint64_t uniforms, struct layout *l)
+unsigned trace_take_uniforms(uint64_t *used, unsigned count)
+{
+	const uint64_t wanted = (1ull << count) - 1;
+
+	/* starts from the highest, because compilers use the lowest first */
+	for (unsigned at = NO_UNIFORM - 1; at < NO_UNIFORM; at -= count)
+		if (at + count <= NO_UNIFORM && !(*used & wanted << at)) {
+			*used |= wanted << at;
+			return at;
+		}
+	return NO_UNIFORM;
+}
+
+/* Uniform registers: what is kept, and those of pieces or counts, `count` of them. */
+static const char *plan_uniforms(const struct trace_kernel *k, unsigned count, bool counts, struct layout *l)
+{
+	uint64_t used = k->used.uniforms.registers;
+	bool keeps = k->wish.beats || l->counting.pairs;
+	const char *wrong = keeps ? trace_kept_plan(k, l, &used) : NULL;
+
+	if (wrong || !count)
+		return wrong;
+	/* pieces write what the descriptor that is kept has anyway; counts do not */
+	unsigned at = keeps && !counts ? l->descriptor : trace_take_uniforms(&used, 2);
+	for (unsigned u = 0; u < count && at < NO_UNIFORM; u++) {
+		if (u >= 2)
+			at = trace_take_uniforms(&used, 1);
+		l->uniform[u] = (uint8_t)(u == 1 ? at + 1 : at);
+	}
+	return at < NO_UNIFORM ? NULL : "no free uniform registers";
+}
+
+/* Registers that have counts while the kernel runs, if there are enough. */
+static const char *plan_counts(const struct trace_kernel *k, uint32_t slots, unsigned uniforms, struct layout *l)
 {
 	struct counting *c = &l->counting;
 
 	trace_count_plan(k, slots, l->registers, c);
 	c->first = (l->registers - SPARE + 1) & ~1u;
 	c->bit = c->first + 2 * c->pairs;
-	if (c->pairs && trace_kept_plan(k, l, uniforms))
+	const char *wrong = plan_uniforms(k, uniforms, true, l);
+	if (wrong && c->pairs) {
 		c->pairs = 0;
+		wrong = plan_uniforms(k, uniforms, true, l);
+	}
 	if (c->pairs)
 		l->registers = c->bit + 1 + SPARE;
+	return wrong;
 }
 
 const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t slots, struct layout *l)
 {
 	bool counts = kinds & 1u << TT_TRACE_COUNT && l->counting.quickly;
-	unsigned registers = counts ? COUNT_REGISTERS : 0, uniforms = counts ? COUNT_UNIFORMS : 0;
-	unsigned first = counts ? 0 : UNIFORM_MAX, barriers = 0;
+	unsigned registers = counts ? COUNT_REGISTERS : 0, uniforms = counts ? COUNT_UNIFORMS : 0, barriers = 0;
 	uint32_t pieces = pieces_of(k, l, kinds);
 	const char *wrong;
 
@@ -121,20 +179,11 @@ const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t sl
 		if (which >= BEAT_ENTER) /* has registers of the kernel, or what is kept */
 			continue;
 		registers = t->registers > registers ? t->registers : registers;
-		uniforms = t->uniforms > uniforms ? t->uniforms : uniforms;
-		first = t->first_uniform < first ? t->first_uniform & ~1u : first;
+		uniforms = t->uniforms - OF_PIECES > uniforms ? t->uniforms - OF_PIECES : uniforms;
 	}
 	plan_registers(k, pieces, registers, l);
-	/* starts from the highest, because compilers use the lowest first */
-	unsigned at = (UNIFORM_MAX - uniforms) & ~1u; /* added to their numbers */
-	const uint64_t wanted = uniforms ? ((1ull << (uniforms - first)) - 1) << first : 0;
-	while (k->used.uniforms.registers & wanted << at)
-		if ((at -= 2) > UNIFORM_MAX)
-			return "no free uniform registers";
-	l->uniforms = at;
-	if (counts)
-		plan_counts(k, slots, wanted << at, l);
-	if (k->wish.beats && (wrong = trace_kept_plan(k, l, wanted << at)))
+	wrong = counts ? plan_counts(k, slots, uniforms, l) : plan_uniforms(k, uniforms, false, l);
+	if (wrong)
 		return wrong;
 	if (l->registers > REGISTERS_MAX && (wrong = trace_spill_plan(k, l)))
 		return wrong;

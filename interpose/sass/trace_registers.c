@@ -151,7 +151,7 @@ static void put_from_uniform(struct writer *w, unsigned to, unsigned from)
 
 static void put_store(struct writer *w, unsigned offset, unsigned from)
 {
-	struct instruction store = trace_with(encoding_store, 0, w->layout->pair, from, w->layout->uniforms + OF_PIECES);
+	struct instruction store = trace_with(encoding_store, 0, w->layout->pair, from, w->layout->uniform[0]);
 
 	store.low |= (uint64_t)offset << 40;
 	trace_put(w, store, STORES);
@@ -161,7 +161,7 @@ static void put_store(struct writer *w, unsigned offset, unsigned from)
 static void put_condition(struct writer *w)
 {
 	trace_put(w, trace_with(encoding_if_set, 0, w->layout->tag, 0, 0), SETTLED);
-	trace_put(w, trace_with(encoding_descriptor, w->layout->uniforms + OF_PIECES, 0, 0, 0), SETTLED);
+	trace_put(w, trace_with(encoding_descriptor, w->layout->uniform[0], 0, 0, 0), SETTLED);
 }
 
 /* Gives each lane its place in the payload's first row, and completes the record behind what is stored there. */

@@ -3,7 +3,8 @@
  *
  * Recording code then uses registers of the kernel that the instruction does not name. Their values are in local memory
  * meanwhile, below all that the stack pointer R1 says to be used. That the kernel has more of it is said by trace_image.c.
- * The first instruction loads R1.
+ * The first instruction loads R1. A kernel that never loads the stack pointer has no stack, and may use R1 as any other
+ * register. Then a uniform register has the pointer while values are stored and loaded.
  */
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #define FIELDS 4u   /* that may name registers */
 #define RZ 255u
 #define LOAD_STACK_POINTER 0xb82u /* LDC d, c[0x0][0x28] */
+#define POINTER_PLACE 0x28u       /* in constant bank 0 */
 #define ADD 0x810u                /* IADD3 d, a, imm, c */
 #define ADD_TWO 0x836u            /* VIADD d, a, imm */
 #define BYTES 4u
@@ -22,13 +24,24 @@
 #define NO_SCOREBOARD 0x5e2ull /* stores have read their operands when scoreboard 5 says so */
 #define SCOREBOARD 0x702ull
 
-/* STL.64 [a], b; LDL.64 d, [a] */
+/* STL.64 [a], b; LDL.64 d, [a]; the same with UR as address; ULDC d, c[0x0][0x28] */
 static const struct instruction encoding_store = {0x0000000000007387, 0x00100a00};
 static const struct instruction encoding_load = {0x0000000000007983, 0x00100a00};
+static const struct instruction encoding_store_uniform = {0x00000000ff007987, 0x08100a00};
+static const struct instruction encoding_load_uniform = {0x00000000ff007983, 0x08100a00};
+static const struct instruction encoding_pointer = {0x00000a0000007ab9, 0x0800};
 
 static bool loads_pointer(struct instruction i)
 {
 	return (i.low & 0xfff) == LOAD_STACK_POINTER && (i.low >> 16 & 0xff) == STACK_POINTER;
+}
+
+/* Whether it may load the stack pointer into any register. */
+static bool reads_pointer(struct instruction i)
+{
+	unsigned form = i.low >> 8 & 0xf;
+
+	return form != 4 && form != 8 && (i.low >> 40 & 0x3fff) * 4 == POINTER_PLACE && !(i.low >> 54 & 0x1f);
 }
 
 /* Whether it may give R1 another meaning than that of the stack pointer. */
@@ -49,11 +62,12 @@ const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l)
 
 	if (k->wish.beats)
 		return "it leaves too few registers free";
+	l->no_stack = !loads_pointer(k->code[0]);
 	for (size_t i = 0; i < k->count; i++) {
 		const char *mnemonic = code_mnemonic(k->architecture, k->code[i]);
 		if (mnemonic && strstr(mnemonic, "GMMA"))
 			return "it leaves too few registers free, and its tensor-core instructions run beside others";
-		if (spoils_pointer(k, k->code[i]) || (!i && !loads_pointer(k->code[i])))
+		if (l->no_stack ? reads_pointer(k->code[i]) : spoils_pointer(k, k->code[i]))
 			return "it leaves too few registers free, and has no stack pointer";
 	}
 	if (k->registers < FIRST + used + FIELDS * (used + OPERANDS + 4) + SPARE)
@@ -95,9 +109,16 @@ struct layout trace_spill_layout(const struct trace_kernel *k, const struct layo
 	return moved;
 }
 
-static uint64_t place(unsigned n)
+/* Adds the place of two registers in local memory. */
+static struct instruction at_place(struct instruction i, unsigned n)
 {
-	return (uint64_t)(uint32_t)(-(int32_t)((n + 2) * BYTES)) << 40;
+	i.low |= (uint64_t)(uint32_t)(-(int32_t)((n + 2) * BYTES)) << 40;
+	return i;
+}
+
+static void put_pointer(struct writer *w)
+{
+	trace_put(w, trace_with(encoding_pointer, w->layout->uniform[2], 0, 0, 0), SETTLED);
 }
 
 void trace_put_spill(struct writer *w, size_t from)
@@ -105,15 +126,17 @@ void trace_put_spill(struct writer *w, size_t from)
 	const struct layout *l = w->layout;
 	struct instruction pointer = w->kernel->code[0];
 
-	if (!from) { /* the kernel has not loaded it yet */
+	if (l->no_stack) {
+		put_pointer(w);
+	} else if (!from) { /* the kernel has not loaded it yet */
 		pointer.high &= (1ull << SCHEDULE) - 1;
 		trace_put(w, pointer, SCOREBOARD);
 	}
 	trace_put_wait(w);
 	for (unsigned n = 0; n < l->saves; n += 2) {
-		struct instruction store = trace_with(encoding_store, 0, STACK_POINTER, l->base + n, 0);
-		store.low |= place(n);
-		trace_put(w, store, NO_SCOREBOARD);
+		struct instruction store = l->no_stack ? trace_with(encoding_store_uniform, 0, 0, l->base + n, l->uniform[2])
+						       : trace_with(encoding_store, 0, STACK_POINTER, l->base + n, 0);
+		trace_put(w, at_place(store, n), NO_SCOREBOARD);
 	}
 	trace_put_wait(w);
 }
@@ -123,10 +146,12 @@ void trace_put_fill(struct writer *w)
 	const struct layout *l = w->layout;
 
 	trace_put_wait(w); /* what was used is free */
+	if (l->no_stack)
+		put_pointer(w);
 	for (unsigned n = 0; n < l->saves; n += 2) {
-		struct instruction load = trace_with(encoding_load, l->base + n, STACK_POINTER, 0, 0);
-		load.low |= place(n);
-		trace_put(w, load, SCOREBOARD);
+		struct instruction load = l->no_stack ? trace_with(encoding_load_uniform, l->base + n, 0, l->uniform[2], 0)
+						      : trace_with(encoding_load, l->base + n, STACK_POINTER, 0, 0);
+		trace_put(w, at_place(load, n), SCOREBOARD);
 	}
 	trace_put_wait(w);
 }

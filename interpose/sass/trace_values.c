@@ -71,7 +71,7 @@ bool trace_has_values(const struct trace_kernel *k, struct instruction i)
 static void put_stores(struct writer *w, const struct values *v)
 {
 	const struct layout *l = w->layout;
-	unsigned descriptor = l->uniforms + OF_PIECES;
+	unsigned descriptor = l->uniform[0];
 
 	trace_put(w, trace_with(encoding_if_set, 0, l->tag, 0, 0), SETTLED);
 	trace_put(w, trace_with(encoding_descriptor, descriptor, 0, 0, 0), SETTLED);
