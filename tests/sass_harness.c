@@ -166,8 +166,8 @@ static uint64_t same_address(void *user, const char *name)
  * A cubin whose kernel has recording code of the same kinds at every instruction that can have it. numbers: parameters,
  * offset of the new one, registers, points, slots, their stride, copies. slots: by instruction.
  */
-API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t kinds, uint64_t variables, const char **wrong,
-				  uint64_t numbers[7], uint32_t *slots, uint64_t *size)
+API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t kinds, uint64_t variables, unsigned threads,
+				  const char **wrong, uint64_t numbers[7], uint32_t *slots, uint64_t *size)
 {
 	const struct cubin_kernel *k = &c->kernels[kernel];
 	size_t count = k->size / SASS_INSTRUCTION;
@@ -176,7 +176,7 @@ API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t
 
 	for (size_t i = 0; i < count; i++)
 		points[i].kinds = kinds & ~BEATS;
-	*wrong = trace_image(c, k, points, &(struct trace_wish){.beats = kinds & BEATS},
+	*wrong = trace_image(c, k, points, &(struct trace_wish){.beats = kinds & BEATS, .threads = threads},
 			     &(struct trace_variables){same_address, &variables}, &image);
 	const uint64_t all[7] = {image.parameters, image.offset, image.registers, image.points,
 				 image.slot_count, image.stride, image.copies};

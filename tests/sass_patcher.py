@@ -24,6 +24,7 @@ SOURCES = (
     "sass/trace_code.c",
     "sass/trace_choose.c",
     "sass/trace_plan.c",
+    "sass/trace_levels.c",
     "sass/trace_pieces.c",
     "sass/trace_beats.c",
     "sass/trace_counts.c",
@@ -49,7 +50,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {  # what each gives and takes
     "trace": (POINTER, [POINTER, SIZE, *3 * [ctypes.c_uint], POINTER, POINTER]),
     "traced_image": (
         POINTER,
-        [POINTER, SIZE, ctypes.c_uint, ctypes.c_uint64, *4 * [POINTER]],
+        [POINTER, SIZE, ctypes.c_uint, ctypes.c_uint64, ctypes.c_uint, *4 * [POINTER]],
     ),
     "registers": (ctypes.c_bool, [ctypes.c_uint64, ctypes.c_uint64, *3 * [POINTER]]),
     "fatbin": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER]),
@@ -230,12 +231,16 @@ class Cubin:
         refused = [r.decode() if r else None for r in reasons]
         return Traced(list(struct.iter_unpack("<QQ", code)), numbers[1], numbers[2], refused)
 
-    def traced_image(self, kernel: Kernel, kinds: int, variables: int = 0) -> TracedImage:
+    def traced_image(
+        self, kernel: Kernel, kinds: int, variables: int = 0, threads: int = 128
+    ) -> TracedImage:
         """With code that records at every instruction; ValueError says why there is none."""
         numbers, slots = (ctypes.c_uint64 * 7)(), (ctypes.c_uint32 * (kernel.size // 16))()
         wrong, size = ctypes.c_char_p(), ctypes.c_uint64()
         told = ctypes.byref(wrong), numbers, slots, ctypes.byref(size)
-        out = self._lib.harness_traced_image(self._handle, kernel.index, kinds, variables, *told)
+        out = self._lib.harness_traced_image(
+            self._handle, kernel.index, kinds, variables, threads, *told
+        )
         if not out:
             raise ValueError((wrong.value or b"").decode())
         image = ctypes.string_at(out, size.value)

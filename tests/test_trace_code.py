@@ -480,24 +480,139 @@ def test_nothing_is_inserted_before_the_end_of_a_collective(
     assert reasons.slots[9] != reasons.slots[3]
 
 
+@pytest.fixture(scope="module")
+def specialised(patcher: sp.Patcher) -> sp.Cubin:
+    return patcher.open((DATA / "specialised_90a.cubin").read_bytes())
+
+
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
-def test_a_load_beside_other_records_has_the_predicates_of_the_kernel(
-    cubin: sp.Cubin, tmp_path: Path
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 6])
+def test_warps_that_change_their_number_of_registers_get_more_of_them(
+    kind: int, specialised: sp.Cubin, patcher: sp.Patcher, tmp_path: Path
 ) -> None:
-    seen = 0
-    for kernel in cubin.kernels:
-        old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, OPCODE | VALUES)
-        before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
-        for i in detoured(old, new.code):
-            if not re.search(r"\bLD[GSL]?\b", before[i]):
-                continue
-            at = target(90, 16 * i, *new.code[i]) // 16
-            itself = next(n for n in range(at, len(after)) if after[n] == before[i])
-            saves = next(n for n in range(at, itself) if after[n].startswith("P2R"))
-            restored = [n for n in range(saves, itself) if after[n].startswith("R2P PR,")]
-            writes = [
-                n for n in range(saves, itself) if re.search(r"SETP|PLOP3|VOTE\S* P", after[n])
-            ]
-            assert not writes or (restored and max(writes) < restored[-1]), before[i]
-            seen += bool(writes)
-    assert seen > 3
+    """Code that records has registers above those of its level, and below its new number."""
+    (kernel,) = specialised.kernels
+    traced = specialised.traced_image(kernel, 1 << kind, VARIABLE, threads=384)
+    changed = patcher.open(traced.image)
+    old = disassemble(code_of(specialised, kernel), tmp_path)
+    new = code_of(changed, changed.kernels[0])
+    texts = disassemble(new, tmp_path)
+    levels = {
+        i: (int(text.split()[-1], 16), int(texts[i].split()[-1], 16))
+        for i, text in enumerate(old)
+        if text.startswith("USETMAXREG")
+    }
+    (taken, most), (given, least) = levels.values()
+    takes, gives = levels
+    assert (taken, given) == (0xB8, 0x28) and least > given and traced.registers == 168
+    assert 2 * most + least <= 3 * traced.registers
+    own = {int(r) for text in old[takes:gives] for r in re.findall(r"\bR(\d+)\b", text)}
+    seen = Counter[str]()
+    for i in detoured(code_of(specialised, kernel), new):
+        at = target(90, 16 * i, *new[i]) // 16
+        end = next(n for n in range(at, len(new)) if goes_back(n, new, len(old)))
+        own_text = old[i].split()[0]
+        used = {
+            int(name[1:])
+            for text in texts[at:end]
+            for name in (written(text) if not text.startswith(own_text) else ())
+            if name[0] == "R"
+        }
+        where = "taken" if takes < i < gives else "given" if i > gives else "first"
+        seen[where] += 1
+        if where == "given":
+            assert min(used) >= given and max(used) < least - 2
+        elif where == "taken":
+            assert min(used) > max(own) and max(used) < most - 2
+        else:
+            assert max(used) < traced.registers - 2
+            named = {int(r) for text in old[:takes] for r in re.findall(r"\bR(\d+)\b", text)}
+            assert not used & named
+    assert seen["taken"] and seen["given"] and (seen["first"] or kind in (3, 4))
+
+
+def test_a_block_has_registers_for_warps_that_take_more(specialised: sp.Cubin) -> None:
+    (kernel,) = specialised.kernels
+    for threads, why in ((512, "too few"), (100, "too few"), (384, None)):
+        if why:
+            with pytest.raises(ValueError, match=why):
+                specialised.traced_image(kernel, OPCODE, VARIABLE, threads)
+        else:
+            assert specialised.traced_image(kernel, OPCODE, VARIABLE, threads).points > 400
+    with pytest.raises(ValueError, match="change their number of registers"):
+        specialised.traced_image(kernel, BEATS, VARIABLE, 384)
+
+
+def test_kernels_that_their_section_does_not_name_are_found(
+    cubin: sp.Cubin, patcher: sp.Patcher
+) -> None:
+    """As in cubins of cuBLAS."""
+    image, elf = bytearray(cubin.image), Elf(cubin.image)
+    for i, section in enumerate(elf.sections):
+        if section.name.startswith(".text."):
+            at = elf.shoff + 64 * i + 44  # sh_info
+            (info,) = struct.unpack_from("<I", image, at)
+            struct.pack_into("<I", image, at, info & 0xFF000000)
+    found = patcher.open(bytes(image)).kernels
+    assert [k.name for k in found] == [k.name for k in cubin.kernels]
+
+
+def with_instructions(
+    cubin: sp.Cubin, kernel: sp.Kernel, changes: dict[int, tuple[int, int]]
+) -> bytes:
+    image = bytearray(cubin.image)
+    for i, code in changes.items():
+        struct.pack_into("<QQ", image, kernel.code + 16 * i, *code)
+    return bytes(image)
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_a_kernel_without_a_stack_saves_registers_through_a_uniform_one(
+    cubin: sp.Cubin, patcher: sp.Patcher, tmp_path: Path
+) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "scale")
+    nop = 0x7918, 0xFC000 << 32
+    changed = patcher.open(with_instructions(cubin, kernel, {0: nop}))
+    old, new = code_of(changed, kernel), changed.trace(kernel, 255, ADDRESSES)
+    texts = disassemble(new.code, tmp_path)
+    chosen = detoured(old, new.code)
+    assert chosen and new.registers == 255
+    for i in chosen:
+        at = target(90, 16 * i, *new.code[i]) // 16
+        end = next(n for n in range(at, len(new.code)) if goes_back(n, new.code, len(old)))
+        detour = texts[at:end]
+        stored = [re.match(r"STL\.64 \[(UR\d+)\+(-0x\w+)\], R(\d+)", text) for text in detour]
+        loaded = [re.match(r"LDL\.64 R(\d+), \[(UR\d+)\+(-0x\w+)\]", text) for text in detour]
+        saved = {(m[1], m[2], m[3]) for m in stored if m}
+        assert saved and saved == {(m[2], m[3], m[1]) for m in loaded if m}
+        (pointer,) = {place for place, _, _ in saved}
+        loads = [n for n, t in enumerate(detour) if t == f"ULDC {pointer}, c[0x0][0x28]"]
+        first, last = (next(n for n, m in enumerate(found) if m) for found in (stored, loaded))
+        assert len(loads) == 2 and loads[0] < first and first < loads[1] < last
+    reads = 0xA0000007AB9 | 60 << 16, 0xFC00000000800  # ULDC UR60, c[0x0][0x28]
+    changed = patcher.open(with_instructions(cubin, kernel, {0: reads}))
+    refused = changed.trace(kernel, 255, ADDRESSES).refused
+    assert {why for why in refused if why} == {
+        "it leaves too few registers free, and has no stack pointer"
+    }
+
+
+def test_barriers_that_a_kernel_saves_are_its_own(cubin: sp.Cubin, patcher: sp.Patcher) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "scale")
+    before = {
+        low >> 16 & 15 for low, _ in cubin.trace(kernel, OWN, OPCODE).code if low & 0xFFF == 0x945
+    }
+    last = kernel.size // 16 - 1
+    saves, loads = (0x0F007355, 0x000FC00000100000), (0xE7356, 0x000FC00000000000)  # B15, B14
+    image = with_instructions(cubin, kernel, {last: saves, last - 1: loads})
+    code = patcher.open(image).trace(kernel, OWN, OPCODE).code
+    after = {low >> 16 & 15 for low, _ in code if low & 0xFFF == 0x945}
+    assert {15, 14} <= before and not {15, 14} & after and len(after) == len(before)
+
+
+def test_pieces_use_few_uniform_registers() -> None:
+    """Kernels of PyTorch leave five."""
+    header = (sp.ROOT / "interpose" / "sass" / "trace_templates.h").read_text()
+    found = re.findall(r"\[(\w+)\] = \{\w+, \d+, \d+, (\d+), \d+\}", header)
+    assert len(found) == 9
+    assert max(int(count) for name, count in found if name != "BEAT_ENTER") <= 4 + 5

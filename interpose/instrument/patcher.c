@@ -48,7 +48,7 @@ struct patched {
 	uint32_t *slots, stride, copies; /* copies 0: nothing is counted */
 	struct constant *constants;
 	size_t constant_count;
-	unsigned threads; /* of a block at most */
+	unsigned threads, least_threads; /* of a block */
 };
 
 static struct {
@@ -240,7 +240,8 @@ static struct trace_point *points_of(const struct code *code)
 	return points;
 }
 
-static const char *load_copy(struct patched *p, const struct traced_image *image, const char *name)
+/* block: its threads in the launch. */
+static const char *load_copy(struct patched *p, const struct traced_image *image, const char *name, unsigned block)
 {
 	int threads = 0;
 
@@ -250,10 +251,15 @@ static const char *load_copy(struct patched *p, const struct traced_image *image
 		return "the driver does not find their patched code";
 	real.cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, p->copy);
 	p->threads = (unsigned)threads;
+	if (image->of_threads) {
+		p->threads = block < p->threads ? block : p->threads;
+		p->least_threads = block;
+	}
 	return NULL;
 }
 
-static const char *fill(struct patched *p, const struct function *f, CUfunction handle, const struct code *code)
+static const char *fill(struct patched *p, const struct function *f, CUfunction handle, const struct code *code,
+			unsigned threads)
 {
 	struct constants constants = {p, original_of(handle)};
 	struct trace_point *points = points_of(code);
@@ -262,12 +268,12 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 
 	if (points)
 		wrong = trace_image(&code->cubin, code->found, points,
-				    &(struct trace_wish){options.instrument_blocks.end, heartbeats_wanted()},
+				    &(struct trace_wish){options.instrument_blocks.end, heartbeats_wanted(), threads},
 				    &(struct trace_variables){address_of, &constants.original}, &image);
 	if (!wrong && image.parameters != f->param_count)
 		wrong = "their parameters are unknown";
 	if (!wrong)
-		wrong = load_copy(p, &image, f->name);
+		wrong = load_copy(p, &image, f->name, threads);
 	if (!wrong) {
 		p->image = code->compiled ? store_image(session_store(), code->expanded, code->compiled) : 0;
 		p->parameters = image.parameters;
@@ -284,7 +290,7 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 }
 
 /* Caller holds the lock. */
-static struct patched *make(struct context *c, const struct function *f, CUfunction handle)
+static struct patched *make(struct context *c, const struct function *f, CUfunction handle, unsigned threads)
 {
 	struct patched *p = calloc(1, sizeof(*p));
 	struct code code = {0};
@@ -295,7 +301,7 @@ static struct patched *make(struct context *c, const struct function *f, CUfunct
 	p->function = f->id;
 	p->text = module_has_references(f->module) ? "their module has texture references" : find_code(c, f, &code);
 	if (!p->text)
-		p->text = fill(p, f, handle, &code);
+		p->text = fill(p, f, handle, &code, threads);
 	p->refused = p->text ? TT_REFUSED_CODE : TT_REFUSED_NONE;
 	if (code.found)
 		cubin_close(&code.cubin);
@@ -314,11 +320,11 @@ const struct patched *patcher_copy(struct context *c, const struct function *f, 
 	while (p && (p->context != c || p->function != f->id))
 		p = p->next;
 	if (!p)
-		p = make(c, f, handle);
+		p = make(c, f, handle, threads);
 	pthread_mutex_unlock(&patcher.lock);
 	*refused = p ? p->refused : TT_REFUSED_MEMORY;
 	*text = p ? p->text : "no host memory";
-	if (!*refused && threads > p->threads) {
+	if (!*refused && (threads > p->threads || threads < p->least_threads)) {
 		*refused = TT_REFUSED_REGISTERS;
 		*text = "with the registers of code that records, a block has too many threads";
 	}

@@ -48,8 +48,7 @@ static bool is_collective(struct instruction i)
 	return (opcode == WARPSYNC || opcode == WARPSYNC_ALL) && i.high & COLLECTIVE;
 }
 
-/* Whether it has a target, as the number of an instruction. */
-static bool target_of(struct instruction i, size_t at, int64_t *target)
+bool code_target(struct instruction i, size_t at, int64_t *target)
 {
 	unsigned opcode = i.low & 0xfff;
 
@@ -65,6 +64,13 @@ static bool goes_anywhere(unsigned architecture, struct instruction i)
 	const char *mnemonic = code_mnemonic(architecture, i);
 
 	return !mnemonic || !strncmp(mnemonic, "BRX", 3) || !strncmp(mnemonic, "JM", 2);
+}
+
+bool code_goes_elsewhere(unsigned architecture, struct instruction i)
+{
+	const char *mnemonic = code_mnemonic(architecture, i);
+
+	return mnemonic && (goes_anywhere(architecture, i) || !strcmp(mnemonic, "CALL") || !strcmp(mnemonic, "RET"));
 }
 
 static void each_its_own(size_t count, uint32_t *first)
@@ -83,7 +89,7 @@ void code_blocks(unsigned architecture, const struct instruction *code, size_t c
 			each_its_own(count, first);
 			return;
 		}
-		if (target_of(code[i], i, &target) && target >= 0 && (size_t)target < count)
+		if (code_target(code[i], i, &target) && target >= 0 && (size_t)target < count)
 			first[target] = 1;
 		if (i + 1 < count && ends_block(architecture, code[i]))
 			first[i + 1] = 1;
@@ -99,7 +105,7 @@ void code_collective(unsigned architecture, const struct instruction *code, size
 	int64_t target;
 
 	for (size_t i = 0; architecture >= 90 && i < count; i++)
-		if (is_collective(code[i]) && target_of(code[i], i, &target))
+		if (is_collective(code[i]) && code_target(code[i], i, &target))
 			for (size_t k = i + 1; (int64_t)k < target && k < count; k++)
 				fixed[k] = true;
 }

@@ -15,6 +15,12 @@ void code_blocks(unsigned architecture, const struct instruction *code, size_t c
 /* Whether it is a branch to a place in its section; then sets the number of that instruction, which may be outside. */
 bool code_branch_target(struct instruction i, size_t at, int64_t *target);
 
+/* The same of all instructions with a target, such as BSSY. */
+bool code_target(struct instruction i, size_t at, int64_t *target);
+
+/* Whether it is known to continue at other places than these and the next instruction. */
+bool code_goes_elsewhere(unsigned architecture, struct instruction i);
+
 /*
  * Marks the instructions that all threads of a warp execute together after WARPSYNC.COLLECTIVE: a branch among them is
  * illegal.

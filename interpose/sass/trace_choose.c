@@ -19,6 +19,8 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 		return pinned;
 	if (k->fixed && k->fixed[at])
 		return "the instruction has a relocation, or is part of a collective operation";
+	if (k->levels && !trace_levels_base(k->levels, at))
+		return "the number of its registers is unknown there";
 	if (kinds & ~trace_kinds(k->architecture))
 		return "no code records this kind";
 	if (kinds & 1u << TT_TRACE_COUNT && code_is_uniform(k->architecture, i) && (i.low & GUARD) != UNGUARDED)

@@ -97,13 +97,17 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 {
 	const struct layout *l = w->layout;
 
-	if (!l->saves)
-		return put_recording(w, from, kinds, slot);
-	struct layout saved = trace_spill_layout(w->kernel, l, w->kernel->code[from]);
-	w->layout = &saved;
-	trace_put_spill(w, from);
+	const struct levels *levels = w->kernel->levels;
+	struct layout there = levels ? trace_layout_at(l, trace_levels_base(levels, from)) : *l;
+
+	if (l->saves)
+		there = trace_spill_layout(w->kernel, l, w->kernel->code[from]);
+	w->layout = &there;
+	if (l->saves)
+		trace_put_spill(w, from);
 	size_t moved = put_recording(w, from, kinds, slot);
-	trace_put_fill(w);
+	if (l->saves)
+		trace_put_fill(w);
 	w->layout = l;
 	return moved;
 }
@@ -258,22 +262,21 @@ static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, s
 	memcpy(out->code, k->code, k->count * sizeof(*k->code));
 	struct writer w = {.kernel = k, .layout = &l, .out = out->code, .count = k->count};
 	put_all(&w, kinds, out);
+	if (k->levels)
+		trace_levels_raise(k, k->levels, out->code);
+	out->of_threads = k->levels;
 	out->count = w.count;
 	out->registers = l.registers;
 	out->stack = trace_spill_bytes(&l);
 	return NULL;
 }
 
-const char *trace_insert(const struct trace_kernel *k, struct trace_point *points, struct traced_code *out)
+/* What trace_insert does, but for what it frees. */
+static const char *choose_and_insert(const struct trace_kernel *k, struct trace_point *points, struct traced_code *out)
 {
+	uint32_t *kinds = calloc(2 * k->count + 1, sizeof(*kinds));
 	const char *wrong = "no host memory";
 
-	*out = (struct traced_code){0};
-	if (!trace_kinds(k->architecture))
-		return "no recording code for this architecture";
-	if (k->used.refused)
-		return k->used.refused;
-	uint32_t *kinds = calloc(2 * k->count + 1, sizeof(*kinds));
 	out->moved = calloc(k->count + 1, sizeof(*out->moved));
 	out->slots = calloc(k->count + 1, sizeof(*out->slots));
 	if (kinds && out->moved && out->slots) {
@@ -282,6 +285,27 @@ const char *trace_insert(const struct trace_kernel *k, struct trace_point *point
 		wrong = insert(k, kinds, out);
 	}
 	free(kinds);
+	return wrong;
+}
+
+const char *trace_insert(const struct trace_kernel *k, struct trace_point *points, struct traced_code *out)
+{
+	struct levels levels = {0};
+	struct trace_kernel with_levels = *k;
+	const char *wrong = NULL;
+
+	*out = (struct traced_code){0};
+	if (!trace_kinds(k->architecture))
+		return "no recording code for this architecture";
+	if (k->used.refused)
+		return k->used.refused;
+	if (k->used.levels) {
+		wrong = trace_levels_find(k, &levels);
+		with_levels.levels = &levels;
+	}
+	if (!wrong)
+		wrong = choose_and_insert(&with_levels, points, out);
+	free(levels.of);
 	if (wrong)
 		traced_code_free(out);
 	return wrong;

@@ -24,12 +24,14 @@ struct trace_used {
 	uint32_t barriers;   /* of convergence, as bits */
 	uint32_t predicates; /* that may be written, as bits */
 	unsigned exits;      /* instructions that end threads */
+	bool levels;         /* warps change their number of registers */
 	const char *refused; /* why that is unknown, or NULL */
 };
 
 struct trace_wish {
 	bool some_blocks; /* of the grid are counted; else all */
 	bool beats;       /* warps keep heartbeats */
+	unsigned threads; /* of a block, where a kernel is traced only for this number; see traced_code */
 };
 
 struct trace_kernel {
@@ -41,6 +43,7 @@ struct trace_kernel {
 	struct trace_used used; /* by the kernel and all functions that it may call */
 	const bool *fixed;      /* by instruction; these are not moved. NULL: none */
 	struct trace_wish wish;
+	struct levels *levels; /* for trace_insert */
 };
 
 /* The new code, freed with traced_code_free. */
@@ -48,6 +51,7 @@ struct traced_code {
 	struct instruction *code;
 	size_t count;
 	unsigned registers;
+	bool of_threads; /* only for blocks of wish.threads */
 	unsigned stack;  /* bytes of it that the kernel needs besides its own */
 	uint32_t *moved; /* by old instruction: its new offset in bytes, 0 if not moved */
 	size_t points;   /* that have recording code */

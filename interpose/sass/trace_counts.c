@@ -130,7 +130,7 @@ void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned reg
 	c->pairs = pairs > PAIRS_MAX ? PAIRS_MAX : pairs;
 	while (c->pairs && registers + 2 * c->pairs + 2 > limit) /* the bit of the lane, and where pairs may begin */
 		c->pairs--;
-	if (c->any == PREDICATES || !begins_and_ends(k))
+	if (c->any == PREDICATES || k->levels || !begins_and_ends(k))
 		c->pairs = 0;
 }
 

@@ -404,6 +404,7 @@ static const char *make(struct maker *m, const struct patch_kernel *p, struct tr
 		out->parameters = m->parameters;
 		out->offset = m->offset;
 		out->registers = traced.registers;
+		out->of_threads = traced.of_threads;
 		out->points = traced.points;
 		out->slots = traced.slots;
 		out->slot_count = traced.slot_count;

@@ -25,6 +25,7 @@ struct traced_image {
 	uint32_t parameters; /* of the program's kernel */
 	uint32_t offset;     /* of the additional one among them */
 	unsigned registers;
+	bool of_threads; /* as in traced_code */
 	size_t points; /* instructions with recording code */
 	uint32_t *slots, slot_count, stride, copies; /* as in traced_code */
 };

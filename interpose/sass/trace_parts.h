@@ -149,6 +149,33 @@ struct layout trace_spill_layout(const struct trace_kernel *k, const struct layo
 void trace_put_spill(struct writer *w, size_t from);
 void trace_put_fill(struct writer *w);
 
+/* The same with its registers from `base` on. */
+struct layout trace_layout_at(const struct layout *l, unsigned base);
+
+/* ---- trace_levels.c ---- */
+
+#define LEVELS_MAX 8u
+
+/* Numbers of registers that warps of a kernel may have. */
+struct levels {
+	unsigned count;
+	struct level {
+		unsigned registers, now; /* of the kernel, and with recording code */
+		unsigned base;           /* from this on, its registers have no values */
+		bool given;              /* warps get there by giving registers away */
+	} level[LEVELS_MAX];
+	uint8_t *of; /* by instruction: its levels, as bits; 0: unknown */
+};
+
+/* The first level is that of a launch. NULL, or why they are unknown. `of` is freed by who calls it. */
+const char *trace_levels_find(const struct trace_kernel *k, struct levels *l);
+/* Gives each level so many registers above its base, and says how many a launch needs. NULL, or why it can't. */
+const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, unsigned needed, unsigned *registers);
+/* The base of the only level that an instruction has; 0: it has none, or several. */
+unsigned trace_levels_base(const struct levels *l, size_t at);
+/* Has warps ask for the new numbers. */
+void trace_levels_raise(const struct trace_kernel *k, const struct levels *l, struct instruction *code);
+
 /* ---- trace_values.c ---- */
 
 #define VALUES_COST 16u

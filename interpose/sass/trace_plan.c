@@ -56,7 +56,7 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 	else if (!strcmp(mnemonic, "BMOV"))
 		used->refused = "it saves convergence barriers";
 	else if (!strcmp(mnemonic, "USETMAXREG"))
-		used->refused = "its warps change their number of registers";
+		used->levels = true;
 }
 
 /* The pieces that code for these kinds needs, as bits. */
@@ -183,9 +183,11 @@ const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t sl
 	}
 	plan_registers(k, pieces, registers, l);
 	wrong = counts ? plan_counts(k, slots, uniforms, l) : plan_uniforms(k, uniforms, false, l);
+	if (!wrong && k->levels)
+		wrong = trace_levels_plan(k, k->levels, l->registers - l->base, &l->registers);
 	if (wrong)
 		return wrong;
-	if (l->registers > REGISTERS_MAX && (wrong = trace_spill_plan(k, l)))
+	if (l->registers > REGISTERS_MAX && !k->levels && (wrong = trace_spill_plan(k, l)))
 		return wrong;
 	return plan_barriers(k, barriers, l);
 }

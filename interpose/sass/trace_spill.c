@@ -92,14 +92,10 @@ static bool names(struct instruction i, unsigned from, unsigned count)
 	return false;
 }
 
-/* One is found, because trace_spill_plan made sure of it. */
-struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i)
+struct layout trace_layout_at(const struct layout *l, unsigned base)
 {
-	unsigned base = (k->registers - SPARE - l->saves) & ~3u;
 	struct layout moved = *l;
 
-	while (base > FIRST && names(i, base, l->saves))
-		base -= 4;
 	moved.base = base;
 	moved.pair += base - l->base;
 	moved.tag += base - l->base;
@@ -107,6 +103,16 @@ struct layout trace_spill_layout(const struct trace_kernel *k, const struct layo
 	moved.mask += base - l->base;
 	moved.one += base - l->base;
 	return moved;
+}
+
+/* One is found, because trace_spill_plan made sure of it. */
+struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i)
+{
+	unsigned base = (k->registers - SPARE - l->saves) & ~3u;
+
+	while (base > FIRST && names(i, base, l->saves))
+		base -= 4;
+	return trace_layout_at(l, base);
 }
 
 /* Adds the place of two registers in local memory. */

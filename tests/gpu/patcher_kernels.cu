@@ -234,6 +234,8 @@ KERNEL framed(const unsigned *in, unsigned *out, int n)
 	out[i] = sum + local[sum % 32];
 }
 
+#include "../data/sass/specialised.cu"
+
 static void check(cudaError_t e, const char *what)
 {
 	if (e != cudaSuccess) {
@@ -247,6 +249,7 @@ struct test {
 	const void *f;
 	size_t shared;
 	bool cooperative;
+	int threads = THREADS;
 };
 #define TEST(name) {#name, (const void *)name, 0, false}
 
@@ -262,6 +265,7 @@ static const test tests[] = {
 	TEST(divergent),
 	TEST(crowded),
 	TEST(framed),
+	{"specialised", (const void *)specialised, 0, false, 3 * 128},
 	{"dynamic", (const void *)dynamic, 192 * 1024, false},
 	{"together", (const void *)together, 0, true},
 };
@@ -282,8 +286,8 @@ static void run(const test &t, int blocks, int launches, const unsigned *in, uns
 		check(cudaMemset(out, 0, 4l * n), "memset");
 		check(cudaMemcpyToSymbol(counted, &zero, sizeof(zero)), "variable");
 		check(cudaEventRecord(begin), "record");
-		check(t.cooperative ? cudaLaunchCooperativeKernel(t.f, blocks, THREADS, params, t.shared, 0)
-				    : cudaLaunchKernel(t.f, blocks, THREADS, params, t.shared, 0),
+		check(t.cooperative ? cudaLaunchCooperativeKernel(t.f, blocks, t.threads, params, t.shared, 0)
+				    : cudaLaunchKernel(t.f, blocks, t.threads, params, t.shared, 0),
 		      "launch");
 		check(cudaEventRecord(end), "record");
 		check(cudaDeviceSynchronize(), t.name);

@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 BARE = support.bare_environment()
 KERNELS = (
     *("copy", "vectors", "gather", "reduction", "histogram", "product", "softmax", "globals"),
-    *("divergent", "crowded", "framed", "dynamic", "together"),
+    *("divergent", "crowded", "framed", "specialised", "dynamic", "together"),
 )
 KINDS = (
     *("count", "opcode", "addresses", "values", "heartbeat", "values,heartbeat"),
@@ -49,7 +49,7 @@ pytestmark = [
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     target = tmp_path_factory.mktemp("kernels") / "kernels"
-    command = [nvcc, "-O3", "-arch=sm_90", "-o", target, HERE / "patcher_kernels.cu"]
+    command = [nvcc, "-O3", "-arch=sm_90a", "-o", target, HERE / "patcher_kernels.cu"]
     subprocess.run([*map(str, command)], check=True)
     return target
 
@@ -96,9 +96,8 @@ def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path
     done = trace(tmp_path / "run", [program, "all", "16"], "patcher", "--kind", kind)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
-    full = (
-        ["crowded", "framed"] if "heartbeat" in kind else []
-    )  # heartbeats need registers of their own
+    # heartbeats need registers of their own
+    full = ["crowded", "framed", "specialised"] if "heartbeat" in kind else []
     assert full == [
         kernel
         for kernel, why in zip(KERNELS, refused, strict=True)
@@ -108,7 +107,10 @@ def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path
 
 def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
     """Kernels that wait for each other repeat loops differently often."""
-    for kernel in ("vectors", "reduction", "softmax", "globals", "divergent", "crowded", "framed"):
+    for kernel in (
+        *("vectors", "reduction", "softmax", "globals", "divergent"),
+        *("crowded", "framed", "specialised"),
+    ):
         run, alone = tmp_path / kernel, tmp_path / f"{kernel}-alone"
         command: list[Path | str] = [program, kernel, "4", "1", "8192"]
         assert trace(run, command, "patcher", "--kind", "count,opcode").status == 0

@@ -18,6 +18,8 @@ def main() -> None:
             ],
             check=True,
         )
+    command = ["nvcc", "-O3", "-arch=sm_90a", "-cubin", "-o", str(here / "specialised_90a.cubin")]
+    subprocess.run([*command, str(here / "specialised.cu")], check=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,40 @@
+/* A kernel whose warps change their number of registers. */
+#define BARRIER(number) asm volatile("barrier.sync " #number ", 384;" ::: "memory")
+
+/* One group of warps loads, and gives registers to the two that compute. */
+extern "C" __global__ void __launch_bounds__(3 * 128, 1) specialised(const unsigned *in, unsigned *out, int n)
+{
+	__shared__ unsigned tile[1024];
+	int at = threadIdx.x % 128;
+
+	if (threadIdx.x < 128) {
+		asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+		for (int begin = blockIdx.x * 1024; begin < n; begin += gridDim.x * 1024) {
+			for (int i = at; i < 1024; i += 128)
+				tile[i] = in[begin + i];
+			BARRIER(1);
+			BARRIER(2);
+		}
+	} else {
+		int group = threadIdx.x / 128 - 1;
+		asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
+		for (int begin = blockIdx.x * 1024; begin < n; begin += gridDim.x * 1024) {
+			unsigned v[64], sum = 0;
+			BARRIER(1);
+#pragma unroll
+			for (int k = 0; k < 64; k++)
+				v[k] = tile[(at * 8 + k * 5) % 1024];
+#pragma unroll 1
+			for (int turn = 0; turn < 2 + group; turn++)
+#pragma unroll
+				for (int k = 0; k < 64; k++)
+					v[k] = v[k] * 5 + (v[(k + 7) % 64] ^ v[(k * 3 + 1) % 64]);
+#pragma unroll
+			for (int k = 0; k < 64; k++)
+				sum = sum * 3 + v[k];
+			for (int k = 0; k < 4; k++)
+				out[begin + group * 512 + at * 4 + k] = sum + k;
+			BARRIER(2);
+		}
+	}
+}
