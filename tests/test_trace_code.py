@@ -83,19 +83,25 @@ def test_each_traced_instruction_runs_once_behind_its_detour(cubin: sp.Cubin, ki
         possible = [i for i, reason in enumerate(new.refused) if reason is None]
         assert set(chosen) <= set(possible) and (kinds & COUNT or chosen == possible)
         traced += len(chosen)
-        ends = [
-            i
-            for i in range(len(old), len(new.code))
-            if new.code[i][0] & 0xFFFF == BRANCH
-            and target(90, 16 * i, *new.code[i]) < 16 * len(old)
-        ]
-        assert len(ends) == len(chosen)
-        for i, end in zip(chosen, ends, strict=True):
+        ends = set[int]()
+        for i in chosen:
             detour = target(90, 16 * i, *new.code[i])
+            end = next(
+                n
+                for n in range(detour // 16, len(new.code))
+                if new.code[n][0] & 0xFFFF == BRANCH
+                and target(90, 16 * n, *new.code[n]) == 16 * (i + 1)
+            )
+            ends.add(end)
             assert len(old) * 16 <= detour < 16 * end
-            low, high = old[i]
-            assert low & 0xFFF == EXIT or new.code[end - 1] == (low, high & ~REUSE)
-            assert target(90, 16 * end, *new.code[end]) == 16 * (i + 1)
+            (low, high), (moved, moved_high) = old[i], new.code[end - 1]
+            if low & 0xFFF == BRANCH & 0xFFF:
+                assert low & 0xFFFF == moved & 0xFFFF and high >> 18 == moved_high >> 18
+                to = target(90, 16 * i, low, high)
+                assert target(90, 16 * (end - 1), moved, moved_high) == to
+            else:
+                assert low & 0xFFF == EXIT or (moved, moved_high) == (low, high & ~REUSE)
+        assert len(ends) == len(chosen)
         for i, (low, high) in enumerate(old):
             if i not in chosen and (low & 0xFFF != EXIT or not kinds & COUNT):
                 assert (new.code[i][0], new.code[i][1] & ~REUSE) == (low, high & ~REUSE)

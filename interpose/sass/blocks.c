@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define BRANCH 0x947u
+#define BRANCH_OPERANDS 0x3ff000000ull /* of BRA.DIV and the like */
+#define BRANCH_BY_WARP (1ull << 27)     /* in the high word */
 #define BRANCH_UNIFORM 0x547u /* BRA.U */
 #define WARPSYNC 0x348u     /* of a mask */
 #define WARPSYNC_ALL 0x948u /* of all threads */
@@ -39,6 +41,11 @@ bool code_branch_target(struct instruction i, size_t at, int64_t *target)
 
 	*target = relative_target(i, at);
 	return opcode == BRANCH || opcode == BRANCH_UNIFORM;
+}
+
+bool code_branch_moves(struct instruction i)
+{
+	return (i.low & 0xfff) == BRANCH && !(i.low & BRANCH_OPERANDS) && !(i.high & BRANCH_BY_WARP);
 }
 
 static bool is_collective(struct instruction i)

@@ -15,7 +15,10 @@ void code_blocks(unsigned architecture, const struct instruction *code, size_t c
 /* Whether it is a branch to a place in its section; then sets the number of that instruction, which may be outside. */
 bool code_branch_target(struct instruction i, size_t at, int64_t *target);
 
-/* The same of all instructions with a target, such as BSSY. */
+/* Whether that branch may be at another place, with the same target. */
+bool code_branch_moves(struct instruction i);
+
+/* As code_branch_target, for all instructions with a target, such as BSSY. */
 bool code_target(struct instruction i, size_t at, int64_t *target);
 
 /* Whether it is known to continue at other places than these and the next instruction. */

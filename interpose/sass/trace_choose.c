@@ -6,6 +6,7 @@
 #include "sass/blocks.h"
 #include "sass/trace_parts.h"
 
+#define WITH_BRANCHES (1u << TT_TRACE_OPCODE | 1u << TT_TRACE_REGISTERS)
 #define NEVER 0xf000ull /* the guard @!PT */
 
 static const char *point_refused(const struct trace_kernel *k, size_t at, uint32_t kinds)
@@ -15,7 +16,7 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 	if (at + 1 >= k->count)
 		return "nothing follows it";
 	const char *pinned = code_pinned(k->architecture, i);
-	if (pinned)
+	if (pinned && !(code_branch_moves(i) && !(kinds & ~WITH_BRANCHES) && !k->wish.beats))
 		return pinned;
 	if (k->fixed && k->fixed[at])
 		return "the instruction has a relocation, or is part of a collective operation";

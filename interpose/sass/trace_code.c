@@ -149,6 +149,7 @@ static size_t put_moved(struct writer *w, size_t from)
 	struct instruction i = w->kernel->code[from];
 	enum beat_point point = point_of(w, from);
 	size_t at = w->count;
+	int64_t branch;
 
 	if (point == BEAT_AT_EXIT) {
 		w->out[at] = exit_branch(w, i, at, at + 2);
@@ -158,6 +159,8 @@ static size_t put_moved(struct writer *w, size_t from)
 	}
 	if (point == BEAT_AT_BARRIER)
 		at = trace_put_barrier(w, i, (uint32_t)from);
+	else if (code_branch_target(i, from, &branch))
+		w->out[w->count++] = code_retarget(w->kernel->architecture, i, at * SASS_BYTES, (size_t)branch * SASS_BYTES);
 	else
 		w->out[w->count++] = code_without_reuse(i);
 	trace_put_branch(w, from + 1);

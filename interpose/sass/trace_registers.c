@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "sass/blocks.h"
 #include "sass/trace_parts.h"
 #include "util/vector.h"
 
@@ -73,7 +74,7 @@ void trace_registers_of(struct instruction i, struct registers *r)
 {
 	const struct form *f = find_form(i);
 
-	*r = (struct registers){.known = f};
+	*r = (struct registers){.known = f || code_branch_moves(i)};
 	for (const struct operand *o = f ? f->operands : NULL; o && o < f->operands + OPERANDS && o->count; o++) {
 		unsigned none = o->uniform ? URZ : RZ;
 		unsigned first = (unsigned)(o->bit < 64 ? i.low >> o->bit : i.high >> (o->bit - 64)) & none;
