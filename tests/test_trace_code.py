@@ -622,3 +622,26 @@ def test_pieces_use_few_uniform_registers() -> None:
     found = re.findall(r"\[(\w+)\] = \{\w+, \d+, \d+, (\d+), \d+\}", header)
     assert len(found) == 9
     assert max(int(count) for name, count in found if name != "BEAT_ENTER") <= 4 + 5
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_a_load_beside_other_records_has_the_predicates_of_the_kernel(
+    cubin: sp.Cubin, tmp_path: Path
+) -> None:
+    seen = 0
+    for kernel in cubin.kernels:
+        old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, OPCODE | VALUES)
+        before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
+        for i in detoured(old, new.code):
+            if not re.search(r"\bLD[GSL]?\b", before[i]):
+                continue
+            at = target(90, 16 * i, *new.code[i]) // 16
+            itself = next(n for n in range(at, len(after)) if after[n] == before[i])
+            saves = next(n for n in range(at, itself) if after[n].startswith("P2R"))
+            restored = [n for n in range(saves, itself) if after[n].startswith("R2P PR,")]
+            writes = [
+                n for n in range(saves, itself) if re.search(r"SETP|PLOP3|VOTE\S* P", after[n])
+            ]
+            assert not writes or (restored and max(writes) < restored[-1]), before[i]
+            seen += bool(writes)
+    assert seen > 3

@@ -168,7 +168,8 @@ void code_uniforms(unsigned architecture, struct instruction i, struct uniforms 
 
 	if (mnemonic && !writes_uniforms(mnemonic))
 		return;
-	for (unsigned r = first; r < first + MOST_WRITTEN && r < UNIFORM_REGISTERS; r++)
+	bool only_predicates = mnemonic && (!strcmp(mnemonic, "UISETP") || !strcmp(mnemonic, "UPLOP3"));
+	for (unsigned r = only_predicates ? UNIFORM_REGISTERS : first; r < first + MOST_WRITTEN && r < UNIFORM_REGISTERS; r++)
 		written->registers |= 1ull << r;
 	written->predicates |= (uint8_t)(1u << (i.high >> 17 & 7) | 1u << (i.high >> 20 & 7));
 }
