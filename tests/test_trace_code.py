@@ -422,7 +422,11 @@ def test_heartbeats_are_kept_at_loops_barriers_and_exits(
         if re.match(r"(?:@!?P\d )?EXIT$", text):
             assert after[i].startswith(text.replace("EXIT", "BRA"))
             detour = after[goes_to(i, new.code) :]
-            assert any("REDG.E.OR" in one for one in detour[: detour.index("EXIT")])
+            detour = detour[: detour.index("EXIT")]
+            assert any("REDG.E.OR" in one for one in detour)
+            # the kernel's last stores may still read its registers
+            used = {int(r) for one in detour for r in re.findall(r"\bR(\d+)\b", one)}
+            assert min(used) >= OWN
             places["exit"] += 1
         elif re.search(r"\bBAR\.(?:SYNC|RED)", text):
             at = goes_to(i, new.code)
@@ -453,19 +457,11 @@ def test_lanes_that_exit_change_no_uniform_register_of_those_that_go_on(
     kernel = next(k for k in cubin.kernels if k.name == "reduce")
     traced = cubin.trace(kernel, OWN, BEATS | OPCODE)
     code = disassemble(traced.code, tmp_path)
-    exits, rest = set[str](), set[str]()
     ends = [n for n, text in enumerate(code) if "REDG.E.OR" in text]
+    assert ends
     for end in ends:
-        begin = max(n for n in range(end) if code[n].startswith("BSSY"))
-        found = re.findall(r"\bUR\d+", " ".join(code[begin:end]))
-        exits |= {one for n in map(int, [f[2:] for f in found]) for one in (f"UR{n}", f"UR{n + 1}")}
-    for n, text in enumerate(code[len(code_of(cubin, kernel)) :], len(code_of(cubin, kernel))):
-        if not any(end - 8 <= n <= end for end in ends):
-            written = re.match(r"(?:@!?U?P\d )?(?:U\w+|S2UR|R2UR)\S*(?: UP\d,)? (UR\d+)", text)
-            if written and "c[0x0][0x208]" not in text:
-                rest |= {written[1], f"UR{int(written[1][2:]) + ('.64' in text)}"}
-    assert ends and exits and rest
-    assert not exits & rest
+        begin = max(n for n in range(end) if code[n].startswith("VOTE.ANY"))
+        assert not re.search(r"\bUR\d", " ".join(code[begin:end])), code[begin:end]
 
 
 def collective(cubin: sp.Cubin, kernel: sp.Kernel, at: int, behind: int) -> bytes:
@@ -620,7 +616,7 @@ def test_pieces_use_few_uniform_registers() -> None:
     """Kernels of PyTorch leave five."""
     header = (sp.ROOT / "interpose" / "sass" / "trace_templates.h").read_text()
     found = re.findall(r"\[(\w+)\] = \{\w+, \d+, \d+, (\d+), \d+\}", header)
-    assert len(found) == 9
+    assert len(found) == 8
     assert max(int(count) for name, count in found if name != "BEAT_ENTER") <= 4 + 5
 
 

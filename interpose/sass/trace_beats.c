@@ -37,7 +37,7 @@
 #define HASH_SHIFT 10u
 #define QUICK 0x7e5ull /* stalls for the latency of arithmetic */
 #define AT_ONCE 0x7e2ull /* where nothing needs the result soon */
-#define EXIT_COST 8u
+#define EXIT_COST 10u
 #define BARRIER_COST 16u
 #define PASS_COST 64u
 
@@ -62,7 +62,8 @@ static const struct instruction encoding_clock = {0x0000000000007805, 0x5000};
 static const struct instruction encoding_and = {0x0000000000007812, 0x078ec0ff};
 static const struct instruction encoding_or = {0x0000000000007812, 0x078efcff};
 static const struct instruction encoding_shift = {0x00000000ff007819, 0x00011600};
-/* MOV d, b; VOTE.ALL P0, P0; ELECT P1, URZ, PT */
+/* VOTE.ANY d, PT, PT; MOV d, b; VOTE.ALL P0, P0; ELECT P1, URZ, PT */
+static const struct instruction encoding_active = {0x0000000000007806, 0x038e0100};
 static const struct instruction encoding_copy = {0x0000000000007202, 0xf00};
 static const struct instruction encoding_all = {0x0000000000ff7806, 0};
 static const struct instruction encoding_elect = {0x00000000003f782f, 0x03820000};
@@ -73,6 +74,7 @@ static const struct instruction encoding_compare_number = {0x000000000000780c, 0
 static const struct instruction encoding_store_4 = {0x0000000000007986, 0x0c10fd00};
 static const struct instruction encoding_store_2 = {0x0000000000007986, 0x0c10fb00};
 static const struct instruction encoding_store = {0x0000000000007986, 0x0c10f900};
+static const struct instruction encoding_exited = {0x000000000000798e, 0x0f10e180}; /* REDG.E.OR.STRONG.GPU */
 static const struct instruction encoding_increase = {0x000000000000798e, 0x0c10e580};
 
 enum comparison { EQUAL = 0x2070, UP_TO_OR = 0x3470, NOT_EQUAL = 0x5070, FROM_AND = 0x6070 }; /* of numbers without sign */
@@ -145,7 +147,7 @@ size_t trace_beat_room(const struct trace_kernel *k)
 	for (size_t i = 0; k->wish.beats && i < k->count; i++)
 		switch (trace_beat_point(k, i)) {
 		case BEAT_AT_EXIT:
-			room += trace_template(BEAT_EXIT)->count + EXIT_COST;
+			room += EXIT_COST;
 			break;
 		case BEAT_AT_BARRIER:
 			room += BARRIER_COST;
@@ -169,35 +171,23 @@ static struct input in_register(unsigned r)
 	return (struct input){false, r};
 }
 
-/*
- * Where the kernel begins or ends, its own registers are free. Lanes that exit may leave others behind, which share the
- * uniform registers of the warp: so they use only the descriptor that is kept, with the value that it has.
- */
-static void put_with_own_registers(struct writer *w, unsigned which, struct inputs *in)
-{
-	const struct layout *l = w->layout;
-	struct layout own = *l;
-
-	own.base = 0;
-	for (unsigned u = 0; u < UNIFORMS_MAX; u++)
-		own.uniform[u] = (uint8_t)(which == BEAT_EXIT ? l->descriptor + u : OF_PIECES + u);
-	own.mask = trace_template(which)->registers;
-	w->layout = &own;
-	if (which == BEAT_EXIT)
-		trace_put_mask(w, (struct instruction){UNGUARDED, 0});
-	in->of[SOURCE_MASK] = in_register(own.mask);
-	trace_put_piece(w, which, in);
-	w->layout = l;
-}
-
 void trace_put_enter(struct writer *w)
 {
 	const struct layout *l = w->layout;
 	struct inputs in = {.output = l->state, .outputs = 3};
 
+	struct layout own = *l; /* its own registers are free there */
+
+	own.base = 0;
+	for (unsigned u = 0; u < UNIFORMS_MAX; u++)
+		own.uniform[u] = (uint8_t)(OF_PIECES + u);
+	own.mask = trace_template(BEAT_ENTER)->registers;
 	in.of[SOURCE_ZERO] = number(0);
+	in.of[SOURCE_MASK] = in_register(own.mask);
+	w->layout = &own;
 	if (w->kernel->wish.beats)
-		put_with_own_registers(w, BEAT_ENTER, &in);
+		trace_put_piece(w, BEAT_ENTER, &in);
+	w->layout = l;
 	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
 	if (l->counting.pairs)
 		trace_put_first_counts(w);
@@ -209,14 +199,26 @@ void trace_put_enter(struct writer *w)
 	trace_put(w, none, SETTLED); /* no pass is due */
 }
 
+/* What goes to a member of the heartbeat, from registers. */
+static void put_member(struct writer *w, struct instruction i, size_t member, unsigned from, unsigned predicate)
+{
+	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12 | (uint64_t)member << 40;
+	trace_put(w, trace_with(i, 0, w->layout->beat, from, w->layout->descriptor), STORES);
+}
+
+/*
+ * The kernel's last stores may still read its registers, and no scoreboard says until when: so only a register above them
+ * is used.
+ */
 void trace_put_exit(struct writer *w)
 {
-	const struct layout *l = w->layout;
-	struct inputs in = {.outputs = 1};
+	unsigned lanes = w->layout->base;
 
-	in.of[SOURCE_ADDRESS_LOW] = in_register(l->beat);
-	in.of[SOURCE_ADDRESS_HIGH] = in_register(l->beat + 1);
-	put_with_own_registers(w, BEAT_EXIT, &in);
+	trace_put_wait(w); /* counts have used it */
+	trace_put(w, trace_with(encoding_active, lanes, 0, 0, 0), SETTLED);
+	trace_put(w, encoding_elect, SETTLED);
+	put_member(w, encoding_exited, MEMBER(exited), lanes, 1);
+	trace_put_wait(w);
 }
 
 /* ---- barriers ---- */
@@ -239,13 +241,6 @@ static void put_barrier_state(struct writer *w, struct instruction i, unsigned t
 	trace_put(w, trace_with(encoding_and, with, from, 0xfffu << TT_WARP_THREADS_SHIFT, 0), QUICK);
 	trace_put(w, trace_with(encoding_mix, to, to, 1u << TT_WARP_NUMBER_SHIFT, with), QUICK);
 	trace_put(w, trace_with(encoding_or, to, to, TT_WARP_AT(0, 0), 0), QUICK);
-}
-
-/* What goes to a member of the heartbeat, from registers. */
-static void put_member(struct writer *w, struct instruction i, size_t member, unsigned from, unsigned predicate)
-{
-	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12 | (uint64_t)member << 40;
-	trace_put(w, trace_with(i, 0, w->layout->beat, from, w->layout->descriptor), STORES);
 }
 
 /* The state behind a barrier has the clock, so that it is never twice the same. */

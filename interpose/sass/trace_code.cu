@@ -345,14 +345,3 @@ extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param 
 	output((uint32_t)at);
 	output((uint32_t)(at >> 32));
 }
-
-/* Lanes exit. The address is that of the heartbeat. */
-extern "C" __global__ void tt_beat_exit(const __grid_constant__ tt_trace_param given)
-{
-	const tt_trace_param &p = apart(given);
-	uint32_t mask = INPUT(MASK);
-	uint64_t at = INPUT(ADDRESS_LOW) | (uint64_t)INPUT(ADDRESS_HIGH) << 32;
-
-	if (lane() == (uint32_t)__ffs(mask) - 1)
-		asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" ::"l"(MEMBER(at, exited)), "r"(mask) : "memory");
-}

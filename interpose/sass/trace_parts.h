@@ -36,7 +36,6 @@ enum source {
 /* Pieces by enum tt_trace_kind. Others are behind them. */
 #define VALUES_END (TT_TRACE_END + 0)
 #define BEAT_ENTER (TT_TRACE_END + 1)
-#define BEAT_EXIT (TT_TRACE_END + 2)
 
 struct template
 {

@@ -62,7 +62,7 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 /* The pieces that code for these kinds needs, as bits. */
 static uint32_t pieces_of(const struct trace_kernel *k, const struct layout *l, uint32_t kinds)
 {
-	uint32_t pieces = k->wish.beats ? 1u << BEAT_ENTER | 1u << BEAT_EXIT : 0;
+	uint32_t pieces = k->wish.beats ? 1u << BEAT_ENTER : 0;
 
 	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 		if (kinds & 1u << kind && !(kind == TT_TRACE_COUNT && l->counting.quickly))

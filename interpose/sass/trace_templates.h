@@ -1166,19 +1166,6 @@ static const struct piece beat_enter_90[] = {
 	{{0x000000030000735d, 0x000fea0003800000}, 0x8004},
 	{{0x000000000000794d, 0x000fea0003800000}, 0x0400},
 };
-static const struct piece beat_exit_90[] = {
-	{{0x0000000000057919, 0x000e220000003a00}, 0x2001},
-	{{0x0000820000047ab9, 0x000fe20000000a00}, 0x0010},
-	{{0x0000000000077919, 0x000e620000000000}, 0x0001},
-	{{0x0000000000027919, 0x000ea20000003900}, 0x3001},
-	{{0x0000000000037919, 0x000ee20000003c00}, 0x4001},
-	{{0x0000000500007301, 0x001e300000000000}, 0x0005},
-	{{0x0000000000007300, 0x001e6400000e0400}, 0x0005},
-	{{0x000000000700720c, 0x002fda0003f05270}, 0x0006},
-	{{0x000000000000094d, 0x00cfea0003800000}, 0x0400},
-	{{0x000044050200798e, 0x000be2000f10e184}, 0x0086},
-	{{0x000000000000794d, 0x000fea0003800000}, 0x0400},
-};
 static const struct template templates_90[] = {
 	[TT_TRACE_OPCODE] = {opcode_90, 154, 27, 9, 2},
 	[TT_TRACE_ADDRESSES] = {addresses_90, 238, 31, 9, 3},
@@ -1188,5 +1175,4 @@ static const struct template templates_90[] = {
 	[TT_TRACE_VALUES] = {values_begin_90, 256, 29, 9, 4},
 	[VALUES_END] = {values_end_90, 32, 9, 5, 0},
 	[BEAT_ENTER] = {beat_enter_90, 46, 16, 10, 0},
-	[BEAT_EXIT] = {beat_exit_90, 11, 9, 5, 0},
 };

@@ -1,4 +1,9 @@
 /* A kernel whose warps change their number of registers. */
+#if __CUDA_ARCH_FEAT_SM90_ALL
+#define CHANGE_REGISTERS(how, number) asm volatile("setmaxnreg." how ".sync.aligned.u32 " number ";")
+#else
+#define CHANGE_REGISTERS(how, number)
+#endif
 #define BARRIER(number) asm volatile("barrier.sync " #number ", 384;" ::: "memory")
 
 /* One group of warps loads, and gives registers to the two that compute. */
@@ -8,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(3 * 128, 1) specialised(const unsig
 	int at = threadIdx.x % 128;
 
 	if (threadIdx.x < 128) {
-		asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+		CHANGE_REGISTERS("dec", "40");
 		for (int begin = blockIdx.x * 1024; begin < n; begin += gridDim.x * 1024) {
 			for (int i = at; i < 1024; i += 128)
 				tile[i] = in[begin + i];
@@ -17,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(3 * 128, 1) specialised(const unsig
 		}
 	} else {
 		int group = threadIdx.x / 128 - 1;
-		asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
+		CHANGE_REGISTERS("inc", "184");
 		for (int begin = blockIdx.x * 1024; begin < n; begin += gridDim.x * 1024) {
 			unsigned v[64], sum = 0;
 			BARRIER(1);
