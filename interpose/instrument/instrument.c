@@ -170,7 +170,7 @@ static struct flight *begin_sanitized(struct context *c, struct tt_traced *t, co
 static struct flight *begin_patched(struct context *c, struct tt_traced *t, const struct function *f, struct traced_launch *l)
 {
 	const struct patched *copy = NULL;
-	const char *text = "the patcher records only the kinds count, opcode, addresses, values and heartbeat";
+	const char *text = "the patcher records only the kinds count, opcode, registers, addresses, values and heartbeat";
 	uint32_t refused = TT_REFUSED_CODE;
 	CUdeviceptr device;
 

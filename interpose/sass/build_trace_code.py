@@ -202,7 +202,7 @@ def kernel(name: str, cubin: Path, folder: Path) -> list[Line]:
 
 
 def put_descriptor_first(lines: list[Line], folder: Path) -> None:
-    """Gives the descriptor of memory the first two uniform registers, which trace_code.c uses too."""
+    """Gives the descriptor of memory the first two uniform registers, as trace_code.c expects."""
     found = {int(match[1]) for line in lines if (match := DESCRIPTOR.search(line.text))}
     if len(found) != 1 or (of := found.pop()) == FIRST_UNIFORM:
         return

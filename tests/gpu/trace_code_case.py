@@ -1,7 +1,7 @@
 """Runs a kernel with and without recording code, and prints what came out as JSON.
 
-trace_code_case.py CUBIN LIBRARY KERNEL: a cubin of patch_kernels.cu, and the patcher as it was
-built.
+trace_code_case.py CUBIN LIBRARY KERNEL [KIND…]: a cubin of patch_kernels.cu, and the patcher as it
+was built. Kinds are numbers of enum tt_trace_kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests import sass_patcher as sp
 
 PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
 ITEMS, RING, NO_BLOCK = 4096, 1 << 24, 2**64 - 1
-OPCODE, REGISTERS, ADDRESSES, TMA, COUNT = 1, 2, 3, 5, 6
+OPCODE, REGISTERS, ADDRESSES, COUNT = 1, 2, 3, 6
 BRANCH, GUARD, UNGUARDED = 0x947, 0xF000, 0x7000  # in the low word of an instruction
 CONTROL = 128  # bytes of struct tt_trace_ring
 COUNTS, THREADS = 1 << 21, 2**32 - 1  # bytes for counts; of a count, the threads
@@ -124,7 +124,7 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
     plain = memory.run(cubin.image, kernel.name)
     said: dict[str, Any] = {"kernel": kernel.name, "same": {}, "lost": 0}
     counter = allocate(4)
-    kinds = (COUNT, OPCODE, REGISTERS, ADDRESSES, *((TMA,) if kernel.name == "bulk" else ()))
+    kinds = [int(kind) for kind in sys.argv[4:]] or [COUNT, OPCODE, REGISTERS, ADDRESSES]
     for kind in kinds:
         print(f"{kernel.name}, kind {kind}", file=sys.stderr, flush=True)
         traced = cubin.traced_image(kernel, 1 << kind, counter)
