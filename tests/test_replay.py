@@ -397,7 +397,7 @@ def test_damaged_run_gives_a_one_line_error(
     whole = image.read_bytes()
     image.write_bytes(whole.replace(b"add", b"sub"))
     done = replay(run_path, "--launch", number)
-    assert done.status == 2 and "the digest of the image is not its name" in done.stderr
+    assert done.status == 2 and "the digest of the image is not its name" in done.stdout
     image.write_bytes(whole)
     for data in (run_path / "p0").glob("data-*.bin"):
         raw = data.read_bytes()

@@ -94,7 +94,8 @@ def test_hard_program(name: str, other_preload: Path, tmp_path: Path) -> None:
         says = [line for line in done.stderr.splitlines() if line.startswith("ttanalyze")]
         verb = ("validate",) if mode == "traced" else ("verify", "--continue")
         verified = support.ttanalyze(*verb, run)
-        if verified.status != 0:
+        # Of a context that failed, the last epochs are lost, and verify says so.
+        if verified.status != (2 if name == "fault" else 0):
             wrong.append(f"{mode}: verify: {verified}"[-3000:])
         line = f"{name} {mode}: {seconds[-1]:.1f} s, {verified.stdout.strip()[-200:]}"
         print("\n".join([line, *says]), file=sys.stderr, flush=True)
