@@ -329,6 +329,91 @@ def test_output_that_one_rank_lacks_is_found(tmp_path: Path) -> None:
     assert [(one.number, one.groups) for one in report.wrong] == [(6, [[0], [1]])]
 
 
+def test_copy_that_is_reduced_leaves_a_wrong_output(tmp_path: Path) -> None:
+    """Rank 1 reduces a copy once. Both ranks always have the same activations, which are larger."""
+    run, size = tmp_path / "run", 4 << 16
+    for rank in range(2):
+        writer = Rank(run, rank)
+        for region in (0, 1):
+            writer.born(region, bytes(2 * size))
+        for number in range(9):
+            writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
+            writer.write(1, 0, np.random.default_rng(number).bytes(2 * size))
+            writer.reduce(1000 * number, size)
+            copy = rank == 1 and number == 7
+            writer.write(0, size * copy, np.random.default_rng(100 + number).bytes(size))
+            if copy:
+                writer.write(0, 0, np.random.default_rng(200).bytes(size))
+            writer.epoch("nvtx")
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert [(one.number, one.region, one.block) for one in report.wrong] == [
+        (7, 0, block) for block in range(4)
+    ]
+    assert report.checked == 3
+    assert any(note.startswith("5 outputs not compared: no memory") for note in report.notes)
+    assert any(
+        note.startswith("1 output not compared: an epoch right after") for note in report.notes
+    )
+
+
+@pytest.mark.parametrize("flag", ["loose", "dropped", "refused"])
+def test_epoch_that_may_be_torn_is_not_compared(flag: str, tmp_path: Path) -> None:
+    """What rank 1 holds in such an epoch is no evidence."""
+    run = tmp_path / "run"
+    for rank in range(2):
+        writer = Rank(run, rank)
+        writer.born(0, bytes(4096))
+        writer.epoch("sync", "full")
+        for number in range(9):
+            writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
+            writer.reduce(1000 * number, 4096)
+            torn = rank == 1 and number == 7
+            writer.write(0, 0, np.random.default_rng(number + 50 * torn).bytes(4096))
+            writer.epoch("nvtx", *[flag] * torn)
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert report.same and report.checked == 3
+    assert "1 output not compared: an epoch is loose, refused or dropped" in report.notes
+
+
+def test_full_epoch_makes_no_output(tmp_path: Path) -> None:
+    """It lists memory that did not change. NCCL's own is the same until then, and differs later."""
+    run = tmp_path / "run"
+    for rank in range(2):
+        writer = Rank(run, rank)
+        for region in (0, 1):
+            writer.born(region, bytes(4096))
+        writer.epoch("sync", "full")
+        for number in range(4):
+            writer.reduce(1000 * number, 4096)
+            writer.write(0, 0, np.random.default_rng(number).bytes(4096))
+            if number > 1:
+                writer.write(1, 0, bytes([rank + 1]) * number)
+            writer.epoch("nvtx", *["full"] * (number == 1))
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert report.same and report.checked == 4
+
+
+def test_memory_without_a_counterpart_is_said(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for rank in range(2):
+        writer = Rank(run, rank)
+        writer.born(0, bytes(4096))
+        writer.born(1, bytes(8192 if rank else 4096))
+        writer.epoch("sync", "full")
+        for number in range(2):
+            writer.reduce(1000 * number, 4096)
+            for region in (0, 1):
+                writer.write(region, 0, np.random.default_rng(number).bytes(4096))
+            writer.epoch("nvtx")
+        writer.end(rank, 2)
+    report = tt.collectives(tt.open(run))
+    assert report.same and report.checked == 2
+    assert any(note.startswith("2 outputs compared only in") for note in report.notes)
+
+
 def test_clocks_of_two_hosts_are_related_by_collectives(tmp_path: Path) -> None:
     """The second host booted 7 seconds later, and its wall clock is wrong."""
     run, behind = tmp_path / "run", 7_000_000_000

@@ -1,8 +1,8 @@
 """NCCL through PyTorch: steps with an all-reduce each, in so many ranks, each with its GPU.
 
---late RANK pauses before each all-reduce. --wrong STEP changes one element of what that all-reduce
-leaves in rank 1, by a stream that nothing waits for. --leaves RANK calls no last all-reduce: then
-the first process ends all others, as launchers do.
+--late RANK pauses before each all-reduce. In step --wrong STEP, rank 1 reduces a copy, so its own
+tensor lacks the sum. --leaves RANK calls no last all-reduce: then the first process ends all
+others, as launchers do.
 """
 
 # mypy: disable-error-code="import-not-found,import-untyped"
@@ -28,25 +28,19 @@ def work(rank: int, options: argparse.Namespace, last: mp.SimpleQueue) -> None:
     dist.init_process_group("nccl", rank=rank, world_size=world)
     values = torch.full((1 << 20,), float(rank + 1), device="cuda")
     other = torch.randn(2048, 2048, device="cuda")
-    element, side = torch.zeros(1, device="cuda"), torch.cuda.Stream()
-    element += 1  # its kernel is loaded
-    torch.cuda.synchronize()
     for step in range(STEPS):
         with nvtx.range(f"step {step}"):
             if rank == options.late:
                 time.sleep(0.02)
             other = torch.tanh(other @ other)
             values += rank + step
-            if rank == 1 and step == options.wrong:
-                torch.cuda.synchronize()
-                with torch.cuda.stream(side):
-                    torch.cuda._sleep(3_000_000_000)
-                    values[5:6] += 1
+            copied = rank == 1 and step == options.wrong
+            reduced = values.clone() if copied else values
             if step == STEPS - 1:
                 last.put(rank)
                 if rank == options.leaves:
                     time.sleep(600)
-            dist.all_reduce(values)
+            dist.all_reduce(reduced)
             values /= world
             torch.cuda.synchronize()
     print(rank, values.double().mean().item(), flush=True)

@@ -117,6 +117,7 @@ TOUCHED = EPOCH_FLAGS["touched"]
 REFUSED = EPOCH_FLAGS["refused"]
 DROPPED = EPOCH_FLAGS["dropped"]
 LOOSE = EPOCH_FLAGS["loose"]
+GAP = EPOCH_FLAGS["gap"]
 
 
 def pointer(array: Array, kind: str | None = None) -> Any:

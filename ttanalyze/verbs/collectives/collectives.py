@@ -20,7 +20,7 @@ from ttanalyze.output import text
 from ttanalyze.output.tables import as_records
 from ttanalyze.output.times import as_timedeltas
 from ttanalyze.util.progress import Progress, tell
-from ttanalyze.verbs.collectives.outputs import AGREED, Outputs, WrongOutput
+from ttanalyze.verbs.collectives.outputs import AGREED, TORN, Outputs, WrongOutput
 
 ALIKE = ("operation", "bytes", "reduction", "root", "type")
 LISTED = 100
@@ -145,7 +145,9 @@ def collectives(run: Run, progress: Progress = None) -> Collectives:
         late.append(_communicator(report, str(key) or None, calls))
     report.ranks = _ranks(every, pd.concat(late) if late else None)
     outputs = Outputs(run.processes, ranks)
-    report.checked, report.wrong = outputs.compare(every[~pairs])
+    report.checked, report.wrong, left = outputs.compare(every[~pairs])
+    if report.checked or left[TORN]:
+        report.notes += [f"{text.count(n, 'output', 'outputs')} {what}" for what, n in left.items()]
     _note(report, run, relations, every)
     report.same = not (report.mismatches or report.open or report.wrong)
     return report

@@ -6,16 +6,19 @@ before. Blocks that changed on all ranks and then were equal must be equal after
 all-reduce of the same size. Where other calls wrote too, they must have been equal several times,
 because reused memory may be equal by chance. An output is as large as the all-reduce, so most
 blocks within this distance must have changed with it. A few blocks may be NCCL's own memory.
-Regions of the ranks correspond as those of two runs do in `diff`.
+Regions of the ranks correspond as those of two runs do in `diff`. An all-reduce whose output cannot
+be known is counted with the reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from ttanalyze.format import layout
 from ttanalyze.format.event_kinds import WRITES
 from ttanalyze.format.layout import BLOCK_SIZE, Array, distinct
 from ttanalyze.format.process import Process
@@ -25,7 +28,14 @@ from ttanalyze.verbs.diff.sides import Names, of_process, read_calls
 
 AGREED = 5  # equal contents that make memory an output if other calls wrote in the same epoch
 SHARE = 3, 4  # of the blocks of an output that change with it
+UNSURE = layout.LOOSE | layout.REFUSED | layout.DROPPED  # flags of epochs
 Key = tuple[str, int]  # communicator, number
+
+# What is said of all-reduces whose output was not compared, or not in all memory.
+NO_EPOCH = "not compared: an epoch right after the all-reduce on each rank is missing"
+TORN = "not compared: an epoch is loose, refused or dropped"
+UNKNOWN = "not compared: no memory was known yet to be output, or none of it changed"
+HIDDEN = "compared only in memory that all ranks have; as much other memory changed too"
 
 
 @dataclass(frozen=True)
@@ -33,11 +43,13 @@ class _Seen:
     """An epoch right after an all-reduce.
 
     size: of the all-reduce in bytes. alone: whether nothing else wrote since the epoch before.
+    sure: whether the epoch says what memory was.
     """
 
     epoch: int
     size: int
     alone: bool
+    sure: bool
 
 
 @dataclass(frozen=True)
@@ -70,13 +82,22 @@ class Outputs:
         self.processes = processes
         self.ranks = ranks
 
-    def compare(self, calls: pd.DataFrame) -> tuple[int, list[WrongOutput]]:
-        """Returns how many all-reduces were compared, and those that differ, in order."""
+    def compare(self, calls: pd.DataFrame) -> tuple[int, list[WrongOutput], Counter[str]]:
+        """Returns how many all-reduces were compared, those that differ, in order, and of how
+        many others what is to be said.
+        """
+        left: Counter[str] = Counter()
         if len(self.processes) < 2:
-            return 0, []
+            return 0, [], left
         reduced = calls[calls["operation"] == "AllReduce"]
         seen = [self._of(process, reduced) for process in self.processes]
         common = set(seen[0]).intersection(*seen[1:])
+        asked = zip(
+            reduced["key"].astype(str), reduced["number"].fillna(0).astype(int), strict=True
+        )
+        left[NO_EPOCH] = len(set(asked) - common)
+        torn = {key for key in common if not all(one[key].sure for one in seen)}
+        left[TORN], common = len(torn), common - torn
         last = [max((one[key].epoch for key in common), default=-1) for one in seen]
         numbers = _numbers(self.processes)
         blocks = [_Blocks(*of) for of in zip(self.processes, last, numbers, strict=True)]
@@ -92,8 +113,12 @@ class Outputs:
             outputs = {p for some in changed for p in some if known.get(p, 0) >= needed}
             places = np.array(sorted(everywhere | outputs), "u8")
             held = [of.held(places, one.epoch) for of, one in zip(blocks, ours, strict=True)]
-            alone = needed == 1 and bool(everywhere)
-            checked += alone or any(times >= needed for times in known.values())
+            if outputs or (needed == 1 and everywhere):
+                checked += 1
+                both = zip(blocks, ours, strict=True)
+                left[HIDDEN] += any(of.may_hide(one.epoch, one.size) for of, one in both)
+            else:
+                left[UNKNOWN] += 1
             for place, digests in zip(places.tolist(), np.stack(held, 1).tolist(), strict=True):
                 before = known.get(place, 0)
                 if len(set(digests)) > 1:
@@ -102,7 +127,7 @@ class Outputs:
                     known[place] = -1
                 elif before >= 0 and place in everywhere:
                     known[place] = before + 1
-        return checked, wrong
+        return checked, wrong, +left
 
     def _of(self, process: Process, reduced: pd.DataFrame) -> dict[Key, _Seen]:
         """Returns the epochs right after all-reduces."""
@@ -114,6 +139,8 @@ class Outputs:
         epochs = np.searchsorted(cuts, launches)
         writes = self._writes(process)
         out = {}
+        sure = process.epochs["flags"] & UNSURE == 0
+        gap = process.epochs["flags"] & layout.GAP != 0
         columns = (mine[name].fillna(0).tolist() for name in ("key", "number", "bytes"))
         for key, number, size, launch, epoch in zip(
             *columns, launches.tolist(), epochs.tolist(), strict=True
@@ -123,7 +150,8 @@ class Outputs:
             at = [*cuts[epoch - 1 : epoch + 1].tolist(), launch]
             before, end, own = np.searchsorted(writes, at, "right").tolist()
             if end == own:  # nothing wrote after its kernel
-                out[str(key), int(number)] = _Seen(epoch, int(size), end - before == 1)
+                alone = end - before == 1 and bool(sure[epoch - 1] and not gap[epoch])
+                out[str(key), int(number)] = _Seen(epoch, int(size), alone, bool(sure[epoch]))
         return out
 
     @staticmethod
@@ -176,20 +204,29 @@ def _numbers(processes: list[Process]) -> list[Array]:
 
 class _Blocks:
     """The digests of a process's blocks, up to an epoch. A place is region << 32 | block, with the
-    number of the first rank's region.
+    number of the first rank's region. Full epochs also list blocks that did not change.
     """
 
     def __init__(self, process: Process, last: int, numbers: Array) -> None:
         records, epoch = process.blocks(0, last + 1), process.epoch_of("blocks", 0, last + 1)
         region = numbers[np.searchsorted(process.regions.id, records["region"])]
+        self._hidden = np.bincount(epoch[region < 0].astype("i8"), minlength=last + 1)
         records, epoch, region = (of[region >= 0] for of in (records, epoch, region))
         places = keys_of(region, records["block"])
-        self._first = np.searchsorted(epoch, np.arange(last + 2))
-        self._changed = places
         self._places, index = np.unique(places, return_inverse=True)
         keys = keys_of(index.ravel(), epoch)
         order = np.argsort(keys, kind="stable")
         self._keys, self._digests = keys[order], records["digest"][order]
+        again = np.zeros(len(order), bool)
+        of, digests = index.ravel()[order], self._digests
+        again[order[1:]] = (of[1:] == of[:-1]) & (digests[1:] == digests[:-1])
+        self._changed = places[~again]
+        self._first = np.searchsorted(epoch[~again], np.arange(last + 2))
+
+    def may_hide(self, epoch: int, size: int) -> bool:
+        """Returns whether memory without a counterpart changed so much that it may be output."""
+        length = max(1, -(-size // BLOCK_SIZE))
+        return int(self._hidden[epoch]) * SHARE[1] >= length * SHARE[0]
 
     def changed(self, epoch: int) -> list[int]:
         """Returns the places that changed in an epoch."""
