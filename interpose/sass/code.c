@@ -23,6 +23,7 @@
 #define SCHEDULE 41 /* bit of the high word */
 #define REUSE ((uint64_t)15 << 58)
 #define SCOREBOARD 5u
+#define EXCHANGE 0x5b2u /* SYNCS.EXCH */
 /* After arithmetic: the delay that nvcc uses before a dependent branch, longer than any fixed latency. */
 #define SETTLED 0x7edu
 #define BRANCHES 0x7f5u
@@ -159,6 +160,23 @@ bool code_is_uniform(unsigned architecture, struct instruction i)
 	const char *mnemonic = code_mnemonic(architecture, i);
 
 	return mnemonic && writes_uniforms(mnemonic);
+}
+
+bool code_has_uniform_guard(unsigned architecture, struct instruction i)
+{
+	static const char *const others[] = {"R2UR", "REDUX", "CREDUX", "VOTEU", "ELECT"}; /* read what lanes have */
+	const char *mnemonic = code_mnemonic(architecture, i);
+
+	if (!mnemonic || (i.low & GUARD) == UNGUARDED)
+		return false;
+	if ((i.low & 0xfff) == EXCHANGE)
+		return true;
+	if (!writes_uniforms(mnemonic))
+		return false;
+	for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++)
+		if (!strcmp(mnemonic, others[n]))
+			return false;
+	return true;
 }
 
 void code_uniforms(unsigned architecture, struct instruction i, struct uniforms *written)

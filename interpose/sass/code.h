@@ -14,6 +14,10 @@ struct instruction {
 	uint64_t low, high;
 };
 
+/* In the low word: its predicate, and that of one that has none. */
+#define GUARD 0xf000ull
+#define UNGUARDED 0x7000ull
+
 enum delay_mode {
 	DELAY_NONE, /* an empty detour */
 	DELAY_FIXED,
@@ -65,8 +69,10 @@ struct instruction code_nop(void);
  * bits.
  */
 void code_uniforms(unsigned architecture, struct instruction i, struct uniforms *written);
-/* Whether it runs on the uniform datapath: then its guard may be a uniform predicate. */
+/* Whether it writes uniform registers, or runs on the uniform datapath. */
 bool code_is_uniform(unsigned architecture, struct instruction i);
+/* Whether it has a guard that is a uniform predicate. */
+bool code_has_uniform_guard(unsigned architecture, struct instruction i);
 bool code_spare(const struct uniforms *written, struct spare *out);
 /* Writes the delay; without `out`, only returns its number of instructions. */
 size_t code_delay(unsigned architecture, const struct delay *d, struct spare spare, struct instruction *out);

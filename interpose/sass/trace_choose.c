@@ -6,7 +6,7 @@
 #include "sass/blocks.h"
 #include "sass/trace_parts.h"
 
-#define WITH_BRANCHES (1u << TT_TRACE_OPCODE | 1u << TT_TRACE_REGISTERS)
+#define WITH_BRANCHES (1u << TT_TRACE_OPCODE | 1u << TT_TRACE_REGISTERS | 1u << TT_TRACE_COUNT)
 #define NEVER 0xf000ull /* the guard @!PT */
 
 static const char *point_refused(const struct trace_kernel *k, size_t at, uint32_t kinds)
@@ -24,8 +24,6 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 		return "the number of its registers is unknown there";
 	if (kinds & ~trace_kinds(k->architecture))
 		return "no code records this kind";
-	if (kinds & 1u << TT_TRACE_COUNT && code_is_uniform(k->architecture, i) && (i.low & GUARD) != UNGUARDED)
-		return "its guard is a uniform predicate";
 	if (kinds & ACCESSES && !trace_memory(i, false))
 		return "it has no address, or one of an unknown form";
 	if (kinds & 1u << TT_TRACE_VALUES && !trace_has_values(k, i))
@@ -40,13 +38,14 @@ static bool is_guarded(struct instruction i)
 	return (i.low & GUARD) != UNGUARDED;
 }
 
-/* Whether it may write the predicate of a guard: where instructions that write predicates have them. */
+/* Whether it may write the predicate of a guard, or the uniform one: where instructions that write predicates have them. */
 static bool writes_guard(const struct trace_kernel *k, struct instruction i, uint64_t guard)
 {
 	const char *mnemonic = code_mnemonic(k->architecture, i);
 	unsigned predicate = guard >> 12 & 7;
 
-	return !mnemonic || !strcmp(mnemonic, "R2P") || (i.high >> 17 & 7) == predicate || (i.high >> 20 & 7) == predicate;
+	return !mnemonic || !strcmp(mnemonic, "R2P") || !strcmp(mnemonic, "UR2UP") || (i.high >> 17 & 7) == predicate ||
+	       (i.high >> 20 & 7) == predicate;
 }
 
 /*
@@ -57,11 +56,13 @@ static void share_guarded(const struct trace_kernel *k, const struct trace_point
 			  uint32_t *kinds, struct traced_code *out)
 {
 	const uint64_t guard = k->code[first].low & GUARD;
+	const bool uniform = code_has_uniform_guard(k->architecture, k->code[first]);
 
 	kinds[first] |= 1u << TT_TRACE_COUNT;
 	out->slots[first] = ++out->slot_count;
 	for (size_t i = first; i + 1 < end && !writes_guard(k, k->code[i], guard); i++)
-		if ((k->code[i + 1].low & GUARD) == guard && points[i + 1].kinds & 1u << TT_TRACE_COUNT)
+		if ((k->code[i + 1].low & GUARD) == guard && points[i + 1].kinds & 1u << TT_TRACE_COUNT &&
+		    code_has_uniform_guard(k->architecture, k->code[i + 1]) == uniform)
 			out->slots[i + 1] = out->slots[first];
 }
 

@@ -16,6 +16,7 @@
 #include "trace_ring.h"
 
 #define PREDICATES 7u
+#define RZ 255u
 #define ALWAYS 7u /* a predicate */
 #define PAIRS_MAX (COUNTS_IN_REGISTERS / LANES)
 #define ADDITION 3u /* instructions of an addition, with the branch before it */
@@ -169,6 +170,26 @@ static struct instruction with_predicate(struct instruction i, unsigned predicat
 	return i;
 }
 
+static bool has_uniform_guard(const struct writer *w, struct instruction i)
+{
+	return code_has_uniform_guard(w->kernel->architecture, i);
+}
+
+/* Puts 1 into a uniform register where the uniform guard of an instruction holds, else 0. */
+static void put_uniform_guard(struct writer *w, struct instruction i, unsigned to)
+{
+	struct instruction holds = trace_with(encoding_any, to, 0, 0, 0);
+
+	holds.high ^= (i.low >> 12 & 7) << 23 | (i.low >> 15 & 1) << 26;
+	trace_put(w, holds, SETTLED | (i.high >> SCHEDULE & WAITS_FOR_ALL));
+}
+
+static struct instruction without_guard(struct instruction i)
+{
+	i.low = (i.low & ~GUARD) | UNGUARDED;
+	return i;
+}
+
 /* One reduction of the warp. */
 static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 {
@@ -185,7 +206,7 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 		trace_put_save(w);
 	}
 	elect.high |= (uint64_t)predicate << 17;
-	put_vote(w, i, mask, ALWAYS);
+	put_vote(w, has_uniform_guard(w, i) ? without_guard(i) : i, mask, ALWAYS);
 	trace_put(w, elect, AT_ONCE);
 	trace_put(w, constant(encoding_constant, counts, place_of_counts(w)), AT_ONCE);
 	trace_put(w, trace_with(encoding_clock, at, 0, 0, 0), STALL(4u) | AFTER_STORE);
@@ -195,11 +216,17 @@ static void put_reduction(struct writer *w, struct instruction i, uint32_t slot)
 	trace_put(w, constant(encoding_constant, descriptor, DESCRIPTOR), AT_ONCE);
 	trace_put(w, trace_with(encoding_and, at, at, c->copies - 1, 0), QUICK);
 	trace_put(w, trace_with(encoding_place, at, at, c->stride * (uint32_t)sizeof(uint64_t), value), QUICK);
-	trace_put(w, trace_with(encoding_from_uniform, value, 0, threads, 0), QUICK);
-	if (has_guard(i))
-		trace_put(w, trace_with(encoding_least, value + 1, value, 0, 0), QUICK);
-	else
-		trace_put_number(w, value + 1, 1);
+	if (has_uniform_guard(w, i)) {
+		put_uniform_guard(w, i, mask);
+		trace_put(w, trace_with(encoding_from_uniform, value + 1, 0, mask, 0), QUICK);
+		trace_put(w, trace_with(encoding_add, value, value + 1, threads, RZ), QUICK);
+	} else {
+		trace_put(w, trace_with(encoding_from_uniform, value, 0, threads, 0), QUICK);
+		if (has_guard(i))
+			trace_put(w, trace_with(encoding_least, value + 1, value, 0, 0), QUICK);
+		else
+			trace_put_number(w, value + 1, 1);
+	}
 	reduce.low |= (uint64_t)slot * sizeof(uint64_t) << 40;
 	trace_put(w, trace_with(reduce, 0, at, value, descriptor), STORES);
 	if (saves)
@@ -216,7 +243,7 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 	const struct counting *c = &l->counting;
 	unsigned active = l->uniform[0], any = l->uniform[1], mask = l->uniform[2], threads = l->uniform[3], one = l->one;
 	unsigned low = c->first + 2 * (slot / LANES), high = low + 1;
-	bool guarded = has_guard(i);
+	bool uniform = has_uniform_guard(w, i), guarded = has_guard(i) && !uniform;
 	struct instruction part = trace_with(encoding_if_part, 0, active, 0, 0), some = trace_with(encoding_any, any, 0, 0, 0);
 
 	part.high |= (uint64_t)c->part << 17;
@@ -231,6 +258,10 @@ static void put_addition(struct writer *w, struct instruction i, uint32_t slot)
 	trace_put(w, trace_with(encoding_and, one, one, 1, 0), guarded ? STALL(7u) : STALL(8u));
 	if (guarded)
 		trace_put(w, some, AT_ONCE);
+	if (uniform) {
+		put_uniform_guard(w, i, any);
+		trace_put(w, trace_with(encoding_add, one, one, any, RZ), SETTLED);
+	}
 	w->parts[slot] = w->count;
 	trace_put(w, trace_with(encoding_branch_if, 0, c->part, 0, 0), BRANCHES);
 	if (guarded) {

@@ -15,8 +15,6 @@
 #define SETTLED 0x7edull
 #define BRANCHES 0x7f5ull
 #define WAITS_FOR_ALL (0x3full << 11)
-#define GUARD 0xf000ull
-#define UNGUARDED 0x7000ull
 #define BARRIERS 16u
 #define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 

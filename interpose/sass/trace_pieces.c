@@ -143,7 +143,7 @@ void trace_put_mask(struct writer *w, struct instruction guarded)
 	struct instruction vote = encoding_vote, all = encoding_all_unless;
 	uint64_t guard = (guarded.low >> 12 & 7) << 23 | (guarded.low >> 15 & 1) << 26;
 	unsigned mask = w->layout->mask, uniform = w->layout->uniform[2];
-	bool by_uniform = code_is_uniform(w->kernel->architecture, guarded) && (guarded.low & GUARD) != UNGUARDED;
+	bool by_uniform = code_has_uniform_guard(w->kernel->architecture, guarded);
 
 	vote.high |= by_uniform ? 7ull << 23 : guard;
 	trace_put(w, trace_with(vote, mask, 0, 0, 0), SETTLED);

@@ -116,14 +116,8 @@ def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
         found = list(records(run))
         warps = Counter(one.line for one in found if one.kind == KIND["opcode"])
         counts = {one.line: one.numbers for one in found if one.kind == KIND["count"]}
-        same = {i: n for i, n in warps.items() if i in counts}
-        assert same and {i: counts[i][0] for i in same} == same
-        traced = tt.open(run)
-        known = instructions_of(
-            traced, traced.process(0), int(traced.process(0).traced["function"][0])
-        )
-        others = {known.by_number[i] for i in warps if i not in counts}
-        assert {one.opcode for one in others} <= {"BRA"} and all(one.predicate for one in others)
+        assert warps and warps.keys() <= counts.keys()
+        assert {i: counts[i][0] for i in warps} == warps
         assert trace(alone, command, "patcher", "--kind", "count").status == 0
         again = (one for one in records(alone) if one.kind == KIND["count"])
         assert {one.line: one.numbers for one in again} == counts

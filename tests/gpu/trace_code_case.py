@@ -19,7 +19,6 @@ from tests import sass_patcher as sp
 PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
 ITEMS, RING, NO_BLOCK = 4096, 1 << 24, 2**64 - 1
 OPCODE, REGISTERS, ADDRESSES, COUNT = 1, 2, 3, 6
-BRANCH, GUARD, UNGUARDED = 0x947, 0xF000, 0x7000  # in the low word of an instruction
 CONTROL = 128  # bytes of struct tt_trace_ring
 COUNTS, THREADS = 1 << 21, 2**32 - 1  # bytes for counts; of a count, the threads
 RECORD = struct.Struct("<5I3HhI")  # struct tt_trace_record
@@ -115,11 +114,6 @@ class Memory:
         return {i: numbers for i, numbers in by.items() if any(numbers)}
 
 
-def is_branch(low: int) -> bool:
-    """Those with a guard are not counted."""
-    return low & 0xFFF == BRANCH and low & GUARD != UNGUARDED
-
-
 def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
     plain = memory.run(cubin.image, kernel.name)
     said: dict[str, Any] = {"kernel": kernel.name, "same": {}, "lost": 0}
@@ -139,12 +133,7 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
             threads = Counter[int]()
             for record in records:
                 threads[record[0]] += record[1].bit_count()
-            code = [
-                low
-                for low, _ in struct.iter_unpack("<QQ", cubin.image[kernel.code :][: kernel.size])
-            ]
-            counted = (i for i in sorted(warps) if not is_branch(code[i]))
-            said["recorded"] = {i: [warps[i], threads[i]] for i in counted}
+            said["recorded"] = {i: [warps[i], threads[i]] for i in sorted(warps)}
             said["places"] = len({(record[2], record[3]) for record in records})
         elif kind == ADDRESSES:
             begin = {"input": memory.input, "output": memory.output}
