@@ -59,7 +59,7 @@ static struct {
 
 uint32_t patcher_kinds(void)
 {
-	/* what records copies ended kernels with an illegal address on an H100, and the cause is not known */
+	/* what records copies ended kernels with an illegal address on an H200, and the cause is not known */
 	return trace_kinds(90) & ~(1u << TT_TRACE_TMA);
 }
 
