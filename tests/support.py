@@ -161,6 +161,13 @@ def build_races(where: Path) -> Path:
     return where / "races"
 
 
+def build_cuda(source: Path, target: Path, *options: str) -> Path:
+    """Builds a program with nvcc, of the path or of the usual toolkit, and returns target."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    _run([nvcc, *options, "-o", str(target), str(source)])
+    return target
+
+
 @cache
 def pythons() -> list[str]:
     """Interpreters whose frames can be read, one of each version: this one, the path's, pyenv's."""

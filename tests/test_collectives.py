@@ -62,6 +62,15 @@ class Rank(Timed):
             self.event("range-pop", dst=self.string("NCCL"), id=self.string(f"nccl{name}"))
 
 
+def with_memory(run: Path, rank: int, *sizes: int) -> Rank:
+    """A rank with regions of zeros, after its first epoch."""
+    writer = Rank(run, rank)
+    for region, size in enumerate(sizes):
+        writer.born(region, bytes(size))
+    writer.epoch("sync", "full")
+    return writer
+
+
 def test_calls_are_rows(tmp_path: Path) -> None:
     writer = Rank(tmp_path / "run", 0)
     writer.reduce(1000, ended=1500, operation=4)
@@ -249,10 +258,7 @@ def test_output_is_checked_where_other_calls_wrote_too(tmp_path: Path) -> None:
     """Reused memory that agreed a few times is no output; memory that always agreed is."""
     run = tmp_path / "run"
     for rank in range(2):
-        writer = Rank(run, rank)
-        for region in (0, 1):
-            writer.born(region, bytes(4096))
-        writer.epoch("sync", "full")
+        writer = with_memory(run, rank, 4096, 4096)
         for number in range(8):
             writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
             writer.reduce(1000 * number, 4096)
@@ -313,9 +319,7 @@ def test_output_that_one_rank_lacks_is_found(tmp_path: Path) -> None:
     """Rank 1 keeps what it had, so that its epoch has no change there."""
     run = tmp_path / "run"
     for rank in range(2):
-        writer = Rank(run, rank)
-        writer.born(0, bytes(4096))
-        writer.epoch("sync", "full")
+        writer = with_memory(run, rank, 4096)
         for number in range(8):
             writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
             writer.reduce(1000 * number, 4096)
@@ -362,9 +366,7 @@ def test_epoch_that_may_be_torn_is_not_compared(flag: str, tmp_path: Path) -> No
     """What rank 1 holds in such an epoch is no evidence."""
     run = tmp_path / "run"
     for rank in range(2):
-        writer = Rank(run, rank)
-        writer.born(0, bytes(4096))
-        writer.epoch("sync", "full")
+        writer = with_memory(run, rank, 4096)
         for number in range(9):
             writer.event("launch", "cuLaunchKernel", grid=[1, 1, 1], block=[32, 1, 1])
             writer.reduce(1000 * number, 4096)
@@ -381,10 +383,7 @@ def test_full_epoch_makes_no_output(tmp_path: Path) -> None:
     """It lists memory that did not change. NCCL's own is the same until then, and differs later."""
     run = tmp_path / "run"
     for rank in range(2):
-        writer = Rank(run, rank)
-        for region in (0, 1):
-            writer.born(region, bytes(4096))
-        writer.epoch("sync", "full")
+        writer = with_memory(run, rank, 4096, 4096)
         for number in range(4):
             writer.reduce(1000 * number, 4096)
             writer.write(0, 0, np.random.default_rng(number).bytes(4096))
@@ -399,10 +398,7 @@ def test_full_epoch_makes_no_output(tmp_path: Path) -> None:
 def test_memory_without_a_counterpart_is_said(tmp_path: Path) -> None:
     run = tmp_path / "run"
     for rank in range(2):
-        writer = Rank(run, rank)
-        writer.born(0, bytes(4096))
-        writer.born(1, bytes(8192 if rank else 4096))
-        writer.epoch("sync", "full")
+        writer = with_memory(run, rank, 4096, 8192 if rank else 4096)
         for number in range(2):
             writer.reduce(1000 * number, 4096)
             for region in (0, 1):

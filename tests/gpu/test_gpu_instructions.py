@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,13 +27,10 @@ SOURCE = (HERE / "missing_barrier.cu").read_text().splitlines()
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With code for this GPU and for others."""
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     target = tmp_path_factory.mktemp("missing_barrier") / "missing_barrier"
     some = ["-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_90,code=sm_90"]
     more = ["-gencode", "arch=compute_120,code=[sm_120,compute_120]"]
-    command = [nvcc, "-lineinfo", *some, *more, "-o", target, HERE / "missing_barrier.cu"]
-    subprocess.run([*map(str, command)], check=True)
-    return target
+    return support.build_cuda(HERE / "missing_barrier.cu", target, "-lineinfo", *some, *more)
 
 
 def recorded(run: Path, *words: str | Path) -> support.Outcome:

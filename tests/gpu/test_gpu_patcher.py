@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -46,11 +44,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     target = tmp_path_factory.mktemp("kernels") / "kernels"
-    command = [nvcc, "-O3", "-arch=sm_90a", "-o", target, HERE / "patcher_kernels.cu"]
-    subprocess.run([*map(str, command)], check=True)
-    return target
+    return support.build_cuda(HERE / "patcher_kernels.cu", target, "-O3", "-arch=sm_90a")
 
 
 def lines(text: str) -> list[str]:

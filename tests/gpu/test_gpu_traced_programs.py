@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -58,11 +56,8 @@ def test_traces_do_not_change_program_behaviour(name: str, built: Path, tmp_path
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     target = tmp_path_factory.mktemp("launches") / "traced_launches"
-    command = [nvcc, "-O2", "-arch=sm_90", "-o", target, HERE / "traced_launches.cu"]
-    subprocess.run([*map(str, command)], check=True)
-    return target
+    return support.build_cuda(HERE / "traced_launches.cu", target, "-O2", "-arch=sm_90")
 
 
 @pytest.mark.parametrize("loading", ["LAZY", "EAGER"])
