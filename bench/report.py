@@ -61,6 +61,7 @@ def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict
         "machine": _machine(results),
         "figures": _figures(results),
         "ways": _ways(results),
+        "traces": _traces(results),
         "plots": "\n".join(pictures),
         "length": _length(results, folder),
         "programs": _programs(results, folder),
@@ -151,6 +152,36 @@ def _ways(results: dict[str, Any]) -> str:
     if len(rows) == 1:
         return ""
     return f"{_measured_on(results, 'launches')}\n\n{_markdown(rows)}"
+
+
+WORKLOADS = {
+    "copy": "copy of 64 MiB",
+    "gemm": "product of 256 by 256, with tiles",
+    "reduction": "reduction of 64 MiB with atomics",
+    "softmax": "softmax in Triton, 8,192 rows",
+    "step": "training step of a perceptron in PyTorch",
+}
+
+
+def _traces(results: dict[str, Any]) -> str:
+    """The table of kernels whose instructions are traced, by kind."""
+    data = _data(results, "traces")
+    slow = data.get("slowdown", {})
+    kinds = {way: {"sanitizer": "addresses, Sanitizer API"}.get(way, way) for way in slow}
+    rows = [["kernels", "bare", *kinds.values()]]
+
+    def varies(way: str, name: str) -> str:
+        share = data["varies"].get(way, {}).get(name)
+        return "" if share is None else f" ± {share * 100:.0f} %"
+
+    for name, bare in data.get("bare_us", {}).items():
+        cells = [f"{bare:,.1f} µs{varies('bare', name)}"]
+        for way in kinds:
+            value = slow[way].get(name)
+            said = figures.amount(value, figures.RATIO) if value else "not traced"
+            cells.append(said + varies(way, name))
+        rows.append([WORKLOADS[name], *cells])
+    return f"{_measured_on(results, 'traces')}\n\n{_markdown(rows)}" if len(rows) > 1 else ""
 
 
 def _measured_on(results: dict[str, Any], name: str) -> str:

@@ -270,6 +270,21 @@ def test_whole_programs_are_compared_with_bare_ones() -> None:
     assert {"sort", "events", "25\N{MULTIPLICATION SIGN}"} <= set(words) and "jax" not in words
 
 
+def test_traces_have_a_column_for_each_way() -> None:
+    data = {
+        "slowdown": {"count": {"copy": 1.25}, "sanitizer": {"copy": 113.4}, "tma": {}},
+        "varies": {"bare": {"copy": 0.012}, "count": {"copy": 0.03}},
+        "bare_us": {"copy": 61.02},
+    }
+    machine = {"gpu": "NVIDIA H100", "driver": "1", "cpu": "C"}
+    part = {"machine": machine, "date": "D", "data": data}
+    lines = report._traces({"simulator": False, "parts": {"traces": part}}).splitlines()
+    assert lines[0] == "Measured on D: NVIDIA H100, driver 1, C."
+    assert lines[2] == "| kernels | bare | count | addresses, Sanitizer API | tma |"
+    cells = lines[4].replace("\N{MULTIPLICATION SIGN}", "x")
+    assert cells == "| copy of 64 MiB | 61.0 µs ± 1 % | 1.25x ± 3 % | 113x | not traced |"
+
+
 def test_every_program_has_its_share_of_the_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

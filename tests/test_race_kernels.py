@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,27 +11,14 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.race_kernels import PLANTED, RACES
 from tests.rundir import copy_of, edit, forget_endings, reseal_records
 from ttanalyze.verbs.race.exact.report import search
 from ttanalyze.verbs.retrace import Retraced
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
-RACES = support.ROOT / "tests" / "races"
-MARK = re.compile(r"// race of (\w+)")
 WANTED = ("--kind", "opcode,registers,values,tma", "--category", "memory,sync,tma")
-
-
-def marked() -> dict[str, set[str]]:
-    """The lines of each planted race, as FILE:LINE."""
-    out: dict[str, set[str]] = {}
-    for number, line in enumerate((RACES / "kernels.cu").read_text().splitlines(), 1):
-        for name in MARK.findall(line):
-            out.setdefault(name, set()).add(f"kernels.cu:{number}")
-    return out
-
-
-PLANTED = marked()
 FOUND = pytest.mark.parametrize("name", PLANTED)
 
 

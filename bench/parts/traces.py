@@ -33,19 +33,21 @@ WAYS = {  # --way, --kind
     "registers": ("patcher", "registers"),
 }
 KERNELS = "^(copy|gemm|reduction)$"
+QUICK = ("count", "heartbeat")
+MANY, SOME = (12, 4, 1), (4, 2, 1)  # launches of each kernel: full, quick, simulator
 
 Times = dict[str, list[float]]  # microseconds, by what is timed
 
 
 def measure(bed: Bed) -> Result:
-    """data: slowdowns by way and workload, µs bare, launches that are not traced."""
+    """data: slowdowns by way and workload, how far these vary, µs bare, launches not traced."""
     if bed.sim:
         raise SkipError("traces are timed on a GPU")
-    repeats = str(bed.pick(4, 2, 1))
-    result = Result(data={"slowdown": {}, "bare_us": {}, "refused": {}, "record_bytes": None})
-    result.attempt(lambda: _compare(bed, result, [_built(bed), repeats], ["--kernel", KERNELS]))
+    data = ("slowdown", "varies", "bare_us", "refused")
+    result = Result(data={**{name: {} for name in data}, "record_bytes": None})
+    result.attempt(lambda: _compare(bed, result, [_built(bed)], ["--kernel", KERNELS]))
     try:
-        script: Command = [torch_python(bed), PROGRAMS / "traced.py", repeats]
+        script: Command = [torch_python(bed), PROGRAMS / "traced.py"]
         result.attempt(lambda: _compare(bed, result, script, []))
     except SkipError as e:
         result.data["torch"] = str(e)
@@ -67,13 +69,15 @@ def _built(bed: Bed) -> Path:
 
 
 def _compare(bed: Bed, result: Result, command: Command, options: list[str]) -> None:
-    bare: Times = bed.answer(command, bed.bare(), SECONDS)
+    bare: Times = bed.answer([*command, str(bed.pick(*MANY))], bed.bare(), SECONDS)
     result.data["bare_us"] |= {name: median(times) for name, times in bare.items()}
+    _add_varies(result, "bare", bare)
     for way, (inserted, kind) in WAYS.items():
         if inserted == "sanitizer" and not sanitizer_library():
             continue
         given = ["--way", inserted, "--kind", kind, "--ring-bytes", RING, *options]
-        result.attempt(partial(_traced, bed, result, way, given, command, bare))
+        repeats = str(bed.pick(*(MANY if way in QUICK else SOME)))
+        result.attempt(partial(_traced, bed, result, way, given, [*command, repeats], bare))
 
 
 def _traced(
@@ -91,6 +95,13 @@ def _traced(
             result.data["record_bytes"] = _record_bytes(run)
     slow = {name: median(those) / median(bare[name]) for name, those in times.items()}
     result.data["slowdown"].setdefault(way, {}).update(slow)
+    _add_varies(result, way, times)
+
+
+def _add_varies(result: Result, way: str, times: Times) -> None:
+    """Half of the distance from the shortest to the longest time, as a share of the median."""
+    of = {name: (max(those) - min(those)) / 2 / median(those) for name, those in times.items()}
+    result.data["varies"].setdefault(way, {}).update(of)
 
 
 def _record_bytes(run: Path) -> float:

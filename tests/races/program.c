@@ -1,4 +1,4 @@
-/* Launches kernels of kernels.cu, each with new memory: `program KERNEL…`. */
+/* Launches kernels of kernels.cu, each with new memory: `program [CUBIN] KERNEL…`. */
 #include "common.h"
 
 #define THREADS 128
@@ -44,11 +44,12 @@ static void run(CUfunction f)
 
 int main(int argc, char **argv)
 {
+	bool built = argc > 1 && strchr(argv[1], '.');
 	CUmodule module;
 
 	start_device();
-	CHECK(cuModuleLoadData(&module, ptx));
-	for (int i = 1; i < argc; i++)
+	CHECK(built ? cuModuleLoad(&module, argv[1]) : cuModuleLoadData(&module, ptx));
+	for (int i = 1 + built; i < argc; i++)
 		run(kernel(module, argv[i]));
 	return 0;
 }
