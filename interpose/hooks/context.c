@@ -174,8 +174,9 @@ static void begin_wait(struct op *op, CUcontext c)
 	{ \
 		HOOK(op, symbol, copy_sources_look(), begin_wait(&op, context)); \
 		uint64_t before = total(&op), mark = arena_mark(); \
-		op_waits(&op); \
+		uint64_t since = op_only_waits(&op); \
 		CUresult r = real.symbol args; \
+		op_waited(&op, since); \
 		if (unlikely(mark)) \
 			freed_is_free(&op, r, context, mark); \
 		waited(&op, r, before); \

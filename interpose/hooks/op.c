@@ -9,6 +9,7 @@
 #include "capture/graph_epochs.h"
 #include "lifecycle/crash_report.h"
 #include "hooks/op.h"
+#include "store/activities.h"
 
 bool op_is_capturing(struct stream *s)
 {
@@ -69,6 +70,24 @@ void op_timed(const struct op *op, bool submitted)
 
 	timing_end(op->timing, op->stream, op->event, submitted);
 	budget_end(begun, BUDGET_CALL);
+}
+
+void op_waited(const struct op *op, uint64_t since)
+{
+	struct tt_activity a = {
+		.seq = op->seq,
+		.begin_ns = since,
+		.kind = TT_EVENT_SYNC,
+		.context = op->context ? op->context->index : TT_NO_ID,
+		.device = TT_NO_ID,
+		.name = TT_NO_ID,
+	};
+
+	if (!since)
+		return;
+	a.end_ns = clock_ns();
+	if (!activities_add(&a))
+		timeline_missed(1);
 }
 
 struct region_origin op_origin(const struct op *op)

@@ -166,6 +166,16 @@ static inline void op_waits(struct op *op)
 	atomic_store_explicit(&op->t->waits_at, op->stack, memory_order_relaxed);
 }
 
+/* The same for a call that does nothing else. Returns the time for op_waited; 0: the wait has no record of its times. */
+static inline uint64_t op_only_waits(struct op *op)
+{
+	op_waits(op);
+	return op->on && atomic_load_explicit(&timeline_source, memory_order_relaxed) != TIMELINE_OFF ? clock_ns() : 0;
+}
+
+/* Call right after it. */
+void op_waited(const struct op *op, uint64_t since);
+
 /* A call without a stream. */
 static inline bool op_begin(struct op *op)
 {

@@ -228,8 +228,9 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 	{ \
 		HOOK(op, cuStreamSynchronize##S, copy_sources_look(), op_begin_stream(&op, stream, PT, false)); \
 		uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
-		op_waits(&op); \
+		uint64_t since = op_only_waits(&op); \
 		CUresult r = real.cuStreamSynchronize##S(stream); \
+		op_waited(&op, since); \
 		if (r == CUDA_SUCCESS) \
 			op_settled(&op, submitted); \
 		if (unlikely(mark)) \
@@ -286,8 +287,9 @@ STREAMS(_ptsz, true)
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 {
 	HOOK(op, cuEventSynchronize, copy_sources_look(), op_begin(&op));
-	op_waits(&op);
+	uint64_t since = op_only_waits(&op);
 	CUresult r = real.cuEventSynchronize(event);
+	op_waited(&op, since);
 	end_wait(&op, r, event);
 	return r;
 }

@@ -22,7 +22,6 @@ enum cupti_kind {
 	CUPTI_KERNEL = 3,
 	CUPTI_CONCURRENT_KERNEL = 10,
 	CUPTI_MEMCPY_PEER = 22,
-	CUPTI_SYNCHRONIZATION = 38,
 };
 #define CUPTI_FLUSH_FORCED 1
 #define CUPTI_ZEROED_BUFFERS 5 /* an attribute, of one byte: buffers are given zeroed */
@@ -57,12 +56,6 @@ struct cupti_transfer {
 	uint32_t correlation_peer; /* of these */
 	uint64_t node;        /* not of these */
 	uint64_t node_peer;
-};
-
-struct cupti_synchronization {
-	uint32_t kind, type;
-	uint64_t start, end;
-	uint32_t correlation, context, stream;
 };
 
 /* Of a call. */

@@ -209,7 +209,7 @@ struct tt_event {
 /* GPU times of one piece of work. Records are in no order. */
 struct tt_activity {
 	uint64_t seq;      /* tt_event.seq of the call that submitted it; 0: unknown */
-	uint64_t begin_ns; /* CLOCK_MONOTONIC on the device; of TT_EVENT_SYNC, the wait of the host */
+	uint64_t begin_ns; /* CLOCK_MONOTONIC on the device; of TT_EVENT_SYNC, of the host around the wait */
 	uint64_t end_ns;
 	uint64_t stream;   /* stream id; 0: unknown */
 	uint64_t bytes;    /* of copies and sets */

@@ -124,7 +124,7 @@ OPTION(CRASH_SAFE, crash_safe, SWITCH, "", "0", "",
        "With --replayable: each launch waits until its memory is on disk, so that a launch that crashes can be run again.")
 OPTION(NVTX, nvtx, SWITCH, "", "1", "", "Record NVTX ranges and marks (default).")
 OPTION(TIMELINE, timeline, CHOICE, "off|events|cupti", "off", "",
-       "Record when the GPU ran the work: with CUPTI, which also sees waits and kernels inside graphs, with events around "
+       "Record when the GPU ran the work: with CUPTI, which also sees kernels inside graphs, with events around "
        "each call, or not (default).")
 OPTION(GRAPH_STAMPS, stamps, REGEX, "", "", "REGEX",
        "Record when kernels whose name matches ran inside graphs, by the device's clock. Implies --timeline events. "

@@ -1,5 +1,5 @@
 /*
- * timeline.bin, a mapped file: the times of GPU work.
+ * timeline.bin, a mapped file: the times of GPU work and of waits of the host.
  *
  * Invariant: a record of kind 0 is not part of the run, so the file of a killed process is readable.
  */

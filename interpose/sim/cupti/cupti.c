@@ -18,6 +18,7 @@
 
 #define KINDS 64
 #define FULL 64
+#define AT_ONCE_NS 50000
 #define CUPTI_ERROR_INVALID_PARAMETER 1
 #define CUPTI_ERROR_NOT_INITIALIZED 15
 #define CUPTI_ERROR_MAX_LIMIT_REACHED 12
@@ -37,22 +38,15 @@ static struct buffer {
 } buffer, full[FULL]; /* in order, delivered on request */
 static unsigned full_count;
 
-/* For callbacks, every call that submits work or waits is one of these. */
+/* For callbacks, every call that submits work is one of these. */
 static const char *const calls[] = {"", "cuCtxGetCurrent", "cuLaunchKernel"};
 #define WORK 2
 
 static size_t size_of(uint32_t kind)
 {
-	switch (kind) {
-	case CUPTI_CONCURRENT_KERNEL:
-		return sizeof(struct cupti_kernel);
-	case CUPTI_MEMCPY:
-	case CUPTI_MEMSET:
+	if (kind == CUPTI_MEMCPY || kind == CUPTI_MEMCPY_PEER || kind == CUPTI_MEMSET)
 		return sizeof(struct cupti_transfer);
-	case CUPTI_SYNCHRONIZATION:
-		return sizeof(struct cupti_synchronization);
-	}
-	return 0;
+	return kind == CUPTI_CONCURRENT_KERNEL ? sizeof(struct cupti_kernel) : 0;
 }
 
 static void put_away(void)
@@ -128,16 +122,26 @@ static uint32_t submitted(void)
 	return call.correlation;
 }
 
-/* Converts from the simulator's clock to the requested one. */
+static uint64_t own_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Converts from the simulator's clock to the requested one. Reads both at once, unless the thread is interrupted. */
 static uint64_t shifted(uint64_t ns)
 {
-	uint64_t (*clock)(void) = now;
-	struct timespec t;
+	uint64_t (*clock)(void) = now, before, read;
 
 	if (!clock)
 		return ns;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return clock() - ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - ns);
+	do {
+		before = own_clock();
+		read = clock();
+	} while (own_clock() - before > AT_ONCE_NS);
+	return read - (before - ns);
 }
 
 static void ran(const struct trace_work *w)
@@ -172,14 +176,6 @@ static void ran(const struct trace_work *w)
 		    kind);
 		break;
 	}
-	case TRACE_WAIT:
-		add(&(struct cupti_synchronization){.kind = CUPTI_SYNCHRONIZATION,
-						    .start = begin,
-						    .end = end,
-						    .correlation = w->correlation,
-						    .context = w->context},
-		    CUPTI_SYNCHRONIZATION);
-		break;
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -277,8 +273,8 @@ EXPORT CUptiResult cuptiActivityRegisterCallbacks(cupti_request request, cupti_c
 
 static CUptiResult set(uint32_t kind, bool on)
 {
-	if (kind >= KINDS)
-		return CUPTI_ERROR_INVALID_PARAMETER;
+	if (kind >= KINDS || !size_of(kind))
+		return CUPTI_ERROR_INVALID_PARAMETER; /* among them kinds that slow the program down */
 	pthread_mutex_lock(&lock);
 	enabled[kind] = on;
 	pthread_mutex_unlock(&lock);

@@ -297,10 +297,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	result = capture_forbids_context(ctx);
 	if (result)
 		return sim_leave(result);
-	uint32_t correlation = trace_submitted();
-	uint64_t begin = trace_now();
 	context_wait(ctx);
-	trace_waited(ctx, correlation, begin);
 	return sim_leave(ctx->fault);
 }
 

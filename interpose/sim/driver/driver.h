@@ -393,7 +393,6 @@ struct sim_op;
 uint64_t trace_now(void);
 uint32_t trace_submitted(void);
 void trace_ran(const struct sim_op *op, uint64_t begin);
-void trace_waited(CUcontext ctx, uint32_t correlation, uint64_t begin);
 
 /* ---- sched.c: the order in which work runs ---- */
 

@@ -175,11 +175,8 @@ CUresult cuEventSynchronize(CUevent event)
 	if (result)
 		return sim_leave(result);
 	CUcontext ctx = event->ctx;
-	uint32_t correlation = trace_submitted();
-	uint64_t begin = trace_now();
 	if (event->op)
 		op_wait(event->op);
-	trace_waited(ctx, correlation, begin);
 	return sim_leave(ctx->fault);
 }
 

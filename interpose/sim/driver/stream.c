@@ -236,10 +236,7 @@ CUresult cuStreamSynchronize(CUstream handle)
 	if (result)
 		return sim_leave(result);
 	ctx = stream->ctx;
-	uint32_t correlation = trace_submitted();
-	uint64_t begin = trace_now();
 	stream_wait(stream);
-	trace_waited(ctx, correlation, begin);
 	return sim_leave(ctx->fault);
 }
 

@@ -75,13 +75,3 @@ void trace_ran(const struct sim_op *op, uint64_t begin)
 	}
 	client->ran(&t);
 }
-
-void trace_waited(CUcontext ctx, uint32_t correlation, uint64_t begin)
-{
-	if (client)
-		client->ran(&(struct trace_work){.kind = TRACE_WAIT,
-						 .correlation = correlation,
-						 .begin = begin,
-						 .end = trace_now(),
-						 .context = number_of(ctx)});
-}

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum trace_kind { TRACE_KERNEL, TRACE_COPY, TRACE_SET, TRACE_WAIT };
+enum trace_kind { TRACE_KERNEL, TRACE_COPY, TRACE_SET };
 
 struct trace_work {
 	enum trace_kind kind;
