@@ -15,7 +15,7 @@ import pytest
 import ttanalyze as tt
 from tests import support, torch_standin
 from tests.test_torch import BASE, Told, trained
-from tests.torch_standin import Memory, Module, Optimizer, Tensor, model, parameter
+from tests.torch_standin import SEGMENT, Memory, Module, Optimizer, Tensor, model, parameter
 from ttanalyze.integrations import memory_names, names, torch
 
 PYTHONS = support.pythons()
@@ -177,3 +177,51 @@ def test_strange_arrays_have_no_name(told: Told, memory: Memory) -> None:
     assert names.name("backwards", kept) == 1
     assert told.parts[BASE + 64 - 24, 32][0] == "backwards"
     assert names.name("p", SimpleNamespace(x=3)) == 0
+
+
+# ---- record --regions named ----
+
+TRAINS = """
+import ctypes, sys
+from tests.torch_standin import Optimizer, Tensor, as_torch, driver_memory, model
+cuda = ctypes.CDLL("libcuda.so.1")
+memory, check = driver_memory(cuda)
+sys.modules |= as_torch()
+net = model(memory)
+optimizer = Optimizer(list(net.parameters()))
+batch = Tensor(memory, 512, 512)  # fills a segment; gradients get another one
+for step in range(4):
+    out = net(Tensor(memory, 64))["logits"]
+    for p in net.parameters():
+        p.accumulate(Tensor(memory, 64, 64))
+    optimizer.step()
+    check(cuda.cuMemsetD8_v2(ctypes.c_uint64(batch.data_ptr()), step, ctypes.c_size_t(1 << 20)))
+    check(cuda.cuCtxSynchronize())
+"""
+
+
+@pytest.mark.native
+def test_regions_named_reads_state_alone(tmp_path: Path) -> None:
+    """Activations and batches get no names, and their allocations are read only in snapshots."""
+    runs = {}
+    for regions in ("all", "named"):
+        path = tmp_path / regions
+        table = recorded(path, sys.executable, "-c", TRAINS, regions=regions, names="1")
+        runs[regions] = tt.open(path), set(table["tensor"].str.removesuffix(" (freed)"))
+    every, state = (names for _, names in runs.values())
+    assert "batch" in every and any(name.endswith("output") for name in every)
+    assert state == {n for n in every if n not in {"batch", "out"} and "output" not in n}
+    assert {"layers.0.weight", "layers.0.weight.grad", "layers.0.weight.momentum"} <= state
+    read = {name: set(run.epochs["bytes_read"][1:4]) for name, (run, _) in runs.items()}
+    assert read == {"all": {3 * SEGMENT}, "named": {2 * SEGMENT}}
+    assert runs["named"][0].epochs["touched"][1:4].all()
+
+
+@pytest.mark.native
+def test_regions_named_without_names_is_said(built: Path, tmp_path: Path) -> None:
+    command = [str(word) for word in support.command("example-training", built)]
+    environment = support.recording(support.simulator_environment(), tmp_path / "run")
+    done = support.run(command, environment | {"TT_REGIONS": "named"})
+    assert done.status == 0
+    assert "--regions named: no allocation had a name" in done.stderr
+    assert tt.open(tmp_path / "run").process(0).info["options"]["TT_NAMES"] == "1"

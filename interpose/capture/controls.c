@@ -20,13 +20,18 @@
 
 HOT_DATA struct controls controls;
 
+#define FREED " (freed)" /* the end of the names of memory that is unused: see ttanalyze/integrations/memory_names.py */
+
 static struct {
 	char *text;         /* as the program gave it */
 	regex_t expression; /* of names, if the text is an expression */
 	bool has_expression;
+	bool named;        /* all with a name of memory in use */
+	bool asked, found; /* then: there was a region, there was one with a name */
 } wanted; /* regions */
 
-static void take_regions(char *text)
+/* copy: of the text, which it takes; NULL: no host memory. */
+static void take_regions(const char *text, char *copy)
 {
 	static uint32_t last;
 	bool touched = !strcmp(text, "touched");
@@ -35,7 +40,8 @@ static void take_regions(char *text)
 		regfree(&wanted.expression);
 	wanted.has_expression = control_is_expression(text) && !regcomp(&wanted.expression, text, REG_EXTENDED | REG_NOSUB);
 	free(wanted.text);
-	wanted.text = text;
+	wanted.text = copy;
+	wanted.named = !strcmp(text, "named");
 	controls.choice = touched || !strcmp(text, "all") ? 0 : ++last;
 	if (touched && !atomic_exchange(&controls.touched, true)) /* earlier writes were not noted */
 		for (struct context *c = context_first(); c; c = c->next)
@@ -55,7 +61,7 @@ bool controls_set(const char *text, char *why, size_t size)
 		return false;
 	}
 	if (w.regions)
-		take_regions(w.regions);
+		take_regions(w.regions, w.regions);
 	controls.snapshot_every = w.snapshot_every;
 	atomic_store(&controls.points, w.points);
 	atomic_store(&controls.stamps, w.stamps);
@@ -68,13 +74,13 @@ bool controls_set(const char *text, char *why, size_t size)
 
 void controls_begin(void)
 {
+	static const char *const initial[] = {"all", "touched", "named"};
 	char why[200];
 
 	atomic_store(&controls.points, true);
 	atomic_store(&controls.stamps, true);
-	atomic_store(&controls.touched, options.touched);
 	controls.snapshot_every = options.snapshot_every;
-	wanted.text = strdup(options.touched ? "touched" : "all");
+	take_regions(initial[options.regions], strdup(initial[options.regions]));
 	if (*options.control)
 		controls_set(options.control, why, sizeof(why));
 }
@@ -113,9 +119,28 @@ static bool is_called(const char *name, void *unused)
 	return !regexec(&wanted.expression, name, 0, NULL, 0);
 }
 
+static bool is_in_use(const char *name, void *unused)
+{
+	size_t length = strlen(name), end = strlen(FREED);
+
+	(void)unused;
+	return length < end || strcmp(name + length - end, FREED) != 0;
+}
+
 bool controls_want(struct region *r)
 {
 	if (!controls.choice)
 		return true;
+	if (wanted.named) {
+		bool has_name = region_is_called(r, is_in_use, NULL, controls.choice);
+		wanted.asked = true;
+		wanted.found |= has_name;
+		return has_name;
+	}
 	return wanted.has_expression ? region_is_called(r, is_called, NULL, controls.choice) : has_id(wanted.text, r->id);
+}
+
+bool controls_lack_names(void)
+{
+	return wanted.named && wanted.asked && !wanted.found;
 }

@@ -38,5 +38,7 @@ bool controls_set(const char *text, char *why, size_t size);
 void controls_note(void);
 /* Whether the settings choose this region. The caller holds the capture lock. */
 bool controls_want(struct region *r);
+/* Whether only regions with names were wanted, and none ever had one. */
+bool controls_lack_names(void);
 
 #endif

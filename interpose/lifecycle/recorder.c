@@ -300,6 +300,9 @@ void recorder_finish(const char *status, const char *reason)
 		capture_end(t, c, !reason, true);
 		context_pop();
 	}
+	if (controls_lack_names())
+		session_warn("--regions named: no allocation had a name, so only snapshots have contents; name tensors, or "
+			     "record without it");
 	t->busy++;
 	be_patient(reason != NULL);
 	flights_close();

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define REGIONS_MOST 400 /* characters */
-#define KNOWN "points=on|off, stamps=on|off, regions=all|touched|IDS|REGEX or snapshot=N"
+#define KNOWN "points=on|off, stamps=on|off, regions=all|touched|named|IDS|REGEX or snapshot=N"
 
 static bool refuse(char *why, size_t size, const char *setting, const char *want)
 {
@@ -59,7 +59,7 @@ static bool ids_good(const char *at)
 
 bool control_is_expression(const char *text)
 {
-	return strcmp(text, "all") && strcmp(text, "touched") && !are_ids(text);
+	return strcmp(text, "all") && strcmp(text, "touched") && strcmp(text, "named") && !are_ids(text);
 }
 
 static bool compiles(const char *text, char *why, size_t size)

@@ -1,7 +1,7 @@
 /*
  * The text of tt_control and TT_CONTROL:
  *
- *   points=on|off  stamps=on|off  regions=all|touched|IDS|REGEX  snapshot=N
+ *   points=on|off  stamps=on|off  regions=all|touched|named|IDS|REGEX  snapshot=N
  *
  * separated by semicolons.
  */

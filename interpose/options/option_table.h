@@ -56,8 +56,9 @@ OPTION(EPOCH, epoch, TRIGGERS, "", "sync", "WHEN",
        "MESSAGE or DOMAIN/MESSAGE). "
        "@FROM-TO limits all triggers to the time from launch FROM to launch TO of the process, counted from 1; 0 is the time "
        "before the first. Commas separate triggers. An expression takes the rest of its list; a semicolon, or another --epoch, begins a new one.")
-OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
-       "Capture all allocations (default), or only those that copies and launches name.")
+OPTION(REGIONS, regions, CHOICE, "all|touched|named", "all", "",
+       "Capture all allocations (default); only those that copies and launches name (touched); or only those with a name "
+       "(named): --names gives parameters, buffers, gradients and the state of optimizers theirs, and activations none.")
 OPTION(HOST_MEMORY, host_memory, SWITCH, "", "0", "",
        "Capture page-locked memory of the host, too, which devices can address. The host waits for each epoch.")
 OPTION(ARRAYS, arrays, SWITCH, "", "0", "",
@@ -239,6 +240,7 @@ IMPLIES(ZONES, "", DETERMINISTIC, "1")
 IMPLIES(GUARD, "!off", DETERMINISTIC, "1")
 IMPLIES(GUARD, "!off", PARAMS, "1")
 IMPLIES(REGIONS, "touched", DEPS, "region")
+IMPLIES(REGIONS, "named", NAMES, "1")
 IMPLIES(CONTENTS, "all", SNAPSHOT_EVERY, "1")
 IMPLIES(KERNEL_EVENTS, "dedup", CPU_CALLSTACK, "auto")
 IMPLIES(KERNEL_EVENTS, "full", CPU_CALLSTACK, "auto")

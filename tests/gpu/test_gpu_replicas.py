@@ -21,9 +21,11 @@ PROGRAM = [sys.executable, str(Path(__file__).with_name("train_replicas.py"))]
 STEPS, STEP, WEIGHT = 10, 7, "1.linear1.weight"
 
 
-def trained(path: Path, ranks: int, *arguments: str, contents: str = "none") -> tt.Run:
+def trained(
+    path: Path, ranks: int, *arguments: str, contents: str = "none", regions: str = "all"
+) -> tt.Run:
     pytest.importorskip("torch")
-    options = ["--contents", contents, "--epoch", "nvtx:^step"]
+    options = ["--contents", contents, "--regions", regions, "--epoch", "nvtx:^step"]
     command = [*PROGRAM, "--ranks", str(ranks), *arguments]
     done = record(command, BARE, path, *options)
     assert done.status == 0, done.stderr
@@ -41,13 +43,24 @@ def test_changed_gradient_of_rank_1_is_named(contents: str, ranks: int, tmp_path
     assert {str(found.step).rpartition("/")[2] for found in report.found} == {f"step {STEP}"}
     names = {name for found in report.found for name in found.names}
     assert names and all(name.startswith(WEIGHT) for name in names), names
-    assert {found.ranks for found in report.found} == {tuple(range(ranks))}
+    assert {found.ranks for found in report.found} == {(0, 1)}
     if ranks > 2:
         assert {tuple(found.odd) for found in report.found} == {(1,)}
     if contents == "changed":
         assert f"{WEIGHT}.grad" in names
         differing = [one for found in report.found for one in found.divergence.tensors]
         assert (f"{WEIGHT}.grad", 17) in {(one.name, one.first_element) for one in differing}
+
+
+def test_change_is_named_where_the_program_names_nothing(ranks: int, tmp_path: Path) -> None:
+    """`--regions named` names what the program has, and reads only this."""
+    run = trained(tmp_path / "run", ranks, "--spoil", str(STEP), "--bare", regions="named")
+    assert not run.labels["tensor"].str.contains("output|saved").any()
+    assert run.epochs["touched"].sum() >= ranks * (STEPS - 1)
+    report = tt.replicas(run)
+    assert [str(found.step).rpartition("/")[2] for found in report.found][:1] == [f"step {STEP}"]
+    names = {name for found in report.found for name in found.names}
+    assert names and all(name.startswith(WEIGHT) for name in names), names
 
 
 @pytest.mark.parametrize("arguments", [[], ["--bare"], ["--sharded"], ["--sharded", "--bare"]])

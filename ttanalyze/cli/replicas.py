@@ -11,8 +11,8 @@ verbs = Typer()
 
 EXAMPLES = """\b
 Examples:
-  Record the ranks of a training, digests only, and compare them:
-    ttanalyze record -o ddp --contents none --epoch 'nvtx:^step' -- torchrun ... train.py
+  Record digests of the state that the ranks of a training have, and compare them:
+    ttanalyze record -o ddp --contents none --regions named --epoch nvtx:^step -- torchrun train.py
     ttanalyze replicas ddp
   Only some ranks, every place that differs, as JSON:
     ttanalyze replicas ddp --rank 0,4-7 --all --json

@@ -51,8 +51,8 @@ def control(
     Args:
         points: Whether to take epochs inside graphs (`--epoch graph-node:REGEX`).
         stamps: Whether to time nodes of graphs (`--graph-stamps`).
-        regions: The regions that delta epochs read: "all", "touched", ids such as [0, 4] or
-            "0,4-6", or a regular expression for names of allocations and tensors.
+        regions: The regions that delta epochs read: "all", "touched", "named", ids such as [0, 4]
+            or "0,4-6", or a regular expression for names of allocations and tensors.
         snapshot: The number of epochs from one full snapshot to the next, 0 for none.
 
     Returns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -46,6 +47,13 @@ def memory() -> Memory | None:
     label.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]
     label.restype = ctypes.c_int
     return Memory(label)
+
+
+def state_only() -> bool:
+    """Whether epochs read memory with names alone (`record --regions named`). Then what passes by,
+    such as activations, gets none.
+    """
+    return os.environ.get("TT_REGIONS") == "named"
 
 
 class _Block:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ttanalyze.integrations import torch
-from ttanalyze.integrations.memory_names import OWN, Memory, framework, memory
+from ttanalyze.integrations.memory_names import OWN, Memory, framework, memory, state_only
 
 __all__ = ["name"]
 
@@ -174,6 +174,8 @@ class _Looker:
             # An object may not be complete so far.
             with contextlib.suppress(Exception):
                 for path, array in _arrays(value, variable, seen):
+                    if state_only() and _passes_by(array):
+                        continue
                     self._told.name(array, path.encode())
                     if self._watch:
                         self._watch.name_saved(path, array)
@@ -192,6 +194,11 @@ class _Looker:
             frame = frame.f_back
         while frames:
             yield from _public(self._value_of(frames.pop()))
+
+
+def _passes_by(array: Any) -> bool:
+    """Whether a variable has a tensor of PyTorch that is computed or given, not trained."""
+    return framework(array) == "torch" and not (array.requires_grad and array.is_leaf)
 
 
 def _is_imported(name: str) -> bool:

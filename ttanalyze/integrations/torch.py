@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ttanalyze.integrations.autograd import SavedTensors
-from ttanalyze.integrations.memory_names import NOT_NOW, OWN, PASSING, Memory, memory
+from ttanalyze.integrations.memory_names import NOT_NOW, OWN, PASSING, Memory, memory, state_only
 from ttanalyze.util.arguments import checked
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def watch(
             of others also with the class, such as `Discriminator.conv.weight`.
         optimizer: A `torch.optim.Optimizer`. Without a model: each, from its next step on.
         activations: Whether to name outputs of modules, and what they save for the backward pass.
+            `record --regions named` reads memory with names, so with it they get none.
         gradients: Whether to name gradients.
         name: A prefix for all names; a dot follows it.
 
@@ -74,6 +75,7 @@ def watch(
     told = memory()
     if told is None:
         return found
+    activations = activations and not state_only()
     saved = SavedTensors(told)
     found._saved = saved if activations else None
     if model is None:
