@@ -105,7 +105,7 @@ static void run(CUmodule module, const char *name, unsigned x, unsigned y, unsig
 
 int main(void)
 {
-	static const cuuint64_t size[] = {WORDS};
+	static const cuuint64_t size[] = {WORDS}, stride[] = {0}; /* which must be there, but is not used */
 	static const cuuint32_t box[] = {THREADS}, step[] = {1};
 	uint32_t values[WORDS];
 	CUmodule module;
@@ -117,7 +117,7 @@ int main(void)
 	for (unsigned i = 0; i < WORDS; i++)
 		values[i] = 5 * i + 1;
 	OK(cuMemcpyHtoD(in, values, sizeof(values)));
-	OK(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, (void *)(uintptr_t)in, size, NULL, box, step,
+	OK(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT32, 1, (void *)(uintptr_t)in, size, stride, box, step,
 				  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
 				  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 	run(module, "names", BLOCKS, 1, 4, 1);

@@ -44,7 +44,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuui
 
 	ENTER(sim_enter_driver());
 	INVALID_IF(!out || (uintptr_t)out % MAP_ALIGNMENT || (unsigned)type >= TYPES || !rank || rank > SIM_TENSOR_RANK ||
-		   !address || m.address % 16 || !size || (rank > 1 && !stride) || !box || !step ||
+		   !address || m.address % 16 || !size || !stride || !box || !step ||
 		   (unsigned)promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 	if (type >= sizeof(element_bytes) || interleave || (unsigned)swizzle > CU_TENSOR_MAP_SWIZZLE_128B || fill) {
 		sim_leave(CUDA_SUCCESS);
