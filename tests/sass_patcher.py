@@ -27,6 +27,7 @@ SOURCES = (
     "sass/trace_levels.c",
     "sass/trace_pieces.c",
     "sass/trace_beats.c",
+    "sass/trace_loops.c",
     "sass/trace_counts.c",
     "sass/trace_spill.c",
     "sass/trace_values.c",

@@ -7,7 +7,8 @@
  *
  * A branch back goes through a detour that adds to a uniform register, and mostly goes on. Only after each 1024th pass, which
  * the carry tells, a hash of all registers is kept, and compared with those of the next passes. If one of these is equal,
- * the loop is repeated: nothing but memory can end it.
+ * the loop is repeated: nothing but memory can end it. A loop that ends whatever memory has is left as it is, see
+ * trace_loops.c.
  */
 #include <stddef.h>
 #include <string.h>
@@ -116,7 +117,9 @@ enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at)
 	if (is_barrier(i) && at + 1 < k->count)
 		return BEAT_AT_BARRIER;
 	bool back = code_branch_target(i, at, &target) && target >= 0 && target <= (int64_t)at;
-	return back && !(target == (int64_t)at && is_end(k, at)) ? BEAT_AT_LOOP : BEAT_NONE;
+	if (!back || (target == (int64_t)at && is_end(k, at)) || trace_loop_ends(k, (size_t)target, at))
+		return BEAT_NONE;
+	return BEAT_AT_LOOP;
 }
 
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used)
@@ -171,6 +174,14 @@ static struct input in_register(unsigned r)
 	return (struct input){false, r};
 }
 
+static bool has_passes(const struct trace_kernel *k)
+{
+	for (size_t i = 0; i < k->count; i++)
+		if (trace_beat_point(k, i) == BEAT_AT_LOOP)
+			return true;
+	return false;
+}
+
 void trace_put_enter(struct writer *w)
 {
 	const struct layout *l = w->layout;
@@ -191,7 +202,7 @@ void trace_put_enter(struct writer *w)
 	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
 	if (l->counting.pairs)
 		trace_put_first_counts(w);
-	if (!w->kernel->wish.beats)
+	if (!has_passes(w->kernel))
 		return;
 	struct instruction none = trace_with(encoding_count, l->passes, l->passes, 0, 0);
 	none.high |= (uint64_t)l->due << 17;

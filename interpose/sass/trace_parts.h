@@ -198,6 +198,8 @@ struct registers {
 };
 
 void trace_registers_of(struct instruction i, struct registers *r);
+/* As trace_writes, but only as many as the instruction names. */
+void trace_written(unsigned architecture, struct instruction i, unsigned *first, unsigned *count);
 void trace_put_registers(struct writer *w, struct instruction i, uint32_t number);
 size_t trace_registers_room(struct instruction i);
 /* Whether it is a bulk copy, or a prefetch by a tensor map. */
@@ -222,6 +224,11 @@ void trace_put_count_of_part(struct writer *w, struct instruction i, uint32_t sl
 /* Where the kernel begins, and where lanes exit. */
 void trace_put_first_counts(struct writer *w);
 void trace_put_last_counts(struct writer *w);
+
+/* ---- trace_loops.c ---- */
+
+/* Whether the loop from `begin` to the branch back at `end` ends, whatever memory has. */
+bool trace_loop_ends(const struct trace_kernel *k, size_t begin, size_t end);
 
 /* ---- trace_beats.c ---- */
 

@@ -12,6 +12,7 @@
 #include "util/vector.h"
 
 #define RZ 255u
+#define DESTINATION 16u /* the bit at which the number of the first one is */
 #define URZ 63u
 #define LANES_BYTES 128u /* a value of each lane */
 #define STORES_AT_ONCE 32u /* that one scoreboard counts */
@@ -84,6 +85,19 @@ void trace_registers_of(struct instruction i, struct registers *r)
 			else
 				add(r->general, &r->generals, n);
 	}
+}
+
+void trace_written(unsigned architecture, struct instruction i, unsigned *first, unsigned *count)
+{
+	const struct form *f = find_form(i);
+
+	*count = trace_writes(architecture, i, first);
+	if (!f || !*count || *count == RZ)
+		return;
+	*count = 0;
+	for (const struct operand *o = f->operands; o < f->operands + OPERANDS && o->count; o++)
+		if (o->bit == DESTINATION && !o->uniform)
+			*count = o->skipped + o->count;
 }
 
 /* ---- bulk copies ---- */

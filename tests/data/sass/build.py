@@ -18,8 +18,9 @@ def main() -> None:
             ],
             check=True,
         )
-    command = ["nvcc", "-O3", "-arch=sm_90a", "-cubin", "-o", str(here / "specialised_90a.cubin")]
-    subprocess.run([*command, str(here / "specialised.cu")], check=True)
+    for name in ("specialised", "loops"):
+        command = ["nvcc", "-O3", "-arch=sm_90a", "-cubin", "-o", str(here / f"{name}_90a.cubin")]
+        subprocess.run([*command, str(here / f"{name}.cu")], check=True)
 
 
 if __name__ == "__main__":
