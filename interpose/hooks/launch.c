@@ -155,7 +155,7 @@ HOT static __attribute__((noinline)) struct function *begin_launch(struct op *op
 	if (!op_begin_launch(op, stream, per_thread))
 		return NULL;
 	struct function *f = function_of(s->f);
-	if (options.deps == DEPS_REGION && !op->capturing && stream_is_behind(op->stream))
+	if (options.deps_of_regions && !op->capturing && stream_is_behind(op->stream))
 		order_launch(op, f, s);
 	if (f && unlikely(function_is_special(f)))
 		begin_special(op, f, s);
@@ -364,7 +364,7 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 	struct exec *x = graphs_find(handle);
 
 	graphs_write();
-	if (options.deps == DEPS_REGION && !op->capturing && stream_is_behind(op->stream))
+	if (options.deps_of_regions && !op->capturing && stream_is_behind(op->stream))
 		order_graph(op, x);
 	if (unlikely(contexts_several()) && op->on && x && !op->capturing) {
 		uint64_t spread = graph_spread(x);

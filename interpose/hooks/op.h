@@ -223,7 +223,7 @@ static ON_PATH bool op_on_stream(struct op *op, CUstream handle, bool per_thread
 		gate_enter(op->t);
 	op_number(op); /* inside the gate: an earlier epoch does not include the call */
 	op->on = true;
-	if (enters && unlikely(stream_is_behind(op->stream)) && !(launches && options.deps == DEPS_REGION))
+	if (enters && unlikely(stream_is_behind(op->stream)) && !(launches && options.deps_of_regions))
 		op_catch_up(op, 0);
 	return true;
 }

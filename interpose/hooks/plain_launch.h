@@ -52,7 +52,7 @@ static ON_PATH bool plain_knows(struct plain *p, struct thread *t, CUfunction f,
 {
 	if (unlikely(!(p->stream = stream_of(t, handle, per_thread))) || unlikely(!(p->function = function_find(f))))
 		return false;
-	if (unlikely(options.deps == DEPS_REGION) && stream_is_behind(p->stream))
+	if (unlikely(options.deps_of_regions) && stream_is_behind(p->stream))
 		return false; /* an epoch from now on makes it wait for all regions */
 	uint64_t known = atomic_load_explicit(&p->function->known, memory_order_acquire);
 	return likely(known & context_bit(p->stream->context)) && likely(!function_is_special(p->function));

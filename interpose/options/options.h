@@ -104,6 +104,7 @@ struct options {
 	bool launch_stacks; /* with call stacks, and so are graph launches */
 	bool launch_extras; /* they have call stacks or parameters */
 	bool plain_launches; /* they are not counted */
+	bool deps_of_regions; /* with a launch's parameters, they decide what it waits for */
 };
 
 extern struct options options; /* all 0 without TT_OUT: nothing is recorded */

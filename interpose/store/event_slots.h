@@ -9,11 +9,13 @@
 #include <sys/queue.h>
 
 #include "store/events.h"
+#include "util/cache_line.h"
 #include "util/compiler.h"
 #include "util/event_check.h"
 
 struct cursor {
-	struct tt_event *next, *end;
+	AT_CACHE_LINE struct tt_event *next;
+	struct tt_event *end;
 	uint32_t generation; /* the recording that the slots belong to */
 	uint32_t destructor_runs;
 	TAILQ_ENTRY(cursor) link;

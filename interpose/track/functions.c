@@ -89,7 +89,7 @@ static struct function *function_new(void)
 	struct function *f = functions.gone;
 
 	if (functions.gone_count <= GONE_KEPT)
-		return calloc(1, sizeof(*f));
+		return calloc_at_line(sizeof(*f));
 	functions.gone = f->next;
 	functions.gone_count--;
 	free((char *)f->name);

@@ -8,12 +8,13 @@
 #define TT_TRACK_FUNCTIONS_H
 
 #include "track/modules.h"
+#include "util/cache_line.h"
 #include "util/handle_table.h"
 
 #define TT_MARK "tt_epoch" /* the recorder's kernel in graphs of the program, as its records name it */
 
 struct function {
-	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: not launched yet */
+	AT_CACHE_LINE _Atomic uint32_t id; /* tt_function.id; TT_NO_ID: not launched yet */
 	uint32_t module;
 	const char *name;
 	uint32_t name_string;

@@ -76,7 +76,7 @@ struct context *context_find(CUcontext handle)
 /* Caller holds the lock. */
 static struct context *context_new(CUcontext handle, const struct context_device *d)
 {
-	struct context *c = calloc(1, sizeof(*c));
+	struct context *c = calloc_at_line(sizeof(*c));
 
 	if (!c) {
 		no_memory();
@@ -133,7 +133,7 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	while (s && (s->alive || s->owner || s->id < STREAM_ID_FIRST))
 		s = s->next_of_context;
 	bool fresh = !s;
-	if (fresh && !(s = calloc(1, sizeof(*s)))) {
+	if (fresh && !(s = calloc_at_line(sizeof(*s)))) {
 		no_memory();
 		return NULL;
 	}

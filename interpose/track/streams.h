@@ -12,13 +12,15 @@
 #include <stdint.h>
 
 #include "track/thread.h"
+#include "util/cache_line.h"
 
 #define STREAM_ID_LEGACY 1
 #define STREAM_ID_PER_THREAD 2
 #define STREAM_ID_FIRST 16
 
 struct stream {
-	void *_Atomic handle; /* a CUstream for driver calls; default streams: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
+	AT_CACHE_LINE void
+		*_Atomic handle; /* a CUstream for driver calls; default streams: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 	_Atomic uint64_t id;
 	struct context *context;
 	struct thread *_Atomic owner; /* of a per-thread default stream, else NULL */
@@ -39,15 +41,15 @@ struct capture; /* capture/device.h */
 struct delays; /* delay/calls.c */
 
 struct context {
-	CUcontext handle;
+	AT_CACHE_LINE CUcontext handle;
 	uint32_t index;
+	_Atomic uint32_t captures; /* epochs cut in this context so far */
 	CUdevice device;
 	char device_name[128]; /* queried early: at the end the driver may hang */
 	size_t device_memory;
 	int device_capability; /* 90 of sm_90; 0: unknown */
 	int device_clock_khz, device_multiprocessors; /* 0: unknown */
 	_Atomic bool alive;
-	_Atomic uint32_t captures; /* epochs cut in this context so far */
 	_Atomic uint32_t rest_captured_by; /* the last capture of memory that parameters do not name: variables, or all */
 	_Atomic bool host_bound; /* one of its streams may be host-bound */
 	_Atomic bool short_of_memory; /* the device ran out of memory, so the recorder freed its own */

@@ -14,12 +14,13 @@
 #include <sys/queue.h>
 
 #include "driver/driver.h"
+#include "util/cache_line.h"
 
 struct stream;
 struct context;
 
 struct thread {
-	_Atomic int inside; /* inside the gate */
+	AT_CACHE_LINE _Atomic int inside; /* inside the gate */
 	/* Other threads read these for threads_in_calls. */
 	_Atomic int calls;         /* depth of wrapped driver calls that it is in */
 	_Atomic uint32_t call;     /* the last of them; TT_NO_ID: not a driver call */
@@ -27,16 +28,16 @@ struct thread {
 	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: none, or the recorder's work */
 	int busy;           /* the recorder itself is working: wrappers call the driver directly */
 	bool holds; /* has the capture lock and closed the gate, for a launch of the program */
-	uint32_t tid;
 	bool registered;
-	uint32_t destructor_runs; /* how often its destructor has run */
-	CUcontext context_handle; /* the last context that was looked up */
-	struct context *context;
-	uint32_t context_generation;
-	struct stream *streams; /* its per-thread default streams, one for each context */
+	uint32_t tid;
+	uint32_t recent_generation;
 	uintptr_t recent_handle; /* the last stream that was looked up */
 	struct stream *recent;
-	uint32_t recent_generation;
+	uint32_t destructor_runs; /* how often its destructor has run */
+	uint32_t context_generation;
+	CUcontext context_handle; /* the last context that was looked up */
+	struct context *context;
+	struct stream *streams; /* its per-thread default streams, one for each context */
 	TAILQ_ENTRY(thread) link; /* of registered threads */
 };
 

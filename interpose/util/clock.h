@@ -13,9 +13,12 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "util/cache_line.h"
+
 /* ns + (counter - ticks) * scale / 2^32 */
 struct clock_line {
-	uint64_t ticks, ns;
+	AT_CACHE_LINE uint64_t ticks;
+	uint64_t ns;
 	int64_t scale;
 };
 

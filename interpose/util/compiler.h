@@ -11,6 +11,7 @@
 #define HOT __attribute__((hot))
 #define ON_PATH inline __attribute__((always_inline)) /* a part of it, without a call */
 #define HOT_DATA __attribute__((section("tt_hot")))
+#define HOT_TABLE __attribute__((section("tt_hot_table"))) /* apart from those, which lie in one or two lines */
 
 /* For functions that a sanitizer's runtime calls through the recorder before it can instrument code. */
 #define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread")))

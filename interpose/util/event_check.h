@@ -5,6 +5,7 @@
 #ifndef TT_UTIL_EVENT_CHECK_H
 #define TT_UTIL_EVENT_CHECK_H
 
+#include "util/cache_line.h"
 #include "util/compiler.h"
 #include "util/xxh3.h"
 #include "format.h"
@@ -16,7 +17,7 @@ _Static_assert(sizeof(struct tt_event) == 128 && offsetof(struct tt_event, kind)
 /* named: the bytes of kind and call; the check counts as 0. zero: bit i: word i is known to be 0, a constant. */
 static ON_PATH uint32_t event_check_knowing(const struct tt_event *e, uint64_t named, uint32_t zero)
 {
-	HOT_DATA static uint64_t words[] = {XXH3_SECRET_WORDS};
+	HOT_TABLE static AT_CACHE_LINE uint64_t words[] = {XXH3_SECRET_WORDS};
 	const uint64_t *secret = words;
 	const uint8_t *p = (const uint8_t *)e;
 	uint64_t x = sizeof(*e) * XXH3_PRIME64_1;
