@@ -51,12 +51,12 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-test: examples ## lint and the tests that need no GPU and end soon; of many parameters a sample
+test: examples $(VENV)/.remote-test ## lint and the tests that need no GPU and end soon; of many parameters a sample
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint
 	$(PYTEST) -m 'not gpu and not long' --sample 8
 
 $(VENV)/.remote-test: $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable '.[cluster,remote-test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock --editable '.[cluster,remote-test]'
 	touch $@
 
 test-all: examples $(VENV)/.remote-test ## lint and all tests that need no GPU, the native ones under sanitizers as well
