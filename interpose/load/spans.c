@@ -102,3 +102,16 @@ EXPORT void tt_differing_places(const void *a, const void *b, uint32_t size, uin
 		}
 	}
 }
+
+EXPORT uint64_t tt_wanted_records(const void *records, uint32_t size, uint32_t count, uint64_t regions, const uint8_t *wanted,
+				  uint32_t *at)
+{
+	uint64_t found = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct tt_digest *d = (const void *)((const char *)records + (uint64_t)i * size);
+		at[found] = i; /* without a branch: the next one replaces it */
+		found += d->region < regions && wanted[d->region];
+	}
+	return found;
+}

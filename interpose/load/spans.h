@@ -30,4 +30,11 @@ void tt_differing_places(const void *a, const void *b, uint32_t size, uint64_t b
 			 uint64_t regions_b, const int64_t *bases_b, uint64_t places, uint64_t *held, uint8_t *differs,
 			 uint32_t *listed);
 
+/*
+ * Finds the records of wanted regions. wanted: by id, of `regions` of them. at: room for `count` numbers; those of the
+ * found records, ascending. Returns how many there are.
+ */
+uint64_t tt_wanted_records(const void *records, uint32_t size, uint32_t count, uint64_t regions, const uint8_t *wanted,
+			   uint32_t *at);
+
 #endif

@@ -18,6 +18,7 @@ from ttanalyze.format.expected import ExpectedProcess
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.unread import Unread, find_unread
+from ttanalyze.util import libraries
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
@@ -178,23 +179,36 @@ class Side:
         """
         if self.process is not None:
             records = self.process.digests(first, end)
-            epochs = self.process.epoch_of("digests", first, end)
-            if only is not None:
-                kept = self._kept(records["region"], only)
-                records, epochs = records[kept], epochs[kept]
+            records, epochs = self._kept(records, "digests", first, end, only)
             return records["region"], epochs, records["digest"]
         assert self.expected is not None, "a side is a process or a manifest's"
         before = int(self.digest_end[first - 1]) if first else 0
         of = slice(before, int(self.digest_end[end - 1]) if end > first else before)
         return self.expected.region[of], self.expected.epoch[of], self.expected.digest[of]
 
-    def _kept(self, region: Array, only: Array) -> Array | slice:
-        """Returns which of these regions are among some, all of them if these are most."""
-        if 2 * len(only) > len(self.regions.id):
-            return slice(None)
-        wanted = np.zeros(int(self.regions.id.max()) + 1, bool)
-        wanted[only] = True
-        return np.flatnonzero(wanted[region])
+    def _kept(
+        self, records: Array, kind: str, first: int, end: int, only: Array | None
+    ) -> tuple[Array, Array]:
+        """Returns the records of some regions, all if these are most, and the epoch of each.
+
+        kind: "digests" or "blocks". records: those of epochs first to end - 1.
+        """
+        assert self.process is not None, "a manifest has no records"
+        if only is None or 2 * len(only) > len(self.regions.id):
+            return records, self.process.epoch_of(kind, first, end)
+        wanted = np.zeros(int(self.regions.id.max()) + 1, "u1")
+        wanted[only] = 1
+        at = np.empty(len(records), "u4")
+        found = libraries.toolkit().tt_wanted_records(
+            layout.pointer(records, "void"),
+            records.itemsize,
+            len(records),
+            len(wanted),
+            *map(layout.pointer, (wanted, at)),
+        )
+        at = at[:found]
+        ends = np.cumsum(self.process.epochs[f"{kind}_count"][first:end].astype("i8"))
+        return records[at], (first + np.searchsorted(ends, at, "right")).astype("u4")
 
     # ---- for one pass over all records, as `find_differing` makes it ----
 

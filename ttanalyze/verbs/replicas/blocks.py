@@ -120,11 +120,9 @@ class Blocks(Side):
         only: numbers of blocks, ascending. The records of others may be left out.
         """
         assert self.process is not None
-        records = self.records(first, end)
-        epoch = self.process.epoch_of("blocks", first, end)
         if only is not None:
-            kept = self._kept(records["region"], np.unique(self.ids[self.layout.place(only)[0]]))
-            records, epoch = records[kept], epoch[kept]
+            only = np.unique(self.ids[self.layout.place(only)[0]])
+        records, epoch = self._kept(self.records(first, end), "blocks", first, end, only)
         row, ours = self._rows(records["region"])
         block = self.layout.base[row[ours]] + records["block"][ours]
         return block, epoch[ours], records["digest"][ours]
