@@ -4,8 +4,8 @@
  * Of the kernel's sections these change: its code, its parameters (.nv.constant0 and .nv.info), the number of its
  * registers and bytes of its stack (.nv.info of the cubin; the registers also in the high byte of the code section's
  * sh_info in older ones), its symbol. Code
- * finds variables through addresses in constant banks, which the driver fills in by relocations. Those of variables are
- * replaced by the addresses of the program's variables.
+ * has the addresses of variables from constant banks, or in its instructions, where the driver puts them by relocations.
+ * Those of variables are replaced by the addresses of the program's variables.
  */
 #include "sass/trace_image.h"
 
@@ -21,6 +21,8 @@
 #define PARAMETER_FLAGS 0x1f000u
 #define MANAGED 0x04 /* in st_other */
 #define ADDRESS 2u   /* relocation: an address of 64 bits */
+#define LOW_WORD 0x38u  /* the number of an instruction is half of one */
+#define HIGH_WORD 0x39u
 #define REGISTERS_SHIFT 24 /* in sh_info */
 #define REGISTERS_MAX 255u
 #define WIDEST 16u         /* bytes of a constant that an instruction reads */
@@ -120,15 +122,15 @@ static const char *find_parameters(struct maker *m)
 
 /* ---- variables ---- */
 
-/* A string that code prints: the new module's own is as good. */
-static bool is_text(const char *name)
-{
-	return !strncmp(name, "$str", 4);
-}
-
 static bool is_named(const char *name, const char *prefix)
 {
 	return !strncmp(name, prefix, strlen(prefix));
+}
+
+/* A string that code prints, or says where an assertion is: the new module's own is as good. */
+static bool is_text(const char *name)
+{
+	return is_named(name, "$str") || is_named(name, "__unnamed_");
 }
 
 /* Instructions that may read part of a constant bank; one with an index may read any. */
@@ -170,21 +172,44 @@ static bool may_read(const struct cubin *c, const struct cubin_kernel *k, uint32
 	return use.found;
 }
 
+/* Where a relocation puts an address: so many bytes of it, from a bit on. */
+struct place {
+	uint64_t at; /* in its section */
+	size_t size;
+	unsigned from;
+};
+
+static bool find_place(const struct cubin *c, uint32_t section, const Elf64_Rela *r, struct place *p)
+{
+	const Elf64_Shdr *to = &c->sections[section];
+	bool code = to->sh_flags & SHF_EXECINSTR;
+	uint64_t type = ELF64_R_TYPE(r->r_info), size = code ? sizeof(struct instruction) : sizeof(uint64_t);
+	struct instruction i;
+
+	if (r->r_offset > to->sh_size || to->sh_size - r->r_offset < size)
+		return false;
+	if (!code) {
+		*p = (struct place){r->r_offset, sizeof(uint64_t), 0};
+		return type == ADDRESS;
+	}
+	memcpy(&i, c->bytes + to->sh_offset + r->r_offset, sizeof(i));
+	*p = (struct place){r->r_offset + sizeof(uint32_t), sizeof(uint32_t), type == HIGH_WORD ? 32 : 0};
+	return has_number(i) && (type == LOW_WORD || type == HIGH_WORD);
+}
+
 /* Replaces the relocation of an address by the address in the program's module. */
 static const char *redirect(struct maker *m, uint32_t section, const Elf64_Rela *r, const char *name, bool *done)
 {
-	const Elf64_Shdr *to = &m->cubin.sections[section];
 	uint64_t address;
+	struct place p;
 
-	if (!may_read(&m->cubin, m->kernel, section, r->r_offset, sizeof(address)))
-		return NULL;
-	if (ELF64_R_TYPE(r->r_info) != ADDRESS || r->r_offset > to->sh_size || to->sh_size - r->r_offset < sizeof(address))
+	if (!find_place(&m->cubin, section, r, &p))
 		return "it finds its variables in an unknown way";
 	if (!(address = m->variables->address(m->variables->user, name)))
 		return "the address of one of its module's variables is unknown";
 	*done = true;
-	address += (uint64_t)r->r_addend;
-	memcpy(m->copy + to->sh_offset + r->r_offset, &address, sizeof(address));
+	address = (address + (uint64_t)r->r_addend) >> p.from;
+	memcpy(m->copy + m->cubin.sections[section].sh_offset + p.at, &address, p.size);
 	return NULL;
 }
 
@@ -200,9 +225,9 @@ static const char *relocate(struct maker *m, uint32_t to, const Elf64_Rela *r, b
 	if (!y.st_shndx || y.st_shndx >= c->section_count || !is_named(cubin_section_name(c, y.st_shndx), ".nv.global") ||
 	    is_text(symbol_name(c, y)))
 		return NULL;
-	if (c->sections[to].sh_flags & SHF_EXECINSTR)
-		return "its code has addresses of variables";
-	if (y.st_other & MANAGED && may_read(c, m->kernel, to, r->r_offset, sizeof(uint64_t)))
+	if (!(c->sections[to].sh_flags & SHF_EXECINSTR) && !may_read(c, m->kernel, to, r->r_offset, sizeof(uint64_t)))
+		return NULL;
+	if (y.st_other & MANAGED)
 		return "it uses managed variables";
 	return redirect(m, to, r, symbol_name(c, y), done);
 }

@@ -234,6 +234,7 @@ KERNEL framed(const unsigned *in, unsigned *out, int n)
 	out[i] = sum + local[sum % 32];
 }
 
+#include "../data/sass/linked.cu"
 #include "../data/sass/specialised.cu"
 
 static void check(cudaError_t e, const char *what)
@@ -265,6 +266,10 @@ static const test tests[] = {
 	TEST(divergent),
 	TEST(crowded),
 	TEST(framed),
+	TEST(divided),
+	TEST(called),
+	TEST(pointed),
+	TEST(printed),
 	{"specialised", (const void *)specialised, 0, false, 3 * 128},
 	{"dynamic", (const void *)dynamic, 192 * 1024, false},
 	{"together", (const void *)together, 0, true},

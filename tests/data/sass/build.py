@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120a")
@@ -21,6 +22,11 @@ def main() -> None:
     for name in ("specialised", "loops"):
         command = ["nvcc", "-O3", "-arch=sm_90a", "-cubin", "-o", str(here / f"{name}_90a.cubin")]
         subprocess.run([*command, str(here / f"{name}.cu")], check=True)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as compiled:
+        command = ["nvcc", "-O3", "-arch=sm_90", "-rdc=true", "-cubin", "-o", compiled.name]
+        subprocess.run([*command, str(here / "linked.cu")], check=True)
+        made = str(here / "linked_90.cubin")
+        subprocess.run(["nvlink", "-arch=sm_90", "-o", made, compiled.name], check=True)
 
 
 if __name__ == "__main__":
