@@ -111,7 +111,7 @@ def test_each_traced_instruction_runs_once_behind_its_detour(cubin: sp.Cubin, ki
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
 def test_recording_code_changes_nothing_of_the_kernel(cubin: sp.Cubin, tmp_path: Path) -> None:
     for kernel in cubin.kernels:
-        new = cubin.trace(kernel, OWN, COUNT | ADDRESSES)
+        new = cubin.trace(kernel, OWN + 8, COUNT | ADDRESSES)
         if not new.code:
             continue
         texts = disassemble(new.code, tmp_path)
@@ -312,7 +312,7 @@ def test_the_recorded_address_is_that_of_the_operand(cubin: sp.Cubin, tmp_path: 
 
 
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
-@pytest.mark.parametrize("kinds", [COUNT, OPCODE | ADDRESSES, VALUES])
+@pytest.mark.parametrize("kinds", [COUNT, ADDRESSES, OPCODE | ADDRESSES, VALUES])
 def test_where_no_register_is_left_some_of_the_kernel_are_saved(
     kinds: int, cubin: sp.Cubin, tmp_path: Path
 ) -> None:
@@ -333,7 +333,12 @@ def test_where_no_register_is_left_some_of_the_kernel_are_saved(
             own = {r + n for r in saved for n in range(2)}
             assert saved and saved == brought
             assert i or detour[0] == before[0]  # loads the stack pointer
-            assert not own & {int(r) for r in re.findall(r"\bR(\d+)\b", before[i])}
+            named = own & {int(r) for r in re.findall(r"\bR(\d+)\b", before[i])}
+            assert not named or kinds in (COUNT, ADDRESSES)  # else it is needed at the end
+            if kinds == ADDRESSES:  # its address is taken before its registers have others
+                reads = next(n for n, t in enumerate(detour) if re.match(r"IMAD\.WIDE|IADD3", t))
+                for text in detour[:reads]:
+                    assert not {f"R{n}" for n in named} & written(text), text
             first = next(n for n, t in enumerate(detour) if not t.startswith(("NOP", "STL")))
             last = max(n for n, t in enumerate(detour) if t.startswith("R2P") or "REDG" in t)
             places = [re.search(r"\[R1\S+\]", t) for t in detour if re.match(r"STL|LDL", t)]
@@ -343,6 +348,20 @@ def test_where_no_register_is_left_some_of_the_kernel_are_saved(
             for text in detour[first:last]:
                 if text.split()[0] != before[i].split()[0]:  # itself
                     assert {int(n[1:]) for n in written(text) if n[0] == "R"} <= own, text
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_large_blocks_have_registers_for_all_threads(cubin: sp.Cubin, tmp_path: Path) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "groups")
+    small, large = (
+        cubin.traced_image(kernel, ADDRESSES, VARIABLE, threads) for threads in (128, 1024)
+    )
+    assert small.registers > 64 == large.registers and small.points == large.points
+    stored = [
+        any(text.startswith("STL") for text in disassemble(Elf(image).code("groups"), tmp_path))
+        for image in (cubin.image, small.image, large.image)
+    ]
+    assert stored == [False, False, True]
 
 
 def goes_back(at: int, code: list[tuple[int, int]], count: int) -> bool:

@@ -169,13 +169,11 @@ static struct flight *begin_sanitized(struct context *c, struct tt_traced *t, co
 
 static struct flight *begin_patched(struct context *c, struct tt_traced *t, const struct function *f, struct traced_launch *l)
 {
-	const struct patched *copy = NULL;
-	const char *text = "the patcher records only the kinds count, opcode, registers, addresses, values and heartbeat";
-	uint32_t refused = TT_REFUSED_CODE;
+	const char *text;
+	uint32_t refused;
 	CUdeviceptr device;
 
-	if (plan_asked() & patcher_kinds() || heartbeats_wanted())
-		copy = patcher_copy(c, f, l->program.f, l->program.threads, &refused, &text);
+	const struct patched *copy = patcher_copy(c, f, l->program.f, l->program.threads, &refused, &text);
 	if (!copy)
 		return refuse(t, f, refused, text);
 	struct flight_counts counts = patcher_counts(copy);

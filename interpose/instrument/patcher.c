@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "instrument/patcher.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,8 @@ struct patched {
 	uint32_t *slots, stride, copies; /* copies 0: nothing is counted */
 	struct constant *constants;
 	size_t constant_count;
-	unsigned threads, least_threads; /* of a block */
+	unsigned threads; /* that a block can have */
+	unsigned from, to; /* it is for blocks of so many threads */
 };
 
 static struct {
@@ -56,12 +58,6 @@ static struct {
 	struct kept_module *modules;
 	struct patched *all;
 } patcher = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-uint32_t patcher_kinds(void)
-{
-	/* what records copies ended kernels with an illegal address on an H200, and the cause is not known */
-	return trace_kinds(90) & ~(1u << TT_TRACE_TMA);
-}
 
 void patcher_module(uint32_t module, const struct loading *l)
 {
@@ -236,7 +232,7 @@ static struct trace_point *points_of(const struct code *code)
 	for (size_t i = 0; points && i < count; i++) {
 		memcpy(&instruction, code->cubin.bytes + code->found->code + i * sizeof(instruction), sizeof(instruction));
 		const char *mnemonic = code_mnemonic(code->cubin.architecture, instruction);
-		points[i].kinds = mnemonic ? plan_kinds(LANGUAGE_SASS, mnemonic, i) & patcher_kinds() : 0;
+		points[i].kinds = mnemonic ? plan_kinds(LANGUAGE_SASS, mnemonic, i) : 0;
 	}
 	return points;
 }
@@ -252,10 +248,8 @@ static const char *load_copy(struct patched *p, const struct traced_image *image
 		return "the driver does not find their patched code";
 	real.cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, p->copy);
 	p->threads = (unsigned)threads;
-	if (image->of_threads) {
-		p->threads = block < p->threads ? block : p->threads;
-		p->least_threads = block;
-	}
+	p->from = image->of_threads ? block : 0;
+	p->to = image->of_threads || p->threads < block ? block : p->threads;
 	return NULL;
 }
 
@@ -300,6 +294,8 @@ static struct patched *make(struct context *c, const struct function *f, CUfunct
 		return NULL;
 	p->context = c;
 	p->function = f->id;
+	p->from = threads; /* fewer threads can have more registers */
+	p->to = UINT_MAX;
 	p->text = module_has_references(f->module) ? "their module has texture references" : find_code(c, f, &code);
 	if (!p->text)
 		p->text = fill(p, f, handle, &code, threads);
@@ -318,14 +314,14 @@ const struct patched *patcher_copy(struct context *c, const struct function *f, 
 	image_prepare();
 	pthread_mutex_lock(&patcher.lock);
 	struct patched *p = patcher.all;
-	while (p && (p->context != c || p->function != f->id))
+	while (p && (p->context != c || p->function != f->id || threads < p->from || threads > p->to))
 		p = p->next;
 	if (!p)
 		p = make(c, f, handle, threads);
 	pthread_mutex_unlock(&patcher.lock);
 	*refused = p ? p->refused : TT_REFUSED_MEMORY;
 	*text = p ? p->text : "no host memory";
-	if (!*refused && (threads > p->threads || threads < p->least_threads)) {
+	if (!*refused && threads > p->threads) {
 		*refused = TT_REFUSED_REGISTERS;
 		*text = "with the registers of code that records, a block has too many threads";
 	}

@@ -21,8 +21,6 @@ struct launch_arguments {
 
 struct patched;
 
-/* The kinds that it records, as bits 1 << enum tt_trace_kind. */
-uint32_t patcher_kinds(void);
 /* A module was loaded: keeps its image. */
 void patcher_module(uint32_t module, const struct loading *l);
 /* The copy of a kernel for this context, which is current. NULL: *refused (enum tt_trace_refused) and *text say why. */

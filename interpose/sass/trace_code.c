@@ -101,7 +101,7 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 	struct layout there = levels ? trace_layout_at(l, trace_levels_base(levels, from)) : *l;
 
 	if (l->saves)
-		there = trace_spill_layout(w->kernel, l, w->kernel->code[from]);
+		there = trace_spill_layout(l, w->kernel->code[from], kinds);
 	w->layout = &there;
 	if (l->saves)
 		trace_put_spill(w, from);
@@ -258,7 +258,7 @@ static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, s
 		all |= kinds[i];
 	if (!all && !k->wish.beats)
 		return "no instruction that can be traced";
-	if ((wrong = trace_plan(k, all, out->slot_count, &l)))
+	if ((wrong = trace_plan(k, kinds, out->slot_count, &l)))
 		return wrong;
 	if (!(out->code = malloc(room_for(k, &l, kinds) * sizeof(*out->code))))
 		return "no host memory";

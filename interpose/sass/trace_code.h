@@ -31,7 +31,7 @@ struct trace_used {
 struct trace_wish {
 	bool some_blocks; /* of the grid are counted; else all */
 	bool beats;       /* warps keep heartbeats */
-	unsigned threads; /* of a block, where a kernel is traced only for this number; see traced_code */
+	unsigned threads; /* of a block that is to be possible; see also traced_code. 0: unknown */
 };
 
 struct trace_kernel {

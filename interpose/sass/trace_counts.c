@@ -120,11 +120,12 @@ static unsigned registers_of_as_many_threads(unsigned registers)
 	return registers;
 }
 
-void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned registers, struct counting *c)
+void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned registers, unsigned most, struct counting *c)
 {
 	uint32_t used = k->used.predicates, uniform = k->used.uniforms.predicates;
 	unsigned limit = registers_of_as_many_threads(registers), pairs = (slots + LANES - 1) / LANES;
 
+	limit = limit < most ? limit : most;
 	c->predicate = take_predicate(&used);
 	c->part = take_predicate(&uniform);
 	c->any = take_predicate(&uniform);

@@ -16,6 +16,7 @@
 #define BRANCHES 0x7f5ull
 #define WAITS_FOR_ALL (0x3full << 11)
 #define BARRIERS 16u
+#define REGISTERS_MAX 255u
 #define SPARE 2u /* registers that kernels of sm_90 have besides those that they name */
 
 /* What an instruction of a piece reads in place of a special register, in the order of build_trace_code.py. */
@@ -61,6 +62,7 @@ struct counting {
 struct layout {
 	unsigned base, pair, tag, saved, mask, one, registers; /* tag is behind the pair */
 	unsigned saves; /* registers from base on are the kernel's, which are saved; 0: they are above its own */
+	uint64_t busy[4]; /* registers that other instructions may use meanwhile, as bits */
 	bool no_stack;  /* the kernel has none, and no stack pointer */
 	uint8_t uniform[UNIFORMS_MAX]; /* what pieces use: two for the descriptor of memory, and others */
 	unsigned barrier[BARRIERS];
@@ -103,8 +105,8 @@ void trace_choose(const struct trace_kernel *k, struct trace_point *points, uint
 
 /* Takes a uniform register, or two from an even one on; NO_UNIFORM: none is free. */
 unsigned trace_take_uniforms(uint64_t *used, unsigned count);
-/* NULL, or why the kernel has not what the code of these kinds needs. */
-const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t slots, struct layout *l);
+/* NULL, or why the kernel has not what the code of these kinds, by instruction, needs. */
+const char *trace_plan(const struct trace_kernel *k, const uint32_t *kinds, uint32_t slots, struct layout *l);
 
 /* ---- trace_pieces.c ---- */
 
@@ -137,11 +139,11 @@ bool trace_address_uses(struct instruction i, const struct memory *m, unsigned f
 
 #define SPILL_COST(l) ((l)->saves + 7)
 
-/* Has code use registers that are saved. NULL, or why it can't. */
-const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l);
+/* Has code use registers that are saved, of `registers` for each thread. NULL, or why it can't. */
+const char *trace_spill_plan(const struct trace_kernel *k, const uint32_t *kinds, unsigned registers, struct layout *l);
 unsigned trace_spill_bytes(const struct layout *l);
-/* With registers that the instruction does not name. */
-struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i);
+/* With registers of which the instruction needs none while these kinds are recorded. */
+struct layout trace_spill_layout(const struct layout *l, struct instruction i, uint32_t kinds);
 /* Saves them before this instruction, and brings them back. */
 void trace_put_spill(struct writer *w, size_t from);
 void trace_put_fill(struct writer *w);
@@ -216,8 +218,8 @@ size_t trace_copy_room(void);
 
 /* Copies of the counts, a power of two, and how many counts each has room for. */
 void trace_count_layout(uint32_t slots, uint32_t *stride, uint32_t *copies);
-/* Finds predicates, and how many pairs of registers a kernel can have besides its registers and those of other code. */
-void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned registers, struct counting *c);
+/* Finds predicates, and how many pairs of registers, up to `most`, a kernel can have besides its own and those of other code. */
+void trace_count_plan(const struct trace_kernel *k, uint32_t slots, unsigned registers, unsigned most, struct counting *c);
 void trace_put_count(struct writer *w, struct instruction i, uint32_t slot);
 /* What that branches to, if it does: it is not beside it, so that what mostly runs is close together. */
 void trace_put_count_of_part(struct writer *w, struct instruction i, uint32_t slot);

@@ -8,7 +8,9 @@
 
 #include "sass/trace_parts.h"
 
-#define REGISTERS_MAX 255u
+#define REGISTERS_OF_BLOCK 65536u
+#define REGISTERS_TOGETHER 8u /* that a thread gets */
+#define WARP 32u
 #define CONTROL 0x40u /* the low byte of opcodes of control flow */
 #define CONTROL_END 0x60u
 #define SAVES_BARRIER 0x355u /* BMOV to a register */
@@ -92,7 +94,7 @@ static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned u
 
 	l->base = (own + 3) & ~3u;
 	if (!pieces) { /* only counts */
-		l->saved = l->base + used;
+		l->saved = l->pair = l->base + used;
 		l->one = l->saved + 1;
 	} else if (k->wish.beats && !used) { /* the pieces of heartbeats use the kernel's own */
 		l->pair = l->base + 2;
@@ -147,11 +149,11 @@ static const char *plan_uniforms(const struct trace_kernel *k, unsigned count, b
 }
 
 /* Registers that have counts while the kernel runs, if there are enough. */
-static const char *plan_counts(const struct trace_kernel *k, uint32_t slots, unsigned uniforms, struct layout *l)
+static const char *plan_counts(const struct trace_kernel *k, uint32_t slots, unsigned uniforms, unsigned most, struct layout *l)
 {
 	struct counting *c = &l->counting;
 
-	trace_count_plan(k, slots, l->registers, c);
+	trace_count_plan(k, slots, l->registers, most, c);
 	c->first = (l->registers - SPARE + 1) & ~1u;
 	c->bit = c->first + 2 * c->pairs;
 	const char *wrong = plan_uniforms(k, uniforms, true, l);
@@ -164,11 +166,25 @@ static const char *plan_counts(const struct trace_kernel *k, uint32_t slots, uns
 	return wrong;
 }
 
-const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t slots, struct layout *l)
+/* The most registers that each thread of so many in a block can have. */
+static unsigned registers_of_threads(unsigned threads)
 {
-	bool counts = kinds & 1u << TT_TRACE_COUNT && l->counting.quickly;
+	unsigned warps = (threads + WARP - 1) / WARP;
+	unsigned most = warps ? REGISTERS_OF_BLOCK / (warps * WARP) / REGISTERS_TOGETHER * REGISTERS_TOGETHER : REGISTERS_MAX;
+
+	return most < REGISTERS_MAX ? most : REGISTERS_MAX;
+}
+
+const char *trace_plan(const struct trace_kernel *k, const uint32_t *kinds, uint32_t slots, struct layout *l)
+{
+	unsigned most = registers_of_threads(k->wish.threads);
+	uint32_t all = 0;
+
+	for (size_t i = 0; i < k->count; i++)
+		all |= kinds[i];
+	bool counts = all & 1u << TT_TRACE_COUNT && l->counting.quickly;
 	unsigned registers = counts ? COUNT_REGISTERS : 0, uniforms = counts ? COUNT_UNIFORMS : 0, barriers = 0;
-	uint32_t pieces = pieces_of(k, l, kinds);
+	uint32_t pieces = pieces_of(k, l, all);
 	const char *wrong;
 
 	for (unsigned which = 0; pieces >> which; which++) {
@@ -182,12 +198,12 @@ const char *trace_plan(const struct trace_kernel *k, uint32_t kinds, uint32_t sl
 		uniforms = t->uniforms - OF_PIECES > uniforms ? t->uniforms - OF_PIECES : uniforms;
 	}
 	plan_registers(k, pieces, registers, l);
-	wrong = counts ? plan_counts(k, slots, uniforms, l) : plan_uniforms(k, uniforms, false, l);
+	wrong = counts ? plan_counts(k, slots, uniforms, most, l) : plan_uniforms(k, uniforms, false, l);
 	if (!wrong && k->levels)
 		wrong = trace_levels_plan(k, k->levels, l->registers - l->base, &l->registers);
 	if (wrong)
 		return wrong;
-	if (l->registers > REGISTERS_MAX && !k->levels && (wrong = trace_spill_plan(k, l)))
+	if (l->registers > most && !k->levels && (wrong = trace_spill_plan(k, kinds, most, l)))
 		return wrong;
 	return plan_barriers(k, barriers, l);
 }

@@ -1,8 +1,8 @@
 /*
  * Saves registers of kernels that have no others left. See trace_code.h for the invariant.
  *
- * Recording code then uses registers of the kernel that the instruction does not name. Their values are in local memory
- * meanwhile, below all that the stack pointer R1 says to be used. That the kernel has more of it is said by trace_image.c.
+ * Recording code then uses registers of the kernel that the instruction does not need meanwhile. Their values are in local
+ * memory, below all that the stack pointer R1 says to be used. That the kernel has more of it is said by trace_image.c.
  * The first instruction loads R1. A kernel that never loads the stack pointer has no stack, and may use R1 as any other
  * register. Then a uniform register has the pointer while values are stored and loaded.
  */
@@ -56,32 +56,6 @@ static bool spoils_pointer(const struct trace_kernel *k, struct instruction i)
 	return first < STACK_POINTER && count > STACK_POINTER && mnemonic && !strncmp(mnemonic, "LD", 2);
 }
 
-const char *trace_spill_plan(const struct trace_kernel *k, struct layout *l)
-{
-	unsigned used = (l->one + 1 - l->base + 1) & ~1u;
-
-	if (k->wish.beats)
-		return "it leaves too few registers free";
-	l->no_stack = !loads_pointer(k->code[0]);
-	for (size_t i = 0; i < k->count; i++) {
-		const char *mnemonic = code_mnemonic(k->architecture, k->code[i]);
-		if (mnemonic && strstr(mnemonic, "GMMA"))
-			return "it leaves too few registers free, and its tensor-core instructions run beside others";
-		if (l->no_stack ? reads_pointer(k->code[i]) : spoils_pointer(k, k->code[i]))
-			return "it leaves too few registers free, and has no stack pointer";
-	}
-	if (k->registers < FIRST + used + FIELDS * (used + OPERANDS + 4) + SPARE)
-		return "it leaves too few registers free";
-	l->saves = used;
-	l->registers = k->registers;
-	return NULL;
-}
-
-unsigned trace_spill_bytes(const struct layout *l)
-{
-	return (l->saves * BYTES + STACK_ALIGN - 1) & ~(STACK_ALIGN - 1);
-}
-
 static bool names(struct instruction i, unsigned from, unsigned count)
 {
 	const unsigned fields[FIELDS] = {i.low >> 16 & 0xff, i.low >> 24 & 0xff, i.low >> 32 & 0xff, i.high & 0xff};
@@ -90,6 +64,67 @@ static bool names(struct instruction i, unsigned from, unsigned count)
 		if (fields[f] != RZ && fields[f] < from + count && from < fields[f] + OPERANDS)
 			return true;
 	return false;
+}
+
+static bool is_busy(const struct layout *l, unsigned from)
+{
+	for (unsigned r = from; r < from + l->saves; r++)
+		if (l->busy[r / 64] >> r % 64 & 1)
+			return true;
+	return false;
+}
+
+/*
+ * The first of registers that the instruction does not need while it is recorded; 0: there are none. What one piece records
+ * are lanes and addresses, which are in the registers behind the piece's own when it begins.
+ */
+static unsigned find_base(const struct layout *l, struct instruction i, uint32_t kinds)
+{
+	bool early = !(kinds & (kinds - 1)) && !(kinds & (1u << TT_TRACE_VALUES | 1u << TT_TRACE_REGISTERS));
+	unsigned skipped = early ? l->pair - l->base : 0;
+
+	for (unsigned base = (l->registers - SPARE - l->saves) & ~3u; base >= FIRST; base -= 4)
+		if (!names(i, base + skipped, l->saves - skipped) && !is_busy(l, base))
+			return base;
+	return 0;
+}
+
+/* Notes the registers of a tensor-core instruction that runs beside others. Whether they are known. */
+static bool note_busy(struct instruction i, struct layout *l)
+{
+	struct registers r;
+
+	trace_registers_of(i, &r);
+	for (unsigned n = 0; n < r.generals; n++)
+		l->busy[r.general[n] / 64] |= 1ull << r.general[n] % 64;
+	return r.known;
+}
+
+const char *trace_spill_plan(const struct trace_kernel *k, const uint32_t *kinds, unsigned registers, struct layout *l)
+{
+	unsigned used = (l->one + 1 - l->base + 1) & ~1u;
+
+	if (k->wish.beats || registers < FIRST + used + SPARE)
+		return "it leaves too few registers free";
+	l->no_stack = !loads_pointer(k->code[0]);
+	for (size_t i = 0; i < k->count; i++) {
+		const char *mnemonic = code_mnemonic(k->architecture, k->code[i]);
+		if (mnemonic && strstr(mnemonic, "GMMA") && !note_busy(k->code[i], l))
+			return "it leaves too few registers free, and its tensor-core instructions run beside others";
+		if (l->no_stack ? reads_pointer(k->code[i]) : spoils_pointer(k, k->code[i]))
+			return "it leaves too few registers free, and has no stack pointer";
+	}
+	l->saves = used;
+	l->registers = registers < REGISTERS_MAX && registers > k->registers ? registers : k->registers;
+	for (size_t i = 0; i < k->count; i++)
+		if (kinds[i] && !find_base(l, k->code[i], kinds[i]))
+			return "it leaves too few registers free";
+	return NULL;
+}
+
+unsigned trace_spill_bytes(const struct layout *l)
+{
+	return (l->saves * BYTES + STACK_ALIGN - 1) & ~(STACK_ALIGN - 1);
 }
 
 struct layout trace_layout_at(const struct layout *l, unsigned base)
@@ -106,13 +141,9 @@ struct layout trace_layout_at(const struct layout *l, unsigned base)
 }
 
 /* One is found, because trace_spill_plan made sure of it. */
-struct layout trace_spill_layout(const struct trace_kernel *k, const struct layout *l, struct instruction i)
+struct layout trace_spill_layout(const struct layout *l, struct instruction i, uint32_t kinds)
 {
-	unsigned base = (k->registers - SPARE - l->saves) & ~3u;
-
-	while (base > FIRST && names(i, base, l->saves))
-		base -= 4;
-	return trace_layout_at(l, base);
+	return trace_layout_at(l, find_base(l, i, kinds));
 }
 
 /* Adds the place of two registers in local memory. */

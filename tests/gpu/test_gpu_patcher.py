@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from collections import Counter
@@ -22,13 +23,14 @@ from ttanalyze.verbs.record.run import sanitizer_library
 
 HERE = Path(__file__).resolve().parent
 BARE = support.bare_environment()
+LINKED = ("divided", "called", "pointed", "printed")
 KERNELS = (
     *("copy", "vectors", "gather", "reduction", "histogram", "product", "softmax", "globals"),
-    *("divergent", "crowded", "framed", "specialised", "dynamic", "together"),
+    *("divergent", "crowded", "framed", *LINKED, "specialised", "dynamic", "together"),
 )
 KINDS = (
-    *("count", "opcode", "addresses", "values", "heartbeat", "values,heartbeat"),
-    "count,opcode,addresses,heartbeat",
+    *("count", "opcode", "registers", "addresses", "values", "tma", "heartbeat"),
+    *("values,heartbeat", "count,opcode,addresses,heartbeat", "count,registers,values,tma"),
 )
 Found = Counter[tuple[int, ...]]
 ARENA_END = 1 << 46  # of deterministic memory
@@ -87,7 +89,9 @@ def accesses(run: Path) -> dict[int, Found]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path: Path) -> None:
     bare = support.run([program, "all", "16"], BARE)
-    done = trace(tmp_path / "run", [program, "all", "16"], "patcher", "--kind", kind)
+    few = ("--blocks", "0:0", "--max-records", "300000") if "registers" in kind else ()
+    given = ("--kind", kind, *few)
+    done = trace(tmp_path / "run", [program, "all", "16"], "patcher", *given)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
     # heartbeats need registers of their own
@@ -99,11 +103,32 @@ def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path
     ]
 
 
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program with functions that the linker put beside its kernels."""
+    target = tmp_path_factory.mktemp("linked") / "kernels"
+    options = ("-O3", "-arch=sm_90a", "-rdc=true")
+    return support.build_cuda(HERE / "patcher_kernels.cu", target, *options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kernel", LINKED)
+def test_kernels_that_call_functions_give_the_same_results(
+    kernel: str, kind: str, linked: Path, tmp_path: Path
+) -> None:
+    command: list[Path | str] = [linked, kernel, "16", "2", "8192"]
+    bare = support.run(command, BARE)
+    done = trace(tmp_path / "run", command, "patcher", "--kind", kind)
+    assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
+    refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
+    assert {layout.REFUSED_TRACES[why] for why in refused} == {"none"}
+
+
 def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
     """Kernels that wait for each other repeat loops differently often."""
     for kernel in (
         *("vectors", "reduction", "softmax", "globals", "divergent"),
-        *("crowded", "framed", "specialised"),
+        *("crowded", "framed", *LINKED, "specialised"),
     ):
         run, alone = tmp_path / kernel, tmp_path / f"{kernel}-alone"
         command: list[Path | str] = [program, kernel, "4", "1", "8192"]
@@ -209,12 +234,26 @@ def test_registers_of_accesses_give_addresses_and_values(
     assert "unknown" not in shown.stderr
 
 
-def test_bulk_copies_are_not_recorded(built: Path, tmp_path: Path) -> None:
+def test_bulk_copies_are_those_of_the_simulator(built: Path, tmp_path: Path) -> None:
     command = support.command("tensor_maps", built)
     bare = support.run(command, BARE)
-    done = trace(tmp_path / "run", [*command], "patcher", "--kind", "tma")
-    assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
-    assert "the patcher records only the kinds" in done.stderr
+    given = ("instrument", "-q", "--kind", "tma,registers")
+    shown = {}
+    ways = {"gpu": [*given, "--way", "patcher"], "sim": [*given, "--sim"]}
+    if sanitizer_library():
+        ways["api"] = ["instrument", "-q", "--kind", "tma", "--way", "sanitizer"]
+    for name, way in ways.items():
+        run = tmp_path / name
+        done = support.ttanalyze(*way, "-o", run, "--", *command, environment=BARE)
+        assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
+        out = support.ttanalyze("query", run, "--table", "tma", "--format", "json")
+        same = ("does", "first", "last", "records", "bytes", "multicast", "swizzle", "box_dim")
+        rows = json.loads(out.stdout)
+        shown[name] = sorted(repr([row[n] for n in (*same, "global_dim")]) for row in rows)
+    assert len(shown["gpu"]) == 36
+    assert shown["gpu"] == shown["sim"]
+    loads = [row for row in shown["gpu"] if row.startswith("['load'")]
+    assert len(loads) == 18 and shown.get("api", loads) == loads  # which has loads alone
 
 
 def computed(one: Instruction, had: dict[str, Array]) -> Array | None:
@@ -320,11 +359,13 @@ def test_addresses_are_those_of_the_sanitizer_api(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("script", ["triton_case.py", "train_adamw.py"])
-def test_triton_and_torch_compute_the_same(script: str, tmp_path: Path) -> None:
+def test_triton_and_torch_compute_the_same(script: str, kind: str, tmp_path: Path) -> None:
     command: list[str | Path] = [sys.executable, HERE / script]
     bare = support.run(command, BARE)
-    done = trace(tmp_path / "run", command, "patcher", "--kind", "count")
+    few = () if kind in ("count", "heartbeat") else ("--blocks", "0:0", "--max-records", "20000")
+    done = trace(tmp_path / "run", command, "patcher", "--kind", kind, *few)
     assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
     refused = Counter(int(r) for r in tt.open(tmp_path / "run").processes[0].traced["refused"])
     assert refused[layout.REFUSED_TRACES.index("none")] > 0

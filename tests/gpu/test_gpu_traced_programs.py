@@ -19,7 +19,7 @@ pytestmark = [
 ]
 HERE = Path(__file__).resolve().parent
 BARE = support.bare_environment()
-KINDS = ("count", "heartbeat", "opcode,addresses", "values", "registers")
+KINDS = ("count", "heartbeat", "opcode,addresses", "values", "registers", "tma")
 # These look at how much memory the device has left, and so need it to themselves.
 EXCLUSIVE = ("memory_info", "out_of_memory")
 NAMES = [
@@ -49,7 +49,7 @@ def test_traces_do_not_change_program_behaviour(name: str, built: Path, tmp_path
     command = support.command(name, built)
     bare = support.run(command, BARE)
     options = support.RECORDING_OPTIONS.get(name, {})
-    for kind in ("heartbeat", "count,opcode,addresses,values"):
+    for kind in ("heartbeat", "count", "count,opcode,addresses,values", "registers,tma"):
         done = support.run(command, traced(tmp_path / kind, kind, **options))
         compare(name, bare, done)
 
@@ -88,7 +88,7 @@ def test_launches_in_two_contexts_are_traced(kind: str, built: Path, tmp_path: P
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-@pytest.mark.parametrize("kind", ["count", "heartbeat", "addresses"])
+@pytest.mark.parametrize("kind", ["count", "heartbeat", "addresses", "values", "registers", "tma"])
 def test_kernels_of_libraries_are_traced_or_say_why(kind: str, tmp_path: Path) -> None:
     """Those of cuBLAS and, for attention, CUTLASS."""
     command: list[Path | str] = [sys.executable, HERE / "traced_libraries.py"]

@@ -18,7 +18,7 @@ from tests import sass_patcher as sp
 
 PARAMETER = struct.Struct("<5Q2I3Q6I")  # struct tt_trace_param
 ITEMS, RING, NO_BLOCK = 4096, 1 << 24, 2**64 - 1
-OPCODE, REGISTERS, ADDRESSES, COUNT = 1, 2, 3, 6
+OPCODE, REGISTERS, ADDRESSES, VALUES, TMA, COUNT = range(1, 7)
 CONTROL = 128  # bytes of struct tt_trace_ring
 COUNTS, THREADS = 1 << 21, 2**32 - 1  # bytes for counts; of a count, the threads
 RECORD = struct.Struct("<5I3HhI")  # struct tt_trace_record
@@ -118,7 +118,8 @@ def told(memory: Memory, cubin: sp.Cubin, kernel: sp.Kernel) -> dict[str, Any]:
     plain = memory.run(cubin.image, kernel.name)
     said: dict[str, Any] = {"kernel": kernel.name, "same": {}, "lost": 0}
     counter = allocate(4)
-    kinds = [int(kind) for kind in sys.argv[4:]] or [COUNT, OPCODE, REGISTERS, ADDRESSES]
+    every = [COUNT, OPCODE, REGISTERS, ADDRESSES, VALUES, *([TMA] if kernel.name == "bulk" else [])]
+    kinds = [int(kind) for kind in sys.argv[4:]] or every
     for kind in kinds:
         print(f"{kernel.name}, kind {kind}", file=sys.stderr, flush=True)
         traced = cubin.traced_image(kernel, 1 << kind, counter)

@@ -52,9 +52,8 @@ def instrument(
     A record says which warp executed which instruction, with which lanes, and what --kind asks
     for. Records go to a ring in device memory, which is emptied while kernels run. On a GPU,
     NVIDIA's Sanitizer API traces the kinds addresses, values (of stores), opcode (of barriers), tma
-    (of loads) and heartbeat. --way patcher traces them but tma, and count, on sm_90 without it,
-    opcode and values of all instructions. The exit status is that of `record`. Look at the trace
-    with `query RUN --table trace`.
+    (of loads) and heartbeat. --way patcher traces all kinds, of all instructions, on sm_90 without
+    it. The exit status is that of `record`. Look at the trace with `query RUN --table trace`.
     """
     from ttanalyze.verbs.record.run import record, say
 
