@@ -78,6 +78,8 @@ def test_spin_on_an_atomic_is_named(program: str, tmp_path: Path) -> None:
     rows = json.loads(support.ttanalyze(*asked).stdout)
     assert [row["source"] for row in rows] == [one.source for one in group.instructions]
     assert {(row["hang"], row["doing"], row["warps"]) for row in rows} == {("spin", "spin", 4)}
+    done = support.ttanalyze("query", tmp_path / "run", "--table", "warps")
+    assert done.status == 2 and "counts and heartbeats have no records" in done.stderr
 
 
 @pytest.mark.long

@@ -31,7 +31,7 @@
 #define WAIT "AGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n@!%p2 bra AGAIN;\n"
 
 static const char ptx[] =
-	".version 8.0\n.target sm_90\n.address_size 64\n"
+	".version 8.1\n.target sm_90\n.address_size 64\n"
 	/* Thread n writes the n-th of ten numbers. */
 	BEGIN("names", "")
 	"mov.u32 %r9, 0;\n"
@@ -65,6 +65,20 @@ static const char ptx[] =
 	"@%p1 bra SENT;\n"
 	"mapa.shared::cluster.u32 %r10, other, %r8;\nmapa.shared::cluster.u32 %r11, bar, %r8;\n"
 	"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r10], [tile], 256, [%r11];\n"
+	"SENT:\n" WAIT
+	"add.u32 %r6, %r6, 256;\nld.shared.u32 %r9, [%r6];\nst.global.u32 [%rd1], %r9;\n" MEET END
+	/* Each thread stores to the next block, whose mbarrier expects the bytes; then a quarter of them, each four numbers. */
+	BEGIN("send", "") EXPECT MEET
+	"mul.lo.u32 %r9, %r5, 17;\nadd.u32 %r6, %r6, 256;\n"
+	"mapa.shared::cluster.u32 %r10, %r6, %r8;\nmapa.shared::cluster.u32 %r11, bar, %r8;\n"
+	"st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r10], %r9, [%r11];\n" WAIT
+	"ld.shared.u32 %r9, [%r6];\nst.global.u32 [%rd1], %r9;\n" MEET END
+	BEGIN("send_four", "") EXPECT MEET
+	"setp.ge.u32 %p3, %r1, 16;\n@%p3 bra SENT;\n"
+	"mul.lo.u32 %r9, %r5, 19;\nadd.u32 %r12, %r9, 1;\nadd.u32 %r13, %r9, 2;\nadd.u32 %r14, %r9, 3;\n"
+	"mad.lo.u32 %r10, %r1, 16, other;\n"
+	"mapa.shared::cluster.u32 %r10, %r10, %r8;\nmapa.shared::cluster.u32 %r11, bar, %r8;\n"
+	"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r10], {%r9, %r12, %r13, %r14}, [%r11];\n"
 	"SENT:\n" WAIT
 	"add.u32 %r6, %r6, 256;\nld.shared.u32 %r9, [%r6];\nst.global.u32 [%rd1], %r9;\n" MEET END
 	/* Two blocks get a box of a tensor; the others wait for nothing. */
@@ -128,6 +142,8 @@ int main(void)
 	run(module, "to_all", BLOCKS, 1, 4, 1);
 	run(module, "hand_over", BLOCKS, 1, 4, 1);
 	run(module, "hand_over", BLOCKS, 1, 2, 1);
+	run(module, "send", BLOCKS, 1, 4, 1);
+	run(module, "send_four", BLOCKS, 1, 2, 1);
 	run(module, "boxes", BLOCKS, 1, 4, 1);
 	OK(cuModuleUnload(module));
 	OK(cuMemFree(in));

@@ -379,6 +379,26 @@ CLUSTERED(cluster_copy)
 	meet();
 }
 
+/* A thread stores to the other block, whose mbarrier says when all have. */
+CLUSTERED(cluster_send)
+{
+	__shared__ __align__(128) unsigned other[THREADS];
+	__shared__ unsigned long long barrier;
+	unsigned done = 0, bytes = sizeof(other), at = shared_address(&barrier);
+
+	if (threadIdx.x == 0) {
+		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+		asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+	}
+	meet();
+	asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(in_other(&other[threadIdx.x])), "r"(in[AT]), "r"(in_other(&barrier)) : "memory"); // race of cluster_send
+	while (FIXED && !done)
+		asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+			     : "=r"(done) : "r"(at) : "memory");
+	out[AT] = other[THREADS - 1 - threadIdx.x]; // race of cluster_send
+	meet();
+}
+
 /* NVIDIA's Racecheck sample block_error: a thread adds up in global memory what the others store in shared memory. */
 KERNEL(sample_block_error)
 {

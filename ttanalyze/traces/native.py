@@ -185,7 +185,20 @@ class RunTrace:
             line -= 1
 
     def whole_records(self) -> Iterator[Record | Kernel]:
-        """Yields all records."""
+        """Yields all records, of launches whose kinds have some.
+
+        Raises:
+            Error: No launch has such a kind.
+        """
+        of_records = sum(1 << number for number in TYPE_NAMES)
+        self._wanted = [
+            (process, index)
+            for process, index in self._wanted
+            if int(process.traced[index]["kinds"]) & of_records
+        ]
+        if not self._wanted:
+            what = "counts and heartbeats have no records: see the tables trace-counts and hangs"
+            raise Error(f"{self.run.path}: {what}")
         return self.records()
 
 

@@ -170,15 +170,20 @@ static bool decode_elements(struct ptx_decoder *d, const struct ptx_operand *o, 
 	return true;
 }
 
+/* With .async, another operand is an mbarrier, which gets the number of stored bytes. */
 static bool decode_access(struct ptx_decoder *d, bool store)
 {
-	struct address a = {.space = ptx_space_of(d)};
+	bool async = store && ptx_word(d, "async");
+	struct address a = {.space = ptx_space_of(d)}, barrier = {.space = PTX_SPACE_SHARED};
 	unsigned flags = order_words(d);
 	struct ptx_op op = {.count = (uint8_t)vector_word(d), .type = (uint8_t)ptx_type_word(d, false)};
 	bool policy = ptx_word(d, "L2::cache_hint"); /* one more operand */
 
 	skip_hints(d);
-	if (!ptx_all_words_used(d) || d->statement->count != 2u + policy || !ptx_type_size(op.type) ||
+	if (async && (!ptx_word(d, "mbarrier::complete_tx::bytes") || a.space != PTX_SPACE_SHARED || flags ||
+		      !decode_address(d, ptx_operand(d, 2), &barrier)))
+		return false;
+	if (!ptx_all_words_used(d) || d->statement->count != 2u + policy + async || !ptx_type_size(op.type) ||
 	    !decode_address(d, ptx_operand(d, !store), &a) || !decode_elements(d, ptx_operand(d, store), &op, store))
 		return false;
 	if (store && (a.space == PTX_SPACE_CONST || a.space == PTX_SPACE_PARAM))
@@ -191,6 +196,13 @@ static bool decode_access(struct ptx_decoder *d, bool store)
 	put_address(e, &a, flags | PTX_ACCESS);
 	if (a.space == PTX_SPACE_PARAM && a.row == ptx_constant_row(d, 0, true))
 		e->code = PTX_OP_LOAD_UNIFORM;
+	if (async) {
+		struct ptx_op *told = ptx_emit(d, PTX_OP_MBARRIER);
+		put_address(told, &barrier, 0);
+		told->kind = PTX_MBARRIER_COMPLETE;
+		told->memory.element[0] = PTX_NO_ROW;
+		told->memory.element[1] = ptx_constant_row(d, op.count * ptx_type_size(op.type), false);
+	}
 	return true;
 }
 

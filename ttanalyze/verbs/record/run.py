@@ -156,7 +156,7 @@ def record(
     shim = libraries.shim()
     simulator = libraries.simulator() if sim else None
     if simulator is None and not driver_loads():
-        raise Error("no GPU driver (libcuda.so.1) found; add --sim to record on the simulator")
+        raise Error("no GPU driver (libcuda.so.1) found; add --sim to use the simulator")
     job = Job.of(os.environ) if share else None
     given = os.environ.get("TT_OUT")
     out = (out or (Path(given) if given else default_out(argv[0], job=job))).absolute()

@@ -20,7 +20,7 @@ OTHER_SPACES = {"param", "local", "const", "param::entry", "param::func"}
 SCOPES = {"cta": Scope.BLOCK, "cluster": Scope.CLUSTER}
 # What orders in a way that is not modelled, or reaches memory that no record tells.
 UNKNOWN = (
-    *("cp.async.mbarrier", "red.async", "st.async", "st.bulk", "multimem"),
+    *("cp.async.mbarrier", "red.async", "st.bulk", "multimem"),
     *("tcgen05", "wgmma", "griddepcontrol", "tensormap"),
 )
 ACCESSES = {"ld": Access.LOAD, "ldu": Access.LOAD, "st": Access.STORE, "ldmatrix": Access.LOAD}
@@ -77,6 +77,8 @@ def _sync(name: str, words: Sequence[str], operands: Sequence[str]) -> dict[str,
             return {"sync": Sync.FENCE, "scope": _scope(words)}
         case "mbarrier":
             return _mbarrier(words)
+        case "st" if "async" in words:
+            return {**_access(words), "copy": True, "sync": Sync.MBARRIER_ARRIVE}
         case "cp" if "wait_group" in words or "wait_all" in words:
             return {} if "read" in words else {"sync": Sync.COPY_WAIT}
         case "cp" if "async" in words and words[-1] != "commit_group" and "prefetch" not in words:
