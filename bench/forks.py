@@ -33,8 +33,7 @@ class Forks:
     """A program of bench/programs that serves (bench/programs/forked.py), bare or recorded.
 
     command: what runs it, without arguments. imports: modules to import before. options: those of
-    the recorder, None for a bare program. once: it answers once, without a fork; what it has said
-    when its time is over counts.
+    the recorder, None for a bare program. once: it answers once, without a fork.
     """
 
     def __init__(
@@ -70,33 +69,59 @@ class Forks:
 
     def answer(self, arguments: list[str], timeout: float = 120) -> Any:
         """The JSON that a fork with these arguments prints. Raises ProgramError."""
+        return self.answered(self.ask(arguments, timeout))
+
+    def ask(self, arguments: list[str], timeout: float = 120) -> int:
+        """Starts a fork with these arguments. Returns the seconds that it may take."""
         seconds = int(min(timeout, self.bed.left))
         if seconds < 1:
             raise ProgramError(f"{self._name}: no time left for it")
+        self._heard = ""
+        self._say(json.dumps([seconds, *arguments]))
+        return seconds
+
+    def _say(self, line: str) -> None:
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps([seconds, *arguments]) + "\n")
+            self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
-            status = self._status(seconds + GRACE)
-        except (OSError, ValueError, queue.Empty):
+        except (OSError, ValueError):
             self.close()
-            if self.once:
-                return parse(self._heard, self._name)
             raise ProgramError(f"{self._name}: its process has ended") from None
+
+    def let_go_on(self, word: str, until: float) -> None:
+        """Waits for the fork to print a line with this word, and answers with an empty line. Raises
+        ProgramError.
+        """
+        while not self._heard.endswith(word + "\n"):
+            if (line := self._line(until)) is None:
+                raise ProgramError(f"{self._name}: not {word} in time: {last_line(self._heard)}")
+            self._heard += line
+        self._say("")
+
+    def answered(self, seconds: float) -> Any:
+        """The JSON that the fork prints after `ask`. Raises ProgramError."""
+        until, status = time.monotonic() + seconds + GRACE, None
+        while status is None and (line := self._line(until)) is not None:
+            if line.startswith(ENDED):
+                status = int(line.removeprefix(ENDED))
+            else:
+                self._heard += line
+        if status is None and not self.once:
+            self.close()
+            raise ProgramError(f"{self._name}: its process has ended")
         if status == -signal.SIGALRM:
             raise ProgramError(f"{self._name}: no end within {seconds} s")
         if status:
             raise ProgramError(f"{self._name}: status {status}: {last_line(self._heard)}")
         return parse(self._heard, self._name)
 
-    def _status(self, seconds: float) -> int:
-        """The status of a fork, after all that it printed."""
-        until, self._heard = time.monotonic() + seconds, ""
-        while (line := self._lines.get(timeout=max(until - time.monotonic(), 0))) is not None:
-            if line.startswith(ENDED):
-                return int(line.removeprefix(ENDED))
-            self._heard += line
-        raise OSError
+    def _line(self, until: float) -> str | None:
+        """The next line that it prints; None: it has ended, or its time has."""
+        try:
+            return self._lines.get(timeout=max(until - time.monotonic(), 0))
+        except queue.Empty:
+            return None
 
     def with_run(
         self, arguments: list[str], look: Callable[[Any, Process], T], timeout: float = 120

@@ -294,6 +294,19 @@ def test_every_program_has_its_share_of_the_time(
     class Asked:
         options = None
 
+        def __init__(self, bed: Bed, *_: Any, **more: Any) -> None:
+            self.bed, self.name = bed, ""
+
+        def ask(self, arguments: list[str], timeout: float) -> None:
+            self.name = arguments[0]
+
+        def let_go_on(self, word: str, until: float) -> None:
+            if self.name == "sort":
+                raise ProgramError("the bare program: not warm in time: no word why")
+
+        def answered(self, seconds: float) -> Any:
+            return {self.name: {"step_us": [100.0]}}
+
         def answer(self, arguments: list[str], timeout: float) -> Any:
             names = arguments[0].split(",")
             shares.setdefault(names[0], timeout)
@@ -304,20 +317,19 @@ def test_every_program_has_its_share_of_the_time(
         def close(self) -> None:
             pass
 
-    def sanitizers(stack: Any, bed: Bed, script: Any, groups: list[str]) -> Any:
-        return {group: Asked() for group in groups}
-
-    ways = dict.fromkeys(("bare", *programs.WAYS), Asked())
+    bed = Bed(False, False, tmp_path, tmp_path, time.monotonic() + 600)
+    ways = dict.fromkeys(("bare", *programs.WAYS), Asked(bed))
     monkeypatch.setattr(programs, "torch_python", lambda bed: "python")
     monkeypatch.setattr(programs, "of_ways", lambda *_: ways)
-    monkeypatch.setattr(programs, "_sanitizers", sanitizers)
-    result = programs.measure(Bed(False, False, tmp_path, tmp_path, time.monotonic() + 600))
+    monkeypatch.setattr(programs, "Forks", Asked)
+    monkeypatch.setattr(Bed, "sanitizer", lambda *_: ["compute-sanitizer"])
+    result = programs.measure(bed)
     wanted = [name for name in programs.TORCH if name != "sort"]
     head, *found = result.data["rows"]
     table = {row[0]: row for row in found}
     assert all(name in table and "" not in table[name] for name in wanted), table
     assert "compute-sanitizer" in head and "python: no end within 1 s" in result.failed
-    assert any("compute-sanitizer: no end of sort within" in why for why in result.failed)
+    assert any("sort under compute-sanitizer: the bare" in why for why in result.failed)
     assert shares["gemm"] < 110, "a share, not all of it"
     said = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in said][: len(wanted)] == [f"program {n}" for n in wanted]
@@ -333,9 +345,9 @@ def main():
     what = sys.argv[1]
     if what == "fail":
         sys.exit("no such thing")
-    if what == "part":
-        print(json.dumps({"a part": 1}), flush=True)
-        what = "hang"
+    if what == "wait":
+        print("warm", flush=True)
+        what = sys.stdin.readline().strip() or "1"
     while what == "hang":
         time.sleep(1)
     launch = launcher(ctypes.CDLL("libcuda.so.1"))
@@ -372,9 +384,16 @@ def test_ways_run_in_forks_of_processes_that_are_ready(
         assert ways["bare"].answer(["1"])
     with pytest.raises(ProgramError, match="its process has ended"):
         ways["bare"].answer(["1"])
-    for what, limit, said in (("1", 30, {"imported before": True}), ("part", 1, {"a part": 1})):
+    for what in ("1", "wait", "hang"):
         one = Forks(bed, command, ("fractions",), None, once=True)
-        assert one.answer([what], limit) == said, "also what it said before its time was over"
+        seconds = one.ask([what], 20)
+        if what == "wait":
+            one.let_go_on("warm", time.monotonic() + 20)
+        if what == "hang":
+            with pytest.raises(ProgramError, match="not warm in time"):
+                one.let_go_on("warm", time.monotonic() + 1)
+        else:
+            assert one.answered(seconds) == {"imported before": True}
         one.close()
 
 

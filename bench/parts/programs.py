@@ -2,8 +2,9 @@
 
 Each step ends with a wait, so modes with epochs have one for each step. Each program has its share
 of the time, in which every way comes once before any comes again. Its row is printed as soon as it
-is there, and again with compute-sanitizer, which comes last, in one process for PyTorch and one for
-JAX. With small sizes or little time, that is so for each way.
+is there, and again with compute-sanitizer, which comes last. Under it the first steps take most of
+the time, so all programs make theirs side by side, and then their timed steps one after the other.
+With small sizes or little time, all programs of PyTorch are in one process.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from bench.bed import (
     say,
     torch_python,
 )
+from bench.forks import GRACE, Forks, of_ways
 from bench.forks import TORCH as TORCH_MODULES
-from bench.forks import Forks, of_ways
 
 TORCH = ("gemm", "stencil", "sort", "traversal", "diffusion", "llama")
 WAYS = {
@@ -37,7 +38,9 @@ WAYS = {
 }
 PROFILER, SANITIZER = "torch.profiler", "compute-sanitizer"
 TURNS = 3
-SANITIZED_STEPS = ["--steps", "2", "--warm", "1"]
+SANITIZED_STEPS = ["--steps", "2", "--warm", "1", "--wait"]
+SANITIZED = 0.4  # of the time, and of that:
+FIRST_STEPS = 0.75
 SHORT = 400  # seconds: with less, all programs of PyTorch are in one process
 OF_JAX = 0.35  # of the time then
 # Each process of JAX would compile the same.
@@ -65,9 +68,7 @@ def measure(bed: Bed) -> Result:
     with ExitStack() as stack:
         of_torch = of_ways(stack, bed, script, WAYS)
         of_jax = of_ways(stack, bed, script, WAYS, ("jax",)) if "jax" in names else {}
-        slow: dict[str, Forks] = {}
-        result.attempt(lambda: slow.update(_sanitizers(stack, bed, script, groups)))
-        reserve = bed.left / 3 if slow else 0
+        reserve = bed.left * SANITIZED
         turns = groups if few else names
         for i, group in enumerate(turns):
             share = 1 / (len(turns) - i)
@@ -79,11 +80,9 @@ def measure(bed: Bed) -> Result:
             for (name, way), of in samples.items():
                 steps.setdefault(name, {})[way] = median(of)
             _say_rows({name: steps[name] for name in group.split(",") if name in steps})
-        for i, (group, one) in enumerate(slow.items()):
-            seconds = bed.left / (len(slow) - i)
-            result.attempt(partial(_sanitized, one, group, steps, seconds))
-            one.close()
-            _say_rows({name: steps[name] for name in group.split(",") if name in steps})
+    with ExitStack() as stack:
+        result.attempt(lambda: _sanitized(stack, bed, script, names, result))
+    _say_rows(steps)
     if not steps:
         raise SkipError("; ".join(result.failed) or "no program ran")
     result.data["rows"] = rows(steps)
@@ -132,24 +131,29 @@ def _steps(forks: Forks, arguments: list[str], until: float) -> Steps:
     return {name: median(of["step_us"]) for name, of in said.items()}
 
 
-def _sanitizers(stack: ExitStack, bed: Bed, script: Command, groups: list[str]) -> dict[str, Forks]:
-    """Processes under compute-sanitizer, which import while others are measured, by group."""
+def _sanitized(
+    stack: ExitStack, bed: Bed, script: Command, names: list[str], result: Result
+) -> None:
+    """Adds steps under compute-sanitizer's memcheck."""
     command = [*bed.sanitizer("memcheck"), *script]
-    out = {}
-    for group in groups:
-        modules = ("jax",) if group == "jax" else TORCH_MODULES
-        out[group] = Forks(bed, command, modules, None, once=True)
-        stack.callback(out[group].close)
-    return out
+    processes = {}
+    for name in names:
+        modules = ("jax",) if name == "jax" else TORCH_MODULES
+        processes[name] = Forks(bed, command, modules, None, once=True)
+        stack.callback(processes[name].close)
+        processes[name].ask([name, *SANITIZED_STEPS], bed.left)
+    until = time.monotonic() + bed.left * FIRST_STEPS
+    for name, one in processes.items():
+        result.attempt(partial(_sanitized_steps, name, one, until, result.data["step_us"]))
 
 
-def _sanitized(one: Forks, group: str, steps: dict[str, Steps], seconds: float) -> None:
-    said = one.answer([group, *SANITIZED_STEPS], seconds)
-    for name, of in said.items():
-        steps.setdefault(name, {})[SANITIZER] = median(of["step_us"])
-    missing = [name for name in group.split(",") if name not in said]
-    if missing:
-        raise ProgramError(f"compute-sanitizer: no end of {missing[0]} within {seconds:.0f} s")
+def _sanitized_steps(name: str, one: Forks, until: float, steps: dict[str, Steps]) -> None:
+    try:
+        one.let_go_on("warm", until)
+        said = one.answered(max(one.bed.left - GRACE, 1))
+    except ProgramError as e:
+        raise ProgramError(f"{name} under compute-sanitizer: {e}") from None
+    steps.setdefault(name, {})[SANITIZER] = median(said[name]["step_us"])
 
 
 def rows(steps: dict[str, dict[str, float]]) -> list[list[str]]:

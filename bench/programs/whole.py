@@ -1,10 +1,11 @@
 """Steps of programs of different kinds, each timed to the end of its last kernel.
 
-    python whole.py NAME,NAME… [--steps N] [--warm N] [--profile] [--device cpu]
+    python whole.py NAME,NAME… [--steps N] [--warm N] [--wait] [--profile] [--device cpu]
     python whole.py --serve|--once [MODULE…]
 
-NAME: gemm, stencil, sort, traversal, llama, diffusion (PyTorch) or jax. --profile: the steps run
-under torch.profiler, with the activities of CPU and GPU.
+NAME: gemm, stencil, sort, traversal, llama, diffusion (PyTorch) or jax. --wait: after the steps
+that are not timed it prints "warm", and waits for a line. --profile: the steps run under
+torch.profiler, with the activities of CPU and GPU.
 
 Prints {"NAME": {"step_us": […]}, …}, a line after each program, with those before.
 """
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument("names")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--warm", type=int, default=10)
+    parser.add_argument("--wait", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
@@ -39,6 +41,9 @@ def main() -> None:
         step = jax_step() if name == "jax" else torch_step(name, options.device)
         for _ in range(options.warm):
             step()
+        if options.wait:
+            print("warm", flush=True)
+            sys.stdin.readline()
         with profiler() if options.profile else contextlib.nullcontext():
             step()
             out[name] = {"step_us": timed(step, options.steps)}
