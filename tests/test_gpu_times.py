@@ -34,10 +34,10 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def record(command: list[str], run: Path, source: str, **more: str) -> tuple[Process, Any]:
+def record(command: list[str], run: Path, timeline: str, **more: str) -> tuple[Process, Any]:
     """Records, expects the program to do what it does without us, and gives its process."""
     bare = support.run(command, SIM)
-    outcome = support.run(command, support.recording(SIM, run, timeline=source, **more))
+    outcome = support.run(command, support.recording(SIM, run, timeline=timeline, **more))
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
     process = tt.open(run).processes[0]
     return process, process.info["timeline"]
@@ -234,6 +234,15 @@ def test_program_that_uses_cupti(linked: bool, run: Path, tmp_path: Path) -> Non
     coarse = activities["flags"] & layout.constant("TT_ACTIVITYF_COARSE") != 0
     assert not coarse[activities["seq"] < calls["seq"][4]].any()
     assert coarse[activities["seq"] > calls["seq"][4]].sum() == len(calls) - 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeline": "events", "graph_stamps": ".", "no_progress": "60s"}, {"timeline": "cupti"}],
+)
+def test_long_capture_is_not_disturbed(options: dict[str, str], built: Path, run: Path) -> None:
+    """Clocks are compared each second, in a thread that a capture in global mode restricts."""
+    record([str(support.build_program("recorder_long_capture", built)), "1100"], run, **options)
 
 
 def test_timeline_of_a_killed_process_is_readable(run: Path, built: Path) -> None:

@@ -19,6 +19,7 @@
 #include "util/recorder_thread.h"
 #include "arena/mapping.h"
 #include "arena/parts.h"
+#include "inspect/contexts.h"
 
 #define SHARE_MARK "tt-share"
 #define PATIENCE_S 5
@@ -129,6 +130,7 @@ static bool is_ours(void)
 
 static void *serve(void *unused)
 {
+	capture_mode_relax();
 	while (is_ours()) {
 		int to = accept4(share.listener, NULL, NULL, SOCK_CLOEXEC);
 

@@ -234,12 +234,13 @@ static unsigned empty(struct pool *p, bool give_up)
 
 static unsigned poll(struct pool *p, bool give_up)
 {
-
 	if (!p->context->alive || !context_push(p->context->handle))
 		return 0;
+	CUstreamCaptureMode mode = capture_mode_relax();
 	unsigned found = empty(p, give_up);
 	if (!give_up && clock_ns() - p->base_ns > BASE_NS)
 		set_base(p);
+	capture_mode_restore(mode);
 	context_pop();
 	return found;
 }
