@@ -299,13 +299,18 @@ def gpu_name() -> str | None:
 
 
 @cache
-def gpu_count() -> int:
-    """How many GPUs programs see: those of this machine, or of them what the environment names."""
+def gpus() -> tuple[str, ...]:
+    """The GPUs that programs see, as CUDA_VISIBLE_DEVICES names them when this is first called."""
     if gpu_name() is None:
-        return 0
-    listed = run(["nvidia-smi", "-L"], dict(os.environ)).stdout.count("GPU ")
+        return ()
+    listed = run(["nvidia-smi", "-L"], dict(os.environ)).stdout
+    uuids = re.findall(r"^GPU \d+: .*\(UUID: (GPU-[^)]+)\)", listed, re.M)
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return listed if named is None else min(listed, len([n for n in named.split(",") if n]))
+    if named is None:
+        return tuple(uuids)
+    of_number = dict(enumerate(uuids))
+    names = (of_number.get(int(n)) if n.isdigit() else n for n in named.split(","))
+    return tuple(filter(None, names))
 
 
 def uses_context(name: str) -> bool:

@@ -59,9 +59,10 @@ def run(tmp_path: Path) -> Path:
 
 def check_recording(command: list[str], run: Path, timeout: float = 600, **options: str) -> tt.Run:
     """Runs a program bare and recorded; the recording must show its launches and verify."""
-    bare = support.run(command, BARE, timeout=timeout)
+    environment = support.bare_environment()
+    bare = support.run(command, environment, timeout=timeout)
     assert bare.status == 0, bare.stderr
-    recorded = support.run(command, support.recording(BARE, run, **options), timeout=timeout)
+    recorded = support.run(command, support.recording(environment, run, **options), timeout=timeout)
     assert recorded.stdout == bare.stdout
     assert recorded.status == 0
     opened = tt.open(run)

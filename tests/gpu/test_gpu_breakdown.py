@@ -16,6 +16,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.gpu.device_lock import on_gpus
 from tests.recordings import record
 from ttanalyze.core.intervals import Intervals
 from ttanalyze.output.times import as_nanoseconds
@@ -26,7 +27,6 @@ pytestmark = [
 ]
 
 HERE = Path(__file__).resolve().parent
-BARE = support.bare_environment()
 STEPS = 6
 
 
@@ -63,19 +63,17 @@ def _sum(times: Intervals) -> int:
 
 
 @pytest.mark.exclusive  # what else runs there makes the second half slower than the first
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [on_gpus(1), on_gpus(2), on_gpus(4)])
 def test_figures_are_those_of_a_profiler(ranks: int, tmp_path: Path) -> None:
     """Within 2 % of the whole time: what the temporal breakdown of Holistic Trace Analysis has. The
     two are of one program, one after the other, as only one can use CUPTI. How long a kernel of
     NCCL waits for the other rank is not the same in both.
     """
     pytest.importorskip("torch")
-    if support.gpu_count() < ranks:
-        pytest.skip(f"needs {ranks} GPUs")
     path = tmp_path / "run"
     command = [sys.executable, str(HERE / "breakdown_case.py"), str(tmp_path), str(ranks)]
     options = ["--timeline", "cupti", "--contents", "none", "--epoch", "nvtx:^never$"]
-    done = record(command, BARE, path, *options)
+    done = record(command, support.bare_environment(), path, *options)
     assert done.status == 0, done.stderr
     found = tt.breakdown(tt.open(path))
     assert found.steps["step"].tolist() == [f"step {i}" for i in range(STEPS)] * ranks

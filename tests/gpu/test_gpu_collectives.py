@@ -19,14 +19,14 @@ pytestmark = [
 ]
 
 CASE = Path(__file__).resolve().parent / "nccl_case.py"
-BARE = support.bare_environment()
 STEPS, SIZE = 9, 4 << 20
 
 
 def recorded(path: Path, ranks: int, *arguments: str, options: tuple[str, ...] = ()) -> tt.Run:
     pytest.importorskip("torch")
     command = [sys.executable, str(CASE), "--ranks", str(ranks), *arguments]
-    done = record(command, BARE, path, "--contents", "none", *options)
+    environment = support.bare_environment()
+    done = record(command, environment, path, "--contents", "none", *options)
     hangs = "--leaves" in arguments
     assert done.status == (15 if hangs else 0), done.stderr
     return tt.open(path)

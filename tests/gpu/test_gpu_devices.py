@@ -16,11 +16,11 @@ from tests.gpu.test_gpu import check_recording
 from tests.recordings import compare
 
 HERE = Path(__file__).resolve().parent
-BARE = support.bare_environment()
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(support.gpu_count() < 2, reason="needs two GPUs"),
+    pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
+    pytest.mark.gpus(2),  # or as many as the parameter of a test says
 ]
 
 
@@ -29,10 +29,12 @@ def test_named_epoch_captures_all_devices(
     options: dict[str, str], ranks: int, built: Path, tmp_path: Path
 ) -> None:
     command = [str(support.build_program("recorder_several_devices", built)), str(ranks)]
-    bare = support.run(command, BARE)
+    environment = support.bare_environment()
+    bare = support.run(command, environment)
     assert bare.status == 0
     run = tmp_path / "run"
-    assert support.run(command, support.recording(BARE, run, epoch="api", **options)) == bare
+    recorded = support.recording(environment, run, epoch="api", **options)
+    assert support.run(command, recorded) == bare
     check_devices(run, ranks)
 
 
@@ -41,9 +43,11 @@ def test_copies_to_the_other_device_are_captured(
     options: dict[str, str], built: Path, tmp_path: Path
 ) -> None:
     command = [str(support.build_program("recorder_no_peer_access", built))]
-    bare = support.run(command, BARE)
+    environment = support.bare_environment()
+    bare = support.run(command, environment)
     assert bare.status == 0
-    compare("", bare, support.run(command, support.recording(BARE, tmp_path / "run", **options)))
+    recorded = support.recording(environment, tmp_path / "run", **options)
+    compare("", bare, support.run(command, recorded))
 
 
 @pytest.mark.parametrize(("way", "off"), [("P2P", "0"), ("SHM", "1")])
@@ -68,9 +72,10 @@ def test_memory_of_another_process_is_recorded(
 ) -> None:
     """A process opens what another one allocated, on one device and on two, and changes it."""
     command, run = [str(support.build_program(name, built))], tmp_path / "run"
-    bare = support.run(command, BARE)
+    environment = support.bare_environment()
+    bare = support.run(command, environment)
     assert "the other ended with 0\n" in bare.stdout, bare
-    recorded = support.run(command, support.recording(BARE, run, **options))
+    recorded = support.run(command, support.recording(environment, run, **options))
     if options:  # with addresses of its own, a handle of freed memory is refused, by the driver not
         of_freed = re.compile("^.*m.freed, .*\n", re.M)
         bare, recorded = (replace(o, stdout=of_freed.sub("", o.stdout)) for o in (bare, recorded))

@@ -16,7 +16,6 @@ pytestmark = [
     pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
 ]
 
-BARE = support.importing_environment()
 PROGRAM = [sys.executable, str(Path(__file__).with_name("train_replicas.py"))]
 STEPS, STEP, WEIGHT = 10, 7, "1.linear1.weight"
 
@@ -27,7 +26,7 @@ def trained(
     pytest.importorskip("torch")
     options = ["--contents", contents, "--regions", regions, "--epoch", "nvtx:^step"]
     command = [*PROGRAM, "--ranks", str(ranks), *arguments]
-    done = record(command, BARE, path, *options)
+    done = record(command, support.importing_environment(), path, *options)
     assert done.status == 0, done.stderr
     assert "stopped naming" not in done.stderr
     return tt.open(path)
