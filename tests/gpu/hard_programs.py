@@ -396,7 +396,9 @@ def killed_by_another() -> None:
 
 
 def preloaded() -> None:
-    """Beside another preloaded library, which wraps a call of CUDA's runtime, and dlsym."""
+    """Beside another preloaded library, which wraps a call of CUDA's runtime, and dlsym. The latter
+    is not called beside the recorder.
+    """
     import torch
 
     x = torch.ones(1 << 16, device="cuda")
@@ -405,7 +407,7 @@ def preloaded() -> None:
     for _ in range(50):
         x = x * 3 % 7
     torch.cuda.synchronize()
-    print(digest(x), other.other_launches() - before, other.other_lookups() > 0)
+    print(digest(x), other.other_launches() - before)
 
 
 ENDS = {

@@ -72,6 +72,16 @@ def check_recording(command: list[str], run: Path, timeout: float = 600, **optio
     return opened
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"timeline": "events", "graph_stamps": ".", "no_progress": "60s"}, {"timeline": "cupti"}],
+)
+def test_long_capture_is_not_disturbed(options: dict[str, str], built: Path, run: Path) -> None:
+    check_recording(
+        [str(support.build_program("recorder_long_capture", built)), "1500"], run, **options
+    )
+
+
 @pytest.mark.parametrize("deps", ["region", "device"])
 @pytest.mark.parametrize("regions", ["touched", "all"])
 def test_no_epoch_of_concurrent_streams_is_torn(
