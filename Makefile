@@ -7,6 +7,8 @@ PLAIN := $(VENV)/.plain
 SANITIZE := TT_SANITIZE=address,undefined
 SANITIZED := build/sanitized
 JOBS ?= 2
+# The tests start a thousand processes: modules are compiled once, not in each of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
