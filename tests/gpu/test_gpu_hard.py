@@ -94,8 +94,10 @@ def test_hard_program(name: str, other_preload: Path, tmp_path: Path) -> None:
         says = [line for line in done.stderr.splitlines() if line.startswith("ttanalyze")]
         verb = ("validate",) if mode == "traced" else ("verify", "--continue")
         verified = support.ttanalyze(*verb, run)
-        # Of a context that failed, the last epochs are lost, and verify says so.
-        if verified.status != (2 if name == "fault" else 0):
+        # Of a context that failed, the last epochs are lost, and verify says so. A program of few
+        # launches has none that is traced.
+        unsure = name == "fault" or "no launch was to be traced" in verified.stderr
+        if verified.status != (2 if unsure else 0):
             wrong.append(f"{mode}: verify: {verified}"[-3000:])
         line = f"{name} {mode}: {seconds[-1]:.1f} s, {verified.stdout.strip()[-200:]}"
         print("\n".join([line, *says]), file=sys.stderr, flush=True)
