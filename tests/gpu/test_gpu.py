@@ -77,9 +77,8 @@ def check_recording(command: list[str], run: Path, timeout: float = 600, **optio
     [{"timeline": "events", "graph_stamps": ".", "no_progress": "60s"}, {"timeline": "cupti"}],
 )
 def test_long_capture_is_not_disturbed(options: dict[str, str], built: Path, run: Path) -> None:
-    check_recording(
-        [str(support.build_program("recorder_long_capture", built)), "1500"], run, **options
-    )
+    command = [str(support.build_program("recorder_long_capture", built)), "1500"]
+    check_recording(command, run, 600, **options)
 
 
 @pytest.mark.parametrize("deps", ["region", "device"])
