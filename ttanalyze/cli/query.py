@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -338,7 +338,7 @@ def _answer(
     silent = quiet or (to.out is None and form != "table")
     with common.progress_bar("querying", silent) as progress:
         pieces = result_pieces(opened, wanted, progress, shown, cluster)
-        answer = _put(pieces, to, limited, lambda told: _hidden(tables, wanted, told))
+        answer = _put(pieces, to, limited, lambda told: _hidden(tables, wanted, shown, told))
     _print(answer, to)
 
 
@@ -384,12 +384,11 @@ def _print(answer: Iterator[str], to: _Output) -> None:
         common.print_text(part, end="", exact=to.form == "csv")
 
 
-def _hidden(tables: Mapping[str, Table], wanted: Query, told: bool) -> str:
+def _hidden(tables: Mapping[str, Table], wanted: Query, shown: Collection[str], told: bool) -> str:
     """Says which columns a text table leaves out. Other formats have all recorded columns."""
-    if wanted.fields or wanted.grouped or not told or wanted.table not in tables:
+    if wanted.fields or wanted.grouped or not told or not shown:
         return ""
-    table = tables[wanted.table]
-    names = ", ".join(name for name in table.columns if table.shown and name not in table.shown)
+    names = ", ".join(name for name in tables[wanted.table].columns if name not in shown)
     found = textwrap.fill(f"not shown (--fields NAME,…): {names}", common.screen_width() or 100)
     return found + "\n" if names else ""
 
