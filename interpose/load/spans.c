@@ -78,28 +78,37 @@ EXPORT void tt_differing_places(const void *a, const void *b, uint32_t size, uin
 	uint64_t at[2] = {0, 0};
 
 	for (uint64_t p = 0; p < positions; p++) {
-		uint64_t stamp = begin + p + 1;
-		for (int s = 0; s < 2; s++) {
-			for (uint64_t i = at[s]; i < ends[s][p]; i++) {
-				uint64_t place = place_of(&sides[s], i, places);
-				if (place == UINT64_MAX)
-					continue;
-				held[4 * place + s] = digest_at(&sides[s], i);
-				held[4 * place + 2 + s] = stamp;
-				if (listed[place] > begin + p)
-					listed[place] = (uint32_t)(begin + p);
-			}
+		uint64_t stamp = begin + p + 1, alone = 0; /* places of a that b has no record of */
+		for (uint64_t i = at[0]; i < ends[0][p]; i++) {
+			uint64_t place = place_of(&sides[0], i, places);
+			if (place == UINT64_MAX)
+				continue;
+			uint64_t *h = &held[4 * place];
+			if (!(h[2] | h[3]))
+				listed[place] = (uint32_t)(begin + p);
+			alone += h[2] != stamp;
+			h[0] = digest_at(&sides[0], i);
+			h[2] = stamp;
 		}
-		for (int s = 0; s < 2; s++) {
-			for (uint64_t i = at[s]; i < ends[s][p]; i++) {
-				uint64_t place = place_of(&sides[s], i, places);
-				if (place == UINT64_MAX)
-					continue;
-				const uint64_t *h = &held[4 * place];
-				differs[place] |= h[0] != h[1] || h[2] != h[3];
-			}
-			at[s] = ends[s][p];
+		for (uint64_t i = at[1]; i < ends[1][p]; i++) {
+			uint64_t place = place_of(&sides[1], i, places);
+			if (place == UINT64_MAX)
+				continue;
+			uint64_t *h = &held[4 * place];
+			if (!(h[2] | h[3]))
+				listed[place] = (uint32_t)(begin + p);
+			alone -= h[2] == stamp && h[3] != stamp;
+			h[1] = digest_at(&sides[1], i);
+			h[3] = stamp;
+			differs[place] |= h[0] != h[1] || h[2] != h[3];
 		}
+		for (uint64_t i = at[0]; alone && i < ends[0][p]; i++) {
+			uint64_t place = place_of(&sides[0], i, places);
+			if (place != UINT64_MAX)
+				differs[place] |= held[4 * place + 2] != held[4 * place + 3];
+		}
+		at[0] = ends[0][p];
+		at[1] = ends[1][p];
 	}
 }
 
