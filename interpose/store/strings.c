@@ -38,6 +38,7 @@ bool strings_create(struct strings *t, const struct folder *folder)
 	if (t->slots)
 		return true;
 	free(t->recent);
+	t->recent = NULL; /* strings_close follows */
 	file_discard(&t->file);
 	errno = ENOMEM;
 	return false;
