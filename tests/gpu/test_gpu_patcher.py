@@ -89,13 +89,14 @@ def accesses(run: Path) -> dict[int, Found]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path: Path) -> None:
     bare = support.run([program, "all", "16"], BARE)
-    few = ("--blocks", "0:0", "--max-records", "300000") if "registers" in kind else ()
+    few = ("--blocks", "0:0") if "registers" in kind else ()
     given = ("--kind", kind, *few)
     done = trace(tmp_path / "run", [program, "all", "16"], "patcher", *given)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
-    # heartbeats need registers of their own
-    full = ["crowded", "framed", "specialised"] if "heartbeat" in kind else []
+    full = list(KERNELS) if kind == "tma" else []  # no kernel copies
+    if "heartbeat" in kind:  # which needs registers of its own
+        full = ["crowded", "framed", "specialised"]
     assert full == [
         kernel
         for kernel, why in zip(KERNELS, refused, strict=True)
@@ -121,7 +122,7 @@ def test_kernels_that_call_functions_give_the_same_results(
     done = trace(tmp_path / "run", command, "patcher", "--kind", kind)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
-    assert {layout.REFUSED_TRACES[why] for why in refused} == {"none"}
+    assert {layout.REFUSED_TRACES[why] for why in refused} == {"code" if kind == "tma" else "none"}
 
 
 def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ def test_registers_keep_what_was_written_to_them(
                     made += int(lanes.sum())
             for name in unclear:
                 warp.pop(name, None)
-    assert kept > 1000 and made > 1000, (kept, made)
+    assert kept > 100 and (made > 1000 or kernel == "copy"), (kept, made)
 
 
 @pytest.mark.skipif(not sanitizer_library(), reason="nvidia-cuda-sanitizer-api >= 13.5")
@@ -368,4 +369,4 @@ def test_triton_and_torch_compute_the_same(script: str, kind: str, tmp_path: Pat
     done = trace(tmp_path / "run", command, "patcher", "--kind", kind, *few)
     assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
     refused = Counter(int(r) for r in tt.open(tmp_path / "run").processes[0].traced["refused"])
-    assert refused[layout.REFUSED_TRACES.index("none")] > 0
+    assert kind == "tma" or refused[layout.REFUSED_TRACES.index("none")] > 0
