@@ -311,3 +311,20 @@ def test_attributes_of_newer_compilers(kind: int, patcher: sp.Patcher) -> None:
     cubin = patcher.open(bytes(image))
     refused = [cubin.refusals(kernel) for kernel in cubin.kernels]
     assert refused.count("unknown attribute") == (kind == 0x7E)
+
+
+def test_an_attribute_of_pairs_follows_its_instructions(patcher: sp.Patcher) -> None:
+    """Kernels with atomics of 16 bits have one: instructions, each with its register."""
+    image = (DATA / "patch_90a.cubin").read_bytes()
+    said = {
+        k.name: Elf(image).attributes(k.name).get(0x1C, b"") for k in patcher.open(image).kernels
+    }
+    name, exits = next((name, data) for name, data in said.items() if len(data) == 8)
+    head = struct.pack("<BBH", 4, 0x1C, 8)
+    assert image.count(head + exits) == 1
+    other = image.replace(head + exits, struct.pack("<BBH", 4, 0x2E, 8) + exits)
+    offsets, pairs = (patcher.open(given).patch().image for given in (image, other))
+    assert offsets and pairs
+    moved, pair = Elf(offsets).attributes(name)[0x1C], Elf(pairs).attributes(name)[0x2E]
+    assert moved[:4] != exits[:4] and moved[4:] != exits[4:]
+    assert pair == moved[:4] + exits[4:]

@@ -607,6 +607,55 @@ def test_warps_that_change_their_number_of_registers_get_more_of_them(
     assert seen["taken"] and seen["given"] and (seen["first"] or kind in (3, 4))
 
 
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+@pytest.mark.parametrize(
+    ("kind", "takes", "saving"),
+    [*((kind, 0xD8, {"taken"}) for kind in (1, 2, 3, 4)), (6, 0xE8, {"taken", "given"})],
+)
+def test_warps_that_cannot_have_more_registers_save_some(
+    kind: int,
+    takes: int,
+    saving: set[str],
+    specialised: sp.Cubin,
+    patcher: sp.Patcher,
+    tmp_path: Path,
+) -> None:
+    """All three groups of a block have 504 registers: twice 232, or 216, leave 40, or 72."""
+    (kernel,) = specialised.kernels
+    code = code_of(specialised, kernel)
+    number = 0xFF << 32
+    changes = [i for i, (low, _) in enumerate(code) if low & 0xFFF == 0x9C8]  # USETMAXREG
+    more = code[changes[0]][0] & ~number | takes << 32, code[changes[0]][1]
+    adds = next(i for i in range(changes[0] + 9, len(code)) if code[i][0] & 0xFFF == 0x810)  # IADD3
+    last = code[adds][0] & ~(0xFF << 16) | takes - 2 << 16, code[adds][1]  # to this register
+    both = {changes[0]: more, adds: last}
+    changed = patcher.open(with_instructions(specialised, kernel, both))
+    (kernel,) = changed.kernels
+    code = code_of(changed, kernel)
+    traced = patcher.open(changed.traced_image(kernel, 1 << kind, VARIABLE, threads=384).image)
+    new = code_of(traced, traced.kernels[0])
+    texts = disassemble(new, tmp_path)
+    before = disassemble(code, tmp_path)
+    taken, given = (new[i][0] >> 32 & 0xFF for i in changes)
+    assert taken == takes and (given == 0x28) == ("given" in saving)
+    found = set[str]()
+    for i in detoured(code, new):
+        at = target(90, 16 * i, *new[i]) // 16
+        end = next(n for n in range(at, len(new)) if goes_back(n, new, len(code)))
+        saved = {
+            int(match[1]) + n
+            for text in texts[at:end]
+            if (match := re.match(r"STL\.64 \[\S+, R(\d+)", text))
+            for n in range(2)
+        }
+        where = "taken" if changes[0] < i < changes[1] else "given" if i > changes[1] else "first"
+        assert bool(saved) == (where in saving)
+        found |= {where} if saved else set()
+        for name in {n for text in texts[at:end] for n in written(text)} if saved else ():
+            assert name[0] != "R" or int(name[1:]) in saved or name in written(before[i])
+    assert found == saving
+
+
 def test_a_block_has_registers_for_warps_that_take_more(specialised: sp.Cubin) -> None:
     (kernel,) = specialised.kernels
     for threads, why in ((512, "too few"), (100, "too few"), (384, None)):
@@ -617,6 +666,32 @@ def test_a_block_has_registers_for_warps_that_take_more(specialised: sp.Cubin) -
             assert specialised.traced_image(kernel, OPCODE, VARIABLE, threads).points > 400
     with pytest.raises(ValueError, match="change their number of registers"):
         specialised.traced_image(kernel, BEATS, VARIABLE, 384)
+
+
+def calls(at: int, to: int) -> tuple[int, int]:
+    """CALL.REL.NOINC."""
+    words = (to - at - 1) * 4
+    low = 0x7944 | (words & 0xFF) << 16 | (words >> 8 & 0x3FFFFFFF) << 34
+    return low, 0xFEA00 << 32 | 0x3C00000 | words >> 38 & 0x3FFFF
+
+
+def test_functions_behind_warps_that_change_their_number_of_registers(
+    specialised: sp.Cubin, patcher: sp.Patcher
+) -> None:
+    """As in products of groups of matrices of CUTLASS. One that could change it is not known."""
+    (kernel,) = specialised.kernels
+    code = code_of(specialised, kernel)
+    function = len(code) - 2
+    changed = next(i for i, (low, _) in enumerate(code) if low & 0xFFF == 0x9C8)  # USETMAXREG
+    returns = 0x4007950, 0xFEA0003C00000  # RET.REL.NODEC R4
+    image = with_instructions(specialised, kernel, {3: calls(3, function), function: returns})
+    assert target(90, 16 * 3, *calls(3, function)) == 16 * function
+    (kernel,) = patcher.open(image).kernels
+    assert patcher.open(image).traced_image(kernel, OPCODE, VARIABLE, threads=384).points > 400
+    before = {changed + 20: calls(changed + 20, 3)}
+    image = with_instructions(specialised, kernel, before)
+    with pytest.raises(ValueError, match="in an unknown way"):
+        patcher.open(image).traced_image(kernel, OPCODE, VARIABLE, threads=384)
 
 
 def test_kernels_that_their_section_does_not_name_are_found(

@@ -16,6 +16,7 @@
 #define WARPSYNC_ALL 0x948u /* of all threads */
 #define COLLECTIVE (1u << 22) /* in the high word: WARPSYNC.COLLECTIVE, which has a target */
 #define DIVERGE 0x945u    /* BSSY */
+#define CALL 0x944u       /* CALL.REL */
 
 static bool ends_block(unsigned architecture, struct instruction i)
 {
@@ -59,7 +60,7 @@ bool code_target(struct instruction i, size_t at, int64_t *target)
 {
 	unsigned opcode = i.low & 0xfff;
 
-	if (code_branch_target(i, at, target))
+	if (code_branch_target(i, at, target) || opcode == CALL)
 		return true;
 	if (opcode == DIVERGE)
 		*target = (int64_t)at + 1 + (int32_t)(i.low >> 32) / (int64_t)sizeof(i);

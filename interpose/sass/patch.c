@@ -39,6 +39,7 @@ static const uint8_t says[256] = {
 	[0x27] = SAYS_OFFSETS, /* ATOM_SYS_INSTR_OFFSETS */
 	[0x28] = SAYS_OFFSETS, /* COOP_GROUP_INSTR_OFFSETS */
 	[0x29] = SAYS_NOTHING, /* COOP_GROUP_MASK_REGIDS */
+	[0x2e] = SAYS_PAIRS,   /* ATOM16_EMUL_INSTR_REG_MAP: also a register */
 	[0x31] = SAYS_OFFSETS, /* INT_WARP_WIDE_INSTR_OFFSETS */
 	[0x34] = SAYS_NOTHING, /* INDIRECT_BRANCH_TARGETS: branches, which are not moved, and their targets */
 	[0x36] = SAYS_NOTHING, /* SW_WAR: flags */

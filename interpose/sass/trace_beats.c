@@ -292,8 +292,9 @@ static unsigned waits_for(unsigned architecture, struct instruction i)
 
 unsigned trace_writes(unsigned architecture, struct instruction i, unsigned *first)
 {
-	static const char *const none[] = {"ST",    "RED",    "BRA",   "BSYNC", "BSSY",   "NOP",  "WARPSYNC",  "BAR",
-					   "SYNCS", "MEMBAR", "YIELD", "CCTL",  "ERRBAR", "EXIT", "NANOSLEEP", "FENCE"};
+	static const char *const none[] = {"ST",       "RED",  "BRA",       "BSYNC",  "BSSY",   "NOP",
+					   "WARPSYNC", "BAR",  "SYNCS",     "MEMBAR", "YIELD",  "CCTL",
+					   "ERRBAR",   "EXIT", "NANOSLEEP", "FENCE",  "LDGSTS", "LDGDEPBAR"};
 	const char *mnemonic = code_mnemonic(architecture, i);
 	unsigned to = i.low >> 16 & 0xff, size = i.high >> 9 & 7;
 

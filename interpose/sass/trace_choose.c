@@ -20,7 +20,7 @@ static const char *point_refused(const struct trace_kernel *k, size_t at, uint32
 		return pinned;
 	if (k->fixed && k->fixed[at])
 		return "the instruction has a relocation, or is part of a collective operation";
-	if (k->levels && !trace_levels_base(k->levels, at))
+	if (k->levels && !trace_levels_at(k->levels, at))
 		return "the number of its registers is unknown there";
 	if (kinds & ~trace_kinds(k->architecture))
 		return "no code records this kind";

@@ -98,15 +98,14 @@ static size_t put_detour(struct writer *w, size_t from, uint32_t kinds, uint32_t
 	const struct layout *l = w->layout;
 
 	const struct levels *levels = w->kernel->levels;
-	struct layout there = levels ? trace_layout_at(l, trace_levels_base(levels, from)) : *l;
+	struct layout there = levels ? trace_layout_at(l, trace_levels_at(levels, from)->base) : *l;
+	bool saves = trace_spill_layout(w->kernel, l, from, kinds, &there);
 
-	if (l->saves)
-		there = trace_spill_layout(l, w->kernel->code[from], kinds);
 	w->layout = &there;
-	if (l->saves)
+	if (saves)
 		trace_put_spill(w, from);
 	size_t moved = put_recording(w, from, kinds, slot);
-	if (l->saves)
+	if (saves)
 		trace_put_fill(w);
 	w->layout = l;
 	return moved;

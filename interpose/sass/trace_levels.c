@@ -14,6 +14,8 @@
 
 #define BRANCH 0x947u
 #define EXIT 0x94du
+#define RETURN 0x950u
+#define CALL 0x944u /* within the section */
 #define CHANGES 0x9c8u /* USETMAXREG; its number is the third operand */
 #define TAKES 6u       /* in bits 8 to 11 of the high word; may fail, and is repeated then */
 #define GIVES 5u
@@ -58,11 +60,18 @@ static unsigned level_of(const struct levels *l, struct instruction i)
 
 static const char *find_levels(const struct trace_kernel *k, struct levels *l)
 {
+	int64_t functions = (int64_t)k->count, target; /* which are behind the kernel */
+
 	l->count = 1;
 	l->level[0].registers = k->registers;
+	for (size_t i = 0; i < k->count; i++)
+		if ((k->code[i].low & 0xfff) == CALL && code_target(k->code[i], i, &target) && target < functions)
+			functions = target;
 	for (size_t i = 0; i < k->count; i++) {
 		if (!changes(k->code[i]))
 			continue;
+		if ((int64_t)i >= functions)
+			return unclear;
 		unsigned way = k->code[i].high >> 8 & 15, level = level_of(l, k->code[i]);
 		bool known = level < l->count, given = way == GIVES;
 		if ((way != TAKES && !given) || level == LEVELS_MAX || number_of(k->code[i]) % UNIT ||
@@ -101,11 +110,14 @@ static bool spread_once(const struct trace_kernel *k, struct levels *l, const ch
 		uint8_t after = changes(code) ? (uint8_t)(1u << level_of(l, code)) : l->of[i];
 		if (!l->of[i])
 			continue;
-		if (code_target(code, i, &target))
+		bool leaves = opcode == EXIT || opcode == RETURN;
+		if (opcode == CALL && k->fixed && k->fixed[i])
+			*wrong = unclear; /* it is linked to another section */
+		else if (code_target(code, i, &target))
 			more |= reach(k, l, target, after);
-		else if (opcode != EXIT && code_goes_elsewhere(k->architecture, code))
+		else if (!leaves && code_goes_elsewhere(k->architecture, code))
 			*wrong = unclear;
-		if (!(always(code) && (opcode == EXIT || opcode == BRANCH)))
+		if (!(always(code) && (leaves || opcode == BRANCH)))
 			more |= reach(k, l, (int64_t)i + 1, after);
 	}
 	return more;
@@ -196,7 +208,8 @@ static unsigned in_units(unsigned registers)
 	return (registers + UNIT - 1) / UNIT * UNIT;
 }
 
-const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, unsigned needed, unsigned *registers)
+const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, unsigned needed, enum level_saves saves,
+			      unsigned *registers)
 {
 	unsigned groups = k->wish.threads / GROUP, least = 0, most = 0, first = in_units(k->registers);
 
@@ -207,7 +220,8 @@ const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, un
 	for (unsigned level = 0; level < l->count; level++) {
 		struct level *one = &l->level[level];
 		unsigned *of = !level ? &first : one->given ? &least : &most;
-		one->now = in_units(one->base + needed);
+		one->saves = level && saves >= (one->given ? LEVELS_CHANGED : LEVELS_TAKEN);
+		one->now = one->saves ? one->registers : in_units(one->base + needed);
 		*of = one->now > *of ? one->now : *of;
 	}
 	most = first > most ? first : most; /* who takes registers has no fewer */
@@ -223,12 +237,12 @@ const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, un
 	return NULL;
 }
 
-unsigned trace_levels_base(const struct levels *l, size_t at)
+const struct level *trace_levels_at(const struct levels *l, size_t at)
 {
 	for (unsigned level = 0; level < l->count; level++)
 		if (l->of[at] == 1u << level)
-			return l->level[level].base;
-	return 0;
+			return &l->level[level];
+	return NULL;
 }
 
 void trace_levels_raise(const struct trace_kernel *k, const struct levels *l, struct instruction *code)

@@ -139,11 +139,11 @@ bool trace_address_uses(struct instruction i, const struct memory *m, unsigned f
 
 #define SPILL_COST(l) ((l)->saves + 7)
 
-/* Has code use registers that are saved, of `registers` for each thread. NULL, or why it can't. */
+/* Has code use registers that are saved, of `registers` for each thread or those of levels. NULL, or why it can't. */
 const char *trace_spill_plan(const struct trace_kernel *k, const uint32_t *kinds, unsigned registers, struct layout *l);
 unsigned trace_spill_bytes(const struct layout *l);
-/* With registers of which the instruction needs none while these kinds are recorded. */
-struct layout trace_spill_layout(const struct layout *l, struct instruction i, uint32_t kinds);
+/* Whether an instruction has some saved, and the layout with those of which it needs none while these kinds are recorded. */
+bool trace_spill_layout(const struct trace_kernel *k, const struct layout *l, size_t at, uint32_t kinds, struct layout *out);
 /* Saves them before this instruction, and brings them back. */
 void trace_put_spill(struct writer *w, size_t from);
 void trace_put_fill(struct writer *w);
@@ -162,16 +162,20 @@ struct levels {
 		unsigned registers, now; /* of the kernel, and with recording code */
 		unsigned base;           /* from this on, its registers have no values */
 		bool given;              /* warps get there by giving registers away */
+		bool saves;              /* it has no more than before, so recording code saves some */
 	} level[LEVELS_MAX];
 	uint8_t *of; /* by instruction: its levels, as bits; 0: unknown */
 };
 
 /* The first level is that of a launch. NULL, or why they are unknown. `of` is freed by who calls it. */
 const char *trace_levels_find(const struct trace_kernel *k, struct levels *l);
-/* Gives each level so many registers above its base, and says how many a launch needs. NULL, or why it can't. */
-const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, unsigned needed, unsigned *registers);
-/* The base of the only level that an instruction has; 0: it has none, or several. */
-unsigned trace_levels_base(const struct levels *l, size_t at);
+/* The levels that get no more registers. */
+enum level_saves { NO_LEVELS, LEVELS_TAKEN, LEVELS_CHANGED };
+/* Gives the other levels so many registers above their base, and says how many a launch needs. NULL, or why it can't. */
+const char *trace_levels_plan(const struct trace_kernel *k, struct levels *l, unsigned needed, enum level_saves saves,
+			      unsigned *registers);
+/* The only level that an instruction has; NULL: it has none, or several. */
+const struct level *trace_levels_at(const struct levels *l, size_t at);
 /* Has warps ask for the new numbers. */
 void trace_levels_raise(const struct trace_kernel *k, const struct levels *l, struct instruction *code);
 

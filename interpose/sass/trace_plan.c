@@ -175,6 +175,18 @@ static unsigned registers_of_threads(unsigned threads)
 	return most < REGISTERS_MAX ? most : REGISTERS_MAX;
 }
 
+/* Warps that take registers are the first to have no more, because they have others to save. */
+static const char *plan_levels(const struct trace_kernel *k, const uint32_t *kinds, struct layout *l)
+{
+	unsigned needed = l->registers - l->base;
+	const char *wrong = trace_levels_plan(k, k->levels, needed, NO_LEVELS, &l->registers);
+
+	for (enum level_saves saves = LEVELS_TAKEN; wrong && saves <= LEVELS_CHANGED; saves++)
+		if (!trace_levels_plan(k, k->levels, needed, saves, &l->registers) && !trace_spill_plan(k, kinds, 0, l))
+			wrong = NULL;
+	return wrong;
+}
+
 const char *trace_plan(const struct trace_kernel *k, const uint32_t *kinds, uint32_t slots, struct layout *l)
 {
 	unsigned most = registers_of_threads(k->wish.threads);
@@ -200,10 +212,10 @@ const char *trace_plan(const struct trace_kernel *k, const uint32_t *kinds, uint
 	plan_registers(k, pieces, registers, l);
 	wrong = counts ? plan_counts(k, slots, uniforms, most, l) : plan_uniforms(k, uniforms, false, l);
 	if (!wrong && k->levels)
-		wrong = trace_levels_plan(k, k->levels, l->registers - l->base, &l->registers);
+		wrong = plan_levels(k, kinds, l);
+	else if (!wrong && l->registers > most)
+		wrong = trace_spill_plan(k, kinds, most, l);
 	if (wrong)
-		return wrong;
-	if (l->registers > most && !k->levels && (wrong = trace_spill_plan(k, kinds, most, l)))
 		return wrong;
 	return plan_barriers(k, barriers, l);
 }

@@ -78,15 +78,25 @@ static bool is_busy(const struct layout *l, unsigned from)
  * The first of registers that the instruction does not need while it is recorded; 0: there are none. What one piece records
  * are lanes and addresses, which are in the registers behind the piece's own when it begins.
  */
-static unsigned find_base(const struct layout *l, struct instruction i, uint32_t kinds)
+static unsigned find_base(const struct layout *l, unsigned registers, struct instruction i, uint32_t kinds)
 {
 	bool early = !(kinds & (kinds - 1)) && !(kinds & (1u << TT_TRACE_VALUES | 1u << TT_TRACE_REGISTERS));
 	unsigned skipped = early ? l->pair - l->base : 0;
 
-	for (unsigned base = (l->registers - SPARE - l->saves) & ~3u; base >= FIRST; base -= 4)
+	for (unsigned base = registers < SPARE + l->saves ? 0 : (registers - SPARE - l->saves) & ~3u; base >= FIRST; base -= 4)
 		if (!names(i, base + skipped, l->saves - skipped) && !is_busy(l, base))
 			return base;
 	return 0;
+}
+
+/* Those that an instruction has, if some are saved; else 0. */
+static unsigned registers_at(const struct trace_kernel *k, const struct layout *l, size_t at)
+{
+	const struct level *level = k->levels ? trace_levels_at(k->levels, at) : NULL;
+
+	if (!k->levels)
+		return l->registers;
+	return level && level->saves ? level->registers : 0;
 }
 
 /* Notes the registers of a tensor-core instruction that runs beside others. Whether they are known. */
@@ -104,7 +114,7 @@ const char *trace_spill_plan(const struct trace_kernel *k, const uint32_t *kinds
 {
 	unsigned used = (l->one + 1 - l->base + 1) & ~1u;
 
-	if (k->wish.beats || registers < FIRST + used + SPARE)
+	if (k->wish.beats)
 		return "it leaves too few registers free";
 	l->no_stack = !loads_pointer(k->code[0]);
 	for (size_t i = 0; i < k->count; i++) {
@@ -115,10 +125,13 @@ const char *trace_spill_plan(const struct trace_kernel *k, const uint32_t *kinds
 			return "it leaves too few registers free, and has no stack pointer";
 	}
 	l->saves = used;
-	l->registers = registers < REGISTERS_MAX && registers > k->registers ? registers : k->registers;
+	if (!k->levels)
+		l->registers = registers < REGISTERS_MAX && registers > k->registers ? registers : k->registers;
 	for (size_t i = 0; i < k->count; i++)
-		if (kinds[i] && !find_base(l, k->code[i], kinds[i]))
+		if (kinds[i] && registers_at(k, l, i) && !find_base(l, registers_at(k, l, i), k->code[i], kinds[i])) {
+			l->saves = 0;
 			return "it leaves too few registers free";
+		}
 	return NULL;
 }
 
@@ -140,10 +153,13 @@ struct layout trace_layout_at(const struct layout *l, unsigned base)
 	return moved;
 }
 
-/* One is found, because trace_spill_plan made sure of it. */
-struct layout trace_spill_layout(const struct layout *l, struct instruction i, uint32_t kinds)
+bool trace_spill_layout(const struct trace_kernel *k, const struct layout *l, size_t at, uint32_t kinds, struct layout *out)
 {
-	return trace_layout_at(l, find_base(l, i, kinds));
+	unsigned registers = l->saves ? registers_at(k, l, at) : 0;
+
+	if (registers) /* a base is found, because trace_spill_plan made sure of it */
+		*out = trace_layout_at(l, find_base(l, registers, k->code[at], kinds));
+	return registers;
 }
 
 /* Adds the place of two registers in local memory. */
