@@ -54,7 +54,7 @@ def test_changed_gradient_of_rank_1_is_named(contents: str, ranks: int, tmp_path
 def test_change_is_named_where_the_program_names_nothing(ranks: int, tmp_path: Path) -> None:
     """`--regions named` names what the program has, and reads only this."""
     run = trained(tmp_path / "run", ranks, "--spoil", str(STEP), "--bare", regions="named")
-    assert not run.labels["tensor"].str.contains("output|saved").any()
+    assert not run.labels["tensor"].str.contains("output|saved", na=False).any()
     assert run.epochs["touched"].sum() >= ranks * (STEPS - 1)
     report = tt.replicas(run)
     assert [str(found.step).rpartition("/")[2] for found in report.found][:1] == [f"step {STEP}"]
