@@ -379,6 +379,28 @@ CLUSTERED(cluster_copy)
 	meet();
 }
 
+/* The first block has a line copied to both, whose mbarriers say when it has come. */
+CLUSTERED(cluster_multicast)
+{
+	__shared__ __align__(128) unsigned line[THREADS];
+	__shared__ unsigned long long barrier;
+	unsigned done = 0, bytes = sizeof(line), rank, at = shared_address(&barrier);
+
+	asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+	if (threadIdx.x == 0) {
+		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+		asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+	}
+	meet();
+	if (threadIdx.x == 0 && rank == 0)
+		asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], 512, [%2], %3;" ::"r"(shared_address(line)), "l"(in + AT), "r"(at), "h"((short)3) : "memory"); // race of cluster_multicast
+	while (FIXED && !done)
+		asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+			     : "=r"(done) : "r"(at) : "memory");
+	out[AT] = line[threadIdx.x]; // race of cluster_multicast
+	meet();
+}
+
 /* A thread stores to the other block, whose mbarrier says when all have. */
 CLUSTERED(cluster_send)
 {

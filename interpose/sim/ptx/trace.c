@@ -419,6 +419,7 @@ static uint64_t lane_64(const struct ptx_warp *w, uint32_t row, unsigned lane)
 static void record_tensor_copies(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
 {
 	bool mapped = op->code == PTX_OP_TENSOR;
+	uint32_t blocks = op->memory.element[mapped ? 2 : 3];
 
 	for (uint32_t m = mask; m; m &= m - 1) {
 		unsigned lane = (unsigned)__builtin_ctz(m);
@@ -430,8 +431,8 @@ static void record_tensor_copies(struct ptx_warp *w, const struct ptx_op *op, ui
 		payload.descriptor = mapped ? lane_64(w, op->memory.element[0], lane) : 0;
 		for (unsigned i = 0; mapped && i < op->count; i++)
 			payload.coordinates[i] = ((const lane_u32 *)ptx_row(w, op->targets[i]))[lane];
-		if (mapped && op->memory.element[2] != PTX_NO_ROW)
-			payload.blocks = ((const lane_u32 *)ptx_row(w, op->memory.element[2]))[lane];
+		if (blocks != PTX_NO_ROW)
+			payload.blocks = ((const lane_u32 *)ptx_row(w, blocks))[lane];
 		size_t size = sizeof(payload) + (mapped ? sizeof(struct sim_tensor_map) : 0);
 		if (!begin(w, op, m & -m, 0, size, &at))
 			continue;

@@ -18,11 +18,15 @@ from ttanalyze.format.process import Process
 from ttanalyze.traces.descriptors import SIZES, box_bytes, encoded
 from ttanalyze.verbs.race.exact.model import STRIDED
 
-MODES = ("im2col", "gather", "scatter", "multicast")  # that write elsewhere, or by other maps
+MODES = ("im2col", "gather", "scatter")  # that write elsewhere, or by other maps
 
 
 def is_tensor(text: str) -> bool:
     return "tensor" in _words(text)
+
+
+def is_multicast(text: str) -> bool:
+    return "multicast::cluster" in _words(text)
 
 
 def _words(text: str) -> list[str]:
@@ -71,6 +75,14 @@ def boxes(process: Process, index: int, number: int, text: str) -> Boxes | None:
         return Boxes(int(sizes.pop() or 0)) if len(sizes) == 1 else None
     unit = math.gcd(*(length for _, length in lines))
     return Boxes(unit, [_pieces(starts, length, unit) for starts, length in lines])
+
+
+def masks(process: Process, index: int, number: int) -> list[int]:
+    """Returns the ranks of the blocks that each copy of an instruction writes to, as bits."""
+    found: list[int] = []
+    for records in process.trace_records(index, ["tma"], [number]):
+        found += records.tma()["blocks"].tolist()
+    return found
 
 
 def _lines(made: Any, first: list[int]) -> tuple[Array, int]:

@@ -47,6 +47,7 @@ SHARED_WINDOW = 0x4000000000000000
 COLUMNS = {"instruction": "u4", "mask": "u4", "block": "u4", "warp": "u2", "base": "u8"}
 COLUMNS |= {"stride": "i4", "row": "i4"}
 OFFSET = (1 << BLOCK_SHIFT) - 1
+MOST_BLOCKS = 16  # of a cluster
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,7 @@ class _Parts:
         self.missing: list[str] = []
         self.operations: dict[int, Operation] = {}
         self._boxes: dict[int, boxes.Boxes] = {}  # of tensor copies, by instruction
+        self._masks: dict[int, list[int]] = {}  # blocks that copies to several have yet to reach
         self._kinds = self._chosen(code.operations, seen)
         self._columns: dict[str, list[Array]] = defaultdict(list)
         self._lanes: list[Array] = []
@@ -256,6 +258,8 @@ class _Parts:
             usable = [KIND[name] for name in order if kinds >> KIND[name] & 1]
             if operation.copy and not operation.size:
                 operation = self._sized(number, operation)
+            if usable and boxes.is_multicast(operation.text):
+                operation = self._to_several(number, operation)
             if usable:
                 chosen[number], self.operations[number] = usable[0], operation
         if outside:
@@ -286,6 +290,15 @@ class _Parts:
         self.missing.append(f"copies of {'several sizes' if found else 'unknown size'}")
         return replace(operation, size=min(found, default=0), sync=Sync.UNKNOWN)
 
+    def _to_several(self, number: int, operation: Operation) -> Operation:
+        """Returns a copy to several blocks, if it is known to which."""
+        found = boxes.masks(self._process, self._index, number)
+        if not found:
+            self.missing.append("copies to several blocks, which kind tma names")
+            return replace(operation, access=Access.NONE, copy=False, sync=Sync.UNKNOWN)
+        self._masks[number] = found[::-1]
+        return operation
+
     def _take(self, records: TraceRecords) -> None:
         number = records.heads["instruction"].astype(np.int64)
         inside = number < len(self._kinds)
@@ -302,7 +315,8 @@ class _Parts:
             base[placed], row[placed] = self._addresses(records.take(placed), block[placed])
         columns = {"base": base, "row": row, "block": block, "stride": heads["stride"]}
         columns |= {name: heads[name] for name in ("instruction", "mask", "warp")}
-        for name, column in boxes.insert(columns, records.kinds, self._boxes).items():
+        columns = boxes.insert(columns, records.kinds, self._boxes)
+        for name, column in self._spread(columns).items():
             self._columns[name].append(column)
         self._stored(records)
         self._registers(records)
@@ -328,6 +342,33 @@ class _Parts:
             self._rows += len(scattered)
             self._lanes.append(lanes)
         return base, row
+
+    def _spread(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Returns columns with a row for each block that a copy to several writes to."""
+        at = np.flatnonzero(np.isin(columns["instruction"], [*self._masks]))
+        if not len(at):
+            return columns
+        ranks = []
+        for number, lanes in zip(
+            *(columns[n][at].tolist() for n in ("instruction", "mask")), strict=True
+        ):
+            masks = {self._masks[number].pop() for _ in range(lanes.bit_count())}
+            if len(masks) > 1:
+                self.missing.append(
+                    "copies to several blocks, not the same for all threads of a warp"
+                )
+            ranks.append([n for n in range(MOST_BLOCKS) if max(masks) >> n & 1])
+        times = np.ones(len(columns["base"]), "i8")
+        times[at] = [len(some) for some in ranks]
+        index = np.repeat(np.arange(len(times)), times)
+        rows = np.isin(index, at)
+        columns = {name: column[index] for name, column in columns.items()}
+        of = self._blocks.of_rank(columns["block"][rows], np.concatenate(ranks).astype("i8"))
+        offset = columns["base"][rows] & np.uint64(OFFSET)
+        columns["base"][rows] = (
+            np.uint64(SHARED) | of.astype("u8") << np.uint64(BLOCK_SHIFT) | offset
+        )
+        return columns
 
     def _space(self, number: int) -> Space:
         operation = self.operations.get(number)

@@ -90,8 +90,7 @@ def _copy(words: Sequence[str], operands: Sequence[str]) -> dict[str, Any]:
     """A copy whose size is in a register or in a tensor map has size 0."""
     to = next((SPACES[word] for word in words if word in SPACES), Space.GENERIC)
     tensor, reduces = "tensor" in words, "reduce" in words
-    several = "multicast::cluster" in words  # the trace says where the copy to the own block goes
-    if (len(operands) < 3 and not tensor) or (reduces and to != Space.GLOBAL) or several:
+    if (len(operands) < 3 and not tensor) or (reduces and to != Space.GLOBAL):
         return {"sync": Sync.UNKNOWN}
     size = 0 if tensor else _number(operands[2]) or 0
     access = Access.ATOMIC if reduces else Access.STORE
