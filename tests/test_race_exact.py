@@ -361,6 +361,19 @@ def test_an_asynchronous_copy_ends_where_its_thread_waits(waits: bool) -> None:
     assert made.found() == ([] if waits else [((1, 4), True)])
 
 
+@pytest.mark.parametrize("meets", [False, True])
+def test_a_named_barrier_orders_only_the_lanes_that_wait_there(meets: bool) -> None:
+    """Half of a warp meets the other warp; its other half, which reads, does so or does not."""
+    wait = Operation("bar.sync 1, 64", sync=Sync.BARRIER, barrier=1, count=64)
+    half = 0xFFFF0000
+    made = Written()
+    made.add(1, STORE, 1, base=shared(0))
+    made.add(2, wait, 0, mask=ALL if meets else 0xFFFF)
+    made.add(2, wait, 1)
+    made.add(3, LOAD, 0, base=shared(0), mask=half)
+    assert made.found() == ([] if meets else [((1, 3), True)])
+
+
 # ---- flags ----
 
 
@@ -410,6 +423,20 @@ def test_a_flag_that_is_read_before_its_record_came() -> None:
     assert made.found() == []
 
 
+@pytest.mark.parametrize("reads_late", [False, True])
+def test_a_flag_orders_only_what_follows_its_read(reads_late: bool) -> None:
+    """A long trace: the flag is read soon after the load, or soon before it."""
+    made = Written(threads=32)
+    for i in range(16):
+        made.add(9, STORE, block=0, base=DATA + 4096 + 128 * i)
+    made.add(1, STORE, block=0, base=DATA, mask=ONE)
+    made.add(3, RELEASE, block=0, base=FLAG, mask=ONE)
+    for number in (6, 4) if reads_late else (4, 6):
+        operation, base = (LOAD, DATA) if number == 6 else (ACQUIRE, FLAG)
+        made.add(number, operation, block=1, base=base, mask=ONE)
+    assert made.found() == ([((1, 6), True)] if reads_late else [])
+
+
 def test_a_flag_of_one_lane_does_not_cover_the_other_lanes() -> None:
     def reduce(synced: bool) -> Written:
         made = Written(threads=32)
@@ -445,6 +472,13 @@ def test_a_barrier_of_the_grid_made_of_atomics(waits: bool) -> None:
             other = (block + 1) % blocks
             made.add(6, LOAD, warp, block, base=DATA + 256 * other + 128 * (1 - warp))
     assert made.found() == ([] if waits else [((1, 6), True)])
+
+
+def test_certain_races_come_first() -> None:
+    made = publish(STRONG_STORE, STRONG_LOAD, "s")
+    for block in range(2):
+        made.add(8, STORE, block=block, base=DATA + 4096, mask=ONE)
+    assert made.found() == [((8, 8), True), ((1, 6), False)]
 
 
 def test_an_instruction_of_unknown_meaning_leaves_races_possible() -> None:
