@@ -176,8 +176,8 @@ OPTION(INSTRUMENT, instrument, WORDS, "opcode|registers|addresses|values|tma|cou
 OPTION(INSTRUMENT_KERNEL, instrument_kernel, REGEX, "", "", "REGEX",
        "Trace only kernels whose mangled name matches (default: all).")
 OPTION(INSTRUMENT_LAUNCH, instrument_launch, COUNT, "4294967295", "0", "N",
-       "Trace only the Nth launch of these kernels, from 1 (default: all).")
-OPTION(INSTRUMENT_EVERY, instrument_every, COUNT, "4294967295", "0", "N", "Trace each Nth launch of these kernels (default: each).")
+       "Trace only the Nth launch of these kernels, from 1 (default 0: all).")
+OPTION(INSTRUMENT_EVERY, instrument_every, COUNT, "4294967295", "0", "N", "Trace each Nth launch of these kernels (default 0: each).")
 OPTION(INSTRUMENT_INSTRUCTIONS, instrument_instructions, RANGE, "", "", "A:B",
        "Trace only these instructions: offsets in the machine code divided by 16, or lines of PTX on the simulator.")
 OPTION(INSTRUMENT_CATEGORY, instrument_category, WORDS, "memory|sync|control|mma|tma|other", "", "CATEGORIES",
