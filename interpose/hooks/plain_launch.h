@@ -45,6 +45,7 @@ static ON_PATH bool plain_allowed(const struct thread *t)
 	more |= atomic_load_explicit(&captures_active, memory_order_relaxed);
 	more |= atomic_load_explicit(&delays_in_calls, memory_order_relaxed);
 	more |= atomic_load_explicit(&timeline_source, memory_order_relaxed) & TIMELINE_EVENTS;
+	more |= atomic_load_explicit(&gate_closed, memory_order_relaxed); /* the time is from before the wait */
 	return likely(!(more | t->busy)) && likely(options.plain_launches & t->registered);
 }
 
@@ -58,7 +59,10 @@ static ON_PATH bool plain_knows(struct plain *p, struct thread *t, CUfunction f,
 	return likely(known & context_bit(p->stream->context)) && likely(!function_is_special(p->function));
 }
 
-/* In the order of op_on_stream. */
+/*
+ * The number first: its locked addition waits for all that the thread did before, such as the driver's last writes to
+ * the device. What follows overlaps with the driver's own code.
+ */
 static ON_PATH bool plain_begin(struct plain *p, uint32_t call, CUfunction f, CUstream handle, bool per_thread)
 {
 	struct thread *t = &thread_self;
@@ -66,13 +70,15 @@ static ON_PATH bool plain_begin(struct plain *p, uint32_t call, CUfunction f, CU
 	if (!plain_allowed(t))
 		return false;
 	thread_enters(t, call);
+	gate_enter(t);
+	p->seq = session_next_seq();
+	p->time = clock_ns();
 	if (!plain_knows(p, t, f, handle, per_thread)) {
+		session_return_seq(p->seq);
+		gate_leave(t);
 		thread_leaves(t);
 		return false;
 	}
-	p->time = clock_ns();
-	gate_enter(t);
-	p->seq = session_next_seq();
 	t->submits_for = p->seq;
 	p->flags = unlikely(stream_is_behind(p->stream)) && capture_catch_up(p->stream) ? TT_EVENTF_WAITED : 0;
 	return true;

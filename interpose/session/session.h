@@ -62,6 +62,11 @@ static inline uint64_t session_next_seq(void)
 {
 	return atomic_fetch_add_explicit(&session_seq.last, 1, memory_order_relaxed) + 1;
 }
+/* The number is not used after all. It stays unused only if another thread has got the next one. */
+static inline void session_return_seq(uint64_t seq)
+{
+	atomic_compare_exchange_strong(&session_seq.last, &seq, seq - 1);
+}
 static inline uint64_t session_last_seq(void)
 {
 	return atomic_load_explicit(&session_seq.last, memory_order_relaxed);
