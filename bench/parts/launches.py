@@ -24,7 +24,7 @@ KEYS = ("median_ns", "p99_ns", "p999_ns", "loop_ns")
 
 def measure(bed: Bed) -> Result:
     program = bed.program("latency")
-    command: Command = [program, "--launches", str(bed.pick(12_800, 12_800, 5_000))]
+    command: Command = [program, "--launches", str(bed.pick(25_600, 12_800, 5_000))]
     ways: dict[str, Callable[[], Sample]] = {
         "bare": partial(bed.answer, command, bed.bare()),
         "recorded": partial(_recorded, bed, command),
