@@ -94,6 +94,19 @@ def test_every_execution_of_every_launch_is_recorded(vecadd: list[str], tmp_path
     assert traced(tmp_path / "run")["seq"].tolist() == launches
 
 
+def test_a_launch_with_parameters_in_both_ways_fails_as_without_us(
+    built: Path, tmp_path: Path
+) -> None:
+    """The driver refuses it. Code that records would get its own parameters, and run."""
+    command = support.command("launch_extra", built)
+    bare = support.run(command, SIM)
+    done = instrument(tmp_path / "run", command, "--kind", "count")
+    assert (done.status, done.stdout) == (bare.status, bare.stdout)
+    found = tt.open(tmp_path / "run").traced
+    assert found["refused"].tolist() == ["none", "none", "call", "none"]
+    assert "passes its parameters twice" in done.stderr
+
+
 def test_simulator_traces_all_kinds_in_every_way(vecadd: list[str], tmp_path: Path) -> None:
     given = ("--way", "patcher", "--kind", "registers,count", "--launch", "1")
     assert instrument(tmp_path / "run", vecadd, *given).status == 0

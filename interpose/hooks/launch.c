@@ -114,6 +114,7 @@ static void begin_traced(struct op *op, struct function *f, struct shape *s)
 		.block = s->block,
 		.seq = op->seq,
 		.number = TT_NO_ID,
+		.refused = s->params && s->extra ? "one passes its parameters twice, which the driver refuses" : NULL,
 	};
 	s->flight = instrument_begin(op->context, f, &l);
 	s->runs = l.runs;
