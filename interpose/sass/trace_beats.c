@@ -36,15 +36,9 @@
 #define HASH_MASK 0x003fffe0u
 #define LEFT_MASK 0x1fu
 #define HASH_SHIFT 10u
-#define QUICK 0x7e5ull /* stalls for the latency of arithmetic */
-#define AT_ONCE 0x7e2ull /* where nothing needs the result soon */
 #define EXIT_COST 10u
 #define BARRIER_COST 16u
 #define PASS_COST 64u
-
-/* A store that is not waited for keeps its operands until scoreboard 5 says that it has read them. */
-#define STORES 0x5e2ull
-#define AFTER_STORE (1ull << (11 + 5))
 
 /* UMOV d, imm; ULDC.64 d, c[0x0][0x208]; UIADD3 d, UP, a, imm, URZ; R2UR d, a; BRA.U UP */
 static const struct instruction encoding_uniform = {0x0000000000007882, 0};
@@ -164,14 +158,16 @@ size_t trace_beat_room(const struct trace_kernel *k)
 	return room;
 }
 
-static struct input number(uint32_t value)
+/* What goes to a member of the heartbeat, from registers. */
+static void put_member(struct writer *w, struct instruction i, size_t member, unsigned from, unsigned predicate)
 {
-	return (struct input){true, value};
+	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12 | (uint64_t)member << 40;
+	trace_put(w, trace_with(i, 0, w->layout->beat, from, w->layout->descriptor), STORES);
 }
 
-static struct input in_register(unsigned r)
+static void put_number(struct writer *w, unsigned to, uint32_t number, uint64_t schedule)
 {
-	return (struct input){false, r};
+	trace_put(w, trace_with(encoding_number, to, 0, number, 0), schedule);
 }
 
 static bool has_passes(const struct trace_kernel *k)
@@ -185,21 +181,23 @@ static bool has_passes(const struct trace_kernel *k)
 void trace_put_enter(struct writer *w)
 {
 	const struct layout *l = w->layout;
-	struct inputs in = {.output = l->state, .outputs = 3};
+	struct inputs in = {.output = l->beat, .outputs = 2};
 
 	struct layout own = *l; /* its own registers are free there */
 
 	own.base = 0;
 	for (unsigned u = 0; u < UNIFORMS_MAX; u++)
 		own.uniform[u] = (uint8_t)(OF_PIECES + u);
-	own.mask = trace_template(BEAT_ENTER)->registers;
-	in.of[SOURCE_ZERO] = number(0);
-	in.of[SOURCE_MASK] = in_register(own.mask);
 	w->layout = &own;
 	if (w->kernel->wish.beats)
-		trace_put_piece(w, BEAT_ENTER, &in);
+		trace_put_straight(w, BEAT_ENTER, &in);
 	w->layout = l;
 	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
+	if (w->kernel->wish.beats) {
+		put_number(w, l->state, 0, AT_ONCE);
+		put_number(w, l->base, TT_WARP_RUNS, QUICK);
+		put_member(w, encoding_store, MEMBER(state), l->base, ALWAYS);
+	}
 	if (l->counting.pairs)
 		trace_put_first_counts(w);
 	if (!has_passes(w->kernel))
@@ -210,13 +208,6 @@ void trace_put_enter(struct writer *w)
 	trace_put(w, none, SETTLED); /* no pass is due */
 }
 
-/* What goes to a member of the heartbeat, from registers. */
-static void put_member(struct writer *w, struct instruction i, size_t member, unsigned from, unsigned predicate)
-{
-	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12 | (uint64_t)member << 40;
-	trace_put(w, trace_with(i, 0, w->layout->beat, from, w->layout->descriptor), STORES);
-}
-
 /*
  * The kernel's last stores may still read its registers, and no scoreboard says until when: so only a register above them
  * is used.
@@ -225,19 +216,12 @@ void trace_put_exit(struct writer *w)
 {
 	unsigned lanes = w->layout->base;
 
-	trace_put_wait(w); /* counts have used it */
-	trace_put(w, trace_with(encoding_active, lanes, 0, 0, 0), SETTLED);
+	trace_put(w, trace_with(encoding_active, lanes, 0, 0, 0), AT_ONCE | AFTER_STORE);
 	trace_put(w, encoding_elect, SETTLED);
 	put_member(w, encoding_exited, MEMBER(exited), lanes, 1);
-	trace_put_wait(w);
 }
 
 /* ---- barriers ---- */
-
-static void put_number(struct writer *w, unsigned to, uint32_t number, uint64_t schedule)
-{
-	trace_put(w, trace_with(encoding_number, to, 0, number, 0), schedule);
-}
 
 /* Puts the state of a warp that waits at the barrier into a register. `with` is free. */
 static void put_barrier_state(struct writer *w, struct instruction i, unsigned to, unsigned with)

@@ -121,9 +121,10 @@ static enum beat_point point_of(const struct writer *w, size_t at)
 /* What lanes do that exit. Returns where the instruction is now. */
 static size_t put_exit(struct writer *w, struct instruction i)
 {
-	trace_put_wait(w);
-	if (w->layout->counting.pairs)
+	if (w->layout->counting.pairs) {
+		trace_put_wait(w);
 		trace_put_last_counts(w);
+	}
 	if (w->kernel->wish.beats)
 		trace_put_exit(w);
 	i.low = (i.low & ~GUARD) | UNGUARDED;

@@ -326,22 +326,17 @@ extern "C" __global__ void tt_values_end(const __grid_constant__ tt_trace_param 
 
 /* ---- heartbeats: see trace_beats.c ---- */
 
-#define MEMBER(address, name) ((address) + offsetof(tt_heartbeat, name))
-
-static __device__ __forceinline__ void put(uint64_t to, uint32_t value)
+/*
+ * Where the kernel begins, with uniform registers of its own. Gives the heartbeat's address. A launch
+ * with heartbeats has fewer than 2^32 warps. Each warp waits for this, so it is short, and has no branches.
+ */
+extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param p)
 {
-	asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
-}
-
-/* Where the kernel begins. Gives the first state and the heartbeat's address. */
-extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param given)
-{
-	const tt_trace_param &p = apart(given);
 	uint32_t warps = (blockDim.x * blockDim.y * blockDim.z + 31) / 32;
-	uint64_t at = p.heartbeat + sizeof(tt_heartbeat) * (block() * warps + warp_of_block());
+	uint32_t block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+	uint32_t warp = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32;
+	uint64_t at = p.heartbeat + (uint64_t)(block * warps + warp) * sizeof(tt_heartbeat);
 
-	put(MEMBER(at, state), TT_WARP_RUNS);
-	output(0);
 	output((uint32_t)at);
 	output((uint32_t)(at >> 32));
 }

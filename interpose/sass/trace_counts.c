@@ -27,10 +27,6 @@
 #define BYTES_MOST ((uint64_t)64 << 20)
 
 #define STALL(cycles) (0x7e0ull | (cycles))
-#define QUICK STALL(5u)
-#define AT_ONCE STALL(2u)
-#define STORES 0x5e2ull /* as in trace_beats.c */
-#define AFTER_STORE (1ull << (11 + 5))
 
 /* ELECT P, URZ, PT; VOTEU.ANY d, UPT, guard; UPOPC d, b; ULDC.64 d, c[0x0][…] */
 static const struct instruction encoding_elect = {0x00000000003f782f, 0x03800000};

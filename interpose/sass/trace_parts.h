@@ -13,6 +13,11 @@
 #define SASS_BYTES sizeof(struct instruction)
 #define SCHEDULE 41 /* bit of the high word, see code.c */
 #define SETTLED 0x7edull
+#define QUICK 0x7e5ull   /* stalls for the latency of arithmetic */
+#define AT_ONCE 0x7e2ull /* where nothing needs the result soon */
+/* A store that is not waited for keeps its operands until scoreboard 5 says that it has read them. */
+#define STORES 0x5e2ull
+#define AFTER_STORE (1ull << (11 + 5))
 #define BRANCHES 0x7f5ull
 #define WAITS_FOR_ALL (0x3full << 11)
 #define BARRIERS 16u
@@ -124,6 +129,8 @@ void trace_put_wait(struct writer *w);
 void trace_put_mask(struct writer *w, struct instruction guarded);
 void trace_put_save(struct writer *w);
 void trace_put_restore(struct writer *w);
+/* One without branches, up to its end. */
+void trace_put_straight(struct writer *w, unsigned which, const struct inputs *in);
 /* The piece, which all lanes leave together. */
 void trace_put_piece(struct writer *w, unsigned which, const struct inputs *in);
 

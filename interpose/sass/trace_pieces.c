@@ -219,7 +219,8 @@ static struct instruction in_place_of(struct instruction i, const struct piece *
 }
 
 /* What takes the place of an instruction that reads a special register, or of one that stands for an output. */
-static struct instruction moved_value(const struct writer *w, const struct piece *p, const struct inputs *in, unsigned *outputs)
+static struct instruction moved_value(const struct writer *w, const struct piece *p, const struct inputs *in, unsigned *outputs,
+				      uint64_t schedule)
 {
 	unsigned to = (unsigned)(p->code.low >> 16 & 0xff) + w->layout->base, from = p->code.low >> 32 & 0xff;
 	enum source source = p->flags >> PIECE_SOURCE;
@@ -232,7 +233,18 @@ static struct instruction moved_value(const struct writer *w, const struct piece
 		i = trace_with(encoding_number, to, 0, in->of[source].value, 0);
 	else
 		i = trace_with(encoding_copy, to, 0, in->of[source].value, 0);
-	return in_place_of(i, p, p->code.low & GUARD, SETTLED);
+	return in_place_of(i, p, p->code.low & GUARD, schedule);
+}
+
+void trace_put_straight(struct writer *w, unsigned which, const struct inputs *in)
+{
+	const struct template *t = trace_template(which);
+	unsigned outputs = 0;
+
+	for (size_t n = 0; n + 1 < t->count; n++) {
+		const struct piece *p = &t->pieces[n];
+		w->out[w->count++] = p->flags >> PIECE_SOURCE ? moved_value(w, p, in, &outputs, QUICK) : renumbered(w, p);
+	}
 }
 
 void trace_put_piece(struct writer *w, unsigned which, const struct inputs *in)
@@ -251,7 +263,7 @@ void trace_put_piece(struct writer *w, unsigned which, const struct inputs *in)
 		else if (p->flags & PIECE_GONE)
 			i = in_place_of(encoding_nop, p, UNGUARDED, SETTLED);
 		else if (p->flags >> PIECE_SOURCE)
-			i = moved_value(w, p, in, &outputs);
+			i = moved_value(w, p, in, &outputs, SETTLED);
 		else
 			i = renumbered(w, p);
 		w->out[w->count++] = i;

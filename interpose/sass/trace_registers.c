@@ -19,7 +19,6 @@
 #define TOGETHER 8u /* uniform registers that are stored without a wait between */
 
 /* As in trace_values.c. */
-#define STORES 0x5e2ull
 #define LOADED 0x702ull
 
 /* ISETP.NE.AND P0, PT, a, RZ, PT; ULDC.64 d, c[0x0][0x208]; @P0 STG.E desc[c][a], b; MOV d, UR */

@@ -15,9 +15,6 @@
 #define COMPARES_SHARED 0x38du
 #define LANES_BYTES 128u /* a value of each lane */
 
-/* A store that is not waited for keeps its operands until scoreboard 5 says that it has read them. */
-#define STORES 0x5e2ull
-
 /* ISETP.NE.AND P0, PT, a, RZ, PT; ULDC.64 d, c[0x0][0x208]; LOP3.LUT d, a, imm, RZ, 0xc0; @P0 STG.E desc[c][a], b */
 static const struct instruction encoding_if_set = {0x000000ff0000720c, 0x03f05270};
 static const struct instruction encoding_descriptor = {0x0000820000007ab9, 0x0a00};
