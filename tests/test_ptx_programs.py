@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests import support
 from tests.ptx_cases import M64, program
+from ttanalyze.disassembly import tools
 
+PTXAS = tools.find("ptxas")
 pytestmark = pytest.mark.native
+
+
+@pytest.mark.skipif(not PTXAS, reason="needs ptxas")
+@pytest.mark.parametrize("name", ["clusters", "tensor_maps"])
+def test_ptxas_accepts_what_a_program_loads(name: str, built: Path, tmp_path: Path) -> None:
+    """The simulator accepts more than a driver does."""
+    environment = support.recording(support.simulator_environment(), tmp_path / "run")
+    assert support.run(support.command(name, built), environment).status == 0
+    (module,) = (tmp_path / "run" / "p0" / "modules").iterdir()
+    command = [str(PTXAS[0]), "-arch=sm_90", "-o", str(tmp_path / "cubin"), str(module)]
+    subprocess.run(command, check=True)
 
 
 def test_block_hashes() -> None:

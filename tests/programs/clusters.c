@@ -76,7 +76,7 @@ static const char ptx[] =
 	BEGIN("send_four", "") EXPECT MEET
 	"setp.ge.u32 %p3, %r1, 16;\n@%p3 bra SENT;\n"
 	"mul.lo.u32 %r9, %r5, 19;\nadd.u32 %r12, %r9, 1;\nadd.u32 %r13, %r9, 2;\nadd.u32 %r14, %r9, 3;\n"
-	"mad.lo.u32 %r10, %r1, 16, other;\n"
+	"mov.u32 %r11, other;\nmad.lo.u32 %r10, %r1, 16, %r11;\n"
 	"mapa.shared::cluster.u32 %r10, %r10, %r8;\nmapa.shared::cluster.u32 %r11, bar, %r8;\n"
 	"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r10], {%r9, %r12, %r13, %r14}, [%r11];\n"
 	"SENT:\n" WAIT
