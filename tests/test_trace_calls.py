@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
 from tests import sass_patcher as sp
 from tests.test_sass_patch import Elf, target
-from tests.test_trace_code import COUNT, DATA, OPCODE, VALUES, VARIABLE, code_of, detoured
+from tests.test_trace_code import (
+    COUNT,
+    DATA,
+    NVDISASM,
+    OPCODE,
+    VALUES,
+    VARIABLE,
+    code_of,
+    detoured,
+    disassemble,
+)
 
 REGISTERS, BEATS = 1 << 2, 1 << 7
 CALL, CALL_REGISTER, BSYNC = 0x943, 0x343, 0x941  # opcodes
@@ -68,3 +80,16 @@ def test_variables_in_code_are_those_of_the_program(cubin: sp.Cubin) -> None:
         other = next(k for k in cubin.kernels if k.name == name)
         image = cubin.traced_image(other, COUNT).image
         assert relocations(image, name) == relocations(cubin.image, name)
+
+
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_every_form_of_a_call_is_known(tmp_path: Path) -> None:
+    """To a number, a register or a constant, absolute and relative; and jumps."""
+    opcodes = (DATA.parents[2] / "interpose" / "sass" / "opcodes.h").read_text()
+    forms = dict.fromkeys((0x343, 0x943, 0xB43, 0x344, 0x944), "CALL")
+    forms |= {0x94A: "JMP", 0xB4A: "JMP", 0x94C: "JMX", 0x949: "BRX", 0x950: "RET"}
+    code = [(0xFF007000 | opcode, 0x000FC00003800000) for opcode in forms]
+    names = [text.split()[0].split(".")[0] for text in disassemble(code, tmp_path)]
+    assert names == list(forms.values())
+    for opcode, name in forms.items():
+        assert re.search(rf'OPCODE\({opcode:#05x}, "{name}", 0x\w[89a-f], true\)', opcodes)
