@@ -85,6 +85,20 @@ def test_rank_that_differs_is_named(tmp_path: Path) -> None:
     assert place.divergence.tensor_values is not None
 
 
+def test_later_epochs_are_told_on_request(tmp_path: Path) -> None:
+    def before(rank: int, step: int) -> bytes:
+        data = np.frombuffer(weights(0, 100 + step), "f4").copy()
+        if rank == 2 and step >= FAULT - 1:
+            data[3] += 1
+        return data.tobytes()
+
+    path = made(tmp_path / "run", wrong, before, named=False)
+    (first,) = report(path).found
+    assert (first.epoch, first.odd) == (FAULT - 1, [2])
+    both = report(path, every=True).found
+    assert [(one.epoch, one.odd) for one in both] == [(FAULT - 1, [2]), (FAULT, [1])]
+
+
 def test_report_on_a_screen(tmp_path: Path) -> None:
     outcome = support.ttanalyze("replicas", made(tmp_path / "run", wrong))
     assert outcome.status == 1
