@@ -150,8 +150,8 @@ static void check_zones(void)
 		end = block_end(b);
 	}
 	for (size_t i = 0; i < list.mapping_count; i++) {
-		of_mappings += list.mappings[i]->blocks;
-		of_kept += list.mappings[i]->held;
+		of_mappings += list.mappings[i].mapping->blocks;
+		of_kept += list.mappings[i].mapping->held;
 	}
 	CHECK(blocks == of_mappings && kept == of_kept);
 	CHECK(live.bytes == list.live.bytes && live.count == list.live.count);
@@ -267,7 +267,7 @@ int main(int argc, char **argv)
 		free_list_guard(&list, GUARD, (uint64_t)GUARDED * list.granule);
 	(zones ? zoned_steps : strcmp(argv[1], "churn") ? random_steps : churn)(atoi(argv[2]));
 	for (size_t i = 0; i < list.mapping_count; i++)
-		mapped += list.mappings[i]->size;
+		mapped += list.mappings[i].mapping->size;
 	CHECK(!guards || list.guard_left == (uint64_t)GUARDED * list.granule);
 	CHECK(!free_list_next(&list, 0) && free_list_idle(&list) == mapped);
 	printf("%llu MiB\n", (unsigned long long)mapped >> 20);

@@ -147,7 +147,10 @@ static void take_back(struct block *b, struct context *c, struct stream *s)
 	pthread_mutex_unlock(&arena.lock);
 }
 
-/* A new block in mapped memory, not filled yet; s, if not NULL, orders it. guarded: with a guard, if guards are on. */
+/*
+ * A new block in mapped memory, not filled yet; s, if not NULL, orders it. guarded: with a guard, if guards are on.
+ * ARENA_RENEWED: there is nothing to fill, and it is the program's.
+ */
 static enum arena_result place(struct context *c, struct stream *s, struct pool *pool, uint64_t size, bool guarded,
 			       struct block **out)
 {
@@ -168,8 +171,13 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		b->sync_memops = 0;
 		b->id = (1ull << 62) + ++arena.ids; /* the driver's ids begin at 1 */
 	}
+	bool renewed = b && b->has_zones && options.fill.kind == FILL_KEEP;
+	if (renewed)
+		free_list_set_state(&range->free_list, b, BLOCK_LIVE);
 	pthread_mutex_unlock(&arena.lock);
 	*out = b;
+	if (renewed)
+		return ARENA_RENEWED;
 	if (b && options.guard && !free_list_has_guard(&range->free_list, b))
 		session_warn("device %d has no memory for more guards: some allocations have none", c->device);
 	if (!b || !fresh)
@@ -221,6 +229,8 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 		return ARENA_REFUSED;
 	}
 	enum arena_result result = place(c, NULL, NULL, size, true, &b);
+	if (result == ARENA_RENEWED)
+		*out = b->base;
 	if (result != ARENA_SERVED)
 		return result;
 	if (arena_fill(h, ranges, zones_ranges(b, ranges)) != CUDA_SUCCESS) {
@@ -243,15 +253,19 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	if (!size || !out || !(pool = arena_pool(c->device, handle)))
 		return ARENA_NOT;
 	enum arena_result result = place(c, s, pool, size, true, &b);
-	if (result != ARENA_SERVED)
+	if (result != ARENA_SERVED && result != ARENA_RENEWED)
 		return result;
-	if (arena_fill_in_stream(c, s->handle, ranges, zones_ranges(b, ranges)) != CUDA_SUCCESS) {
-		take_back(b, c, s);
-		return ARENA_NOT;
-	}
 	arena_pool_took(pool, b->size, b->room);
-	hand_out(b, out);
-	return ARENA_SERVED;
+	if (result == ARENA_RENEWED) {
+		*out = b->base;
+	} else if (arena_fill_in_stream(c, s->handle, ranges, zones_ranges(b, ranges)) == CUDA_SUCCESS) {
+		hand_out(b, out);
+	} else {
+		arena_pool_gave(pool, b->size, b->room);
+		take_back(b, c, s);
+		result = ARENA_NOT;
+	}
+	return result;
 }
 
 /* ---- frees ---- */
@@ -305,12 +319,12 @@ CUresult arena_free_end(struct context *c, struct block *b)
 	return r;
 }
 
+/* If earlier work failed, the next call that reaches the driver says so. */
 CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle, struct block **b)
 {
-	/* Frees nothing: only returns the error of the stream or the context. */
-	CUresult r = free_real(0, handle);
+	CUresult r;
 
-	if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE)
+	if (arena_capture_matters() && forbidden(r = free_real(0, handle)))
 		return r;
 	*b = withdraw(p);
 	return *b ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -345,8 +359,10 @@ void arena_context_gone(struct context *c, bool primary)
 	if (!used)
 		return;
 	arena_retire(c, true);
-	if (primary)
+	if (primary) {
+		arena_pool_reset(c->device);
 		arena_reserve_anew(c->device);
+	}
 }
 
 /* ---- queries ---- */

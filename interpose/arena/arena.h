@@ -41,6 +41,7 @@ static inline bool arena_holds(uint64_t address)
 
 enum arena_result {
 	ARENA_SERVED,
+	ARENA_RENEWED, /* the same, in place of a freed block: its zones go on */
 	ARENA_NOT,   /* the driver must serve it */
 	ARENA_SHORT, /* the same, because device memory is short */
 	ARENA_REFUSED,
@@ -133,6 +134,9 @@ struct pool {
 struct pool *arena_pool(CUdevice device, CUmemoryPool handle);
 void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties);
 void arena_pool_gone(CUmemoryPool handle);
+/* The program has chosen a device's current pool, or has reset the device. */
+void arena_pool_chosen(void);
+void arena_pool_reset(CUdevice device);
 void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open);
 bool arena_pool_is_closed(CUmemoryPool handle, CUdevice user);
 void arena_pool_took(struct pool *p, uint64_t size, uint64_t room);

@@ -45,7 +45,7 @@ static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
 /* Index of the first mapping that ends after address. */
 static size_t lower(const struct free_list *p, uint64_t address)
 {
-	return lower_bound(p->mapping_count, i, p->mappings[i]->base + p->mappings[i]->size <= address);
+	return lower_bound(p->mapping_count, i, p->mappings[i].end <= address);
 }
 
 /* Uses the lowest gap that is large enough; with guards, addresses that were never used, if any are left. */
@@ -55,8 +55,8 @@ static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab
 	uint64_t at = p->guard && end - p->next >= size + gap ? p->next : p->base;
 	size_t i = lower(p, at);
 
-	for (; i < p->mapping_count && p->mappings[i]->base - at < size + gap; i++)
-		at = p->mappings[i]->base + p->mappings[i]->size + gap;
+	for (; i < p->mapping_count && p->mappings[i].mapping->base - at < size + gap; i++)
+		at = p->mappings[i].end + gap;
 	if (end - at < size + gap)
 		return NULL;
 	if (!make_room(&p->mappings, &p->mapping_capacity, p->mapping_count, 1, sizeof(*p->mappings)))
@@ -65,7 +65,7 @@ static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab
 	if (!m)
 		return NULL;
 	memmove(p->mappings + i + 1, p->mappings + i, (p->mapping_count - i) * sizeof(*p->mappings));
-	p->mappings[i] = m;
+	p->mappings[i] = (struct mapping_place){at + size, m};
 	p->mapping_count++;
 	if (slab)
 		TAILQ_INSERT_TAIL(&p->slabs, m, peers);
@@ -135,7 +135,7 @@ uint64_t free_list_idle(const struct free_list *p)
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < p->mapping_count; i++) {
-		const struct mapping *m = p->mappings[i];
+		const struct mapping *m = p->mappings[i].mapping;
 		if (m->ready && m->blocks == m->held)
 			bytes += m->size;
 		else if (m->ready && !m->slab)
@@ -195,7 +195,7 @@ static void set_units(struct mapping *m, uint64_t base, uint64_t room, struct bl
 struct block *free_list_next(const struct free_list *p, uint64_t address)
 {
 	for (size_t i = lower(p, address); i < p->mapping_count; i++) {
-		const struct mapping *m = p->mappings[i];
+		const struct mapping *m = p->mappings[i].mapping;
 		uint32_t all = units_of(m, m->size);
 		for (uint32_t unit = address > m->base ? unit_of(m, address) : 0; unit < all; unit++)
 			if (m->at[unit] && block_end(m->at[unit]) > address)
@@ -206,8 +206,10 @@ struct block *free_list_next(const struct free_list *p, uint64_t address)
 
 struct block *free_list_find(const struct free_list *p, uint64_t address)
 {
+	if (p->recent && address - p->recent->base < p->recent->size)
+		return p->recent;
 	size_t i = lower(p, address);
-	const struct mapping *m = i < p->mapping_count ? p->mappings[i] : NULL;
+	const struct mapping *m = i < p->mapping_count ? p->mappings[i].mapping : NULL;
 	struct block *b = m && m->base <= address ? m->at[unit_of(m, address)] : NULL;
 
 	return b && address - b->base < b->size ? b : NULL;
@@ -235,6 +237,7 @@ static struct block *block_add(struct free_list *p, struct mapping *m, uint64_t 
 	if (m->ready && !m->blocks)
 		idle_ends(p, m);
 	m->blocks++;
+	p->recent = b;
 	set_units(m, start, room, b);
 	p->guard_left -= guard_cost(p, b);
 	return b;
@@ -320,7 +323,7 @@ static struct block *take_zoned(struct free_list *p, uint64_t size, const struct
 			continue;
 		free_list_set_state(p, b, BLOCK_NEW);
 		b->was_held = false;
-		return b;
+		return p->recent = b;
 	}
 	return NULL;
 }
@@ -430,6 +433,8 @@ void free_list_set_state(struct free_list *p, struct block *b, enum block_state 
 void free_list_give(struct free_list *p, struct block *b)
 {
 	free_list_set_state(p, b, BLOCK_NEW);
+	if (p->recent == b)
+		p->recent = NULL;
 	p->guard_left += guard_cost(p, b);
 	set_units(b->mapping, block_start(b), b->room, NULL);
 	if (!--b->mapping->blocks && b->mapping->ready)

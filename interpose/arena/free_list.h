@@ -45,6 +45,12 @@ struct mapping {
 
 TAILQ_HEAD(mappings, mapping);
 
+/* The end is here too: a search of it alone reads no mapping. */
+struct mapping_place {
+	uint64_t end;
+	struct mapping *mapping;
+};
+
 enum block_state {
 	BLOCK_NEW,   /* not yet the program's, or no longer */
 	BLOCK_LIVE,
@@ -98,8 +104,9 @@ struct free_list {
 	uint64_t guard; /* alignment of the end of a block with a guard; 0: no guards */
 	uint64_t guard_left; /* bytes of mappings that small blocks with guards may still take */
 	uint64_t next; /* with guards: no address from here on was ever used */
-	struct mapping **mappings; /* sorted by address */
+	struct mapping_place *mappings; /* sorted by address */
 	size_t mapping_count, mapping_capacity;
+	struct block *recent; /* the last one that was taken, or NULL */
 	struct mappings slabs, idle[FREE_LIST_SIZES]; /* oldest first */
 	uint64_t idle_bytes; /* of ready mappings without blocks */
 	struct blocks freed, held, spare; /* blocks in these states, oldest first */

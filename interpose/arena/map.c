@@ -230,11 +230,13 @@ static void open_to(CUdevice device, CUdevice user, bool open, enum opener opene
 		const struct free_list *p = &range->free_list;
 		range->users ^= 1ull << user;
 		list = malloc((p->mapping_count + 1) * sizeof(*list));
-		for (size_t i = 0; list && i < p->mapping_count; i++)
-			if (p->mappings[i]->ready) {
-				list[n].base = p->mappings[i]->base;
-				list[n++].size = p->mappings[i]->size;
+		for (size_t i = 0; list && i < p->mapping_count; i++) {
+			const struct mapping *m = p->mappings[i].mapping;
+			if (m->ready) {
+				list[n].base = m->base;
+				list[n++].size = m->size;
 			}
+		}
 	}
 	pthread_mutex_unlock(&arena.lock);
 	for (size_t i = 0; i < n; i++)

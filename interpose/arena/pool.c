@@ -12,6 +12,8 @@
 #include "arena/free_list.h"
 
 static struct pool *pools;
+static struct pool *_Atomic defaults[ARENA_DEVICES]; /* of the devices; NULL: not known */
+static _Atomic bool chosen; /* another pool may be a device's current one */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct pool *find(CUmemoryPool handle)
@@ -43,8 +45,11 @@ static struct pool *add(CUmemoryPool handle, CUdevice device)
 
 struct pool *arena_pool(CUdevice device, CUmemoryPool handle)
 {
+	struct pool *known = device < ARENA_DEVICES ? atomic_load(&defaults[device]) : NULL;
 	CUmemoryPool standard = NULL;
 
+	if (known && (handle ? handle == known->handle : !atomic_load(&chosen)))
+		return known;
 	if (!handle && (!real.cuDeviceGetMemPool || real.cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS))
 		return NULL;
 	bool is_standard = real.cuDeviceGetDefaultMemPool &&
@@ -52,6 +57,8 @@ struct pool *arena_pool(CUdevice device, CUmemoryPool handle)
 	pthread_mutex_lock(&lock);
 	struct pool *p = is_standard ? add(handle, device) : find(handle);
 	pthread_mutex_unlock(&lock);
+	if (is_standard && p && device < ARENA_DEVICES)
+		atomic_store(&defaults[device], p);
 	return p && p->device == device ? p : NULL;
 }
 
@@ -73,6 +80,17 @@ void arena_pool_gone(CUmemoryPool handle)
 	if (p)
 		p->handle = NULL;
 	pthread_mutex_unlock(&lock);
+}
+
+void arena_pool_chosen(void)
+{
+	atomic_store(&chosen, true);
+}
+
+void arena_pool_reset(CUdevice device)
+{
+	if (device < ARENA_DEVICES)
+		atomic_store(&defaults[device], NULL);
 }
 
 void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open)

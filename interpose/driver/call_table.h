@@ -78,6 +78,7 @@
 	X(cuMemRetainAllocationHandle) X(cuMemAddressFree) X(cuMemImportFromShareableHandle) \
 	X(cuMulticastCreate) X(cuMulticastAddDevice) X(cuMulticastBindMem) X(cuMulticastBindAddr) \
 	X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolGetAttribute) X(cuMemPoolSetAttribute) X(cuMemPoolSetAccess) \
+	X(cuDeviceSetMemPool) X(cuMemSetMemPool) \
 	X(cuArrayCreate_v2) X(cuArray3DCreate_v2) X(cuArrayDestroy) \
 	X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
 	X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) \
@@ -272,10 +273,10 @@
 
 /* They move memory, open it to devices, or set what a pool keeps: contents do not change. */
 #define PASS_PLACEMENT(X) \
-	X(cuDeviceGraphMemTrim) X(cuDeviceSetGraphMemAttribute) X(cuDeviceSetMemPool) \
+	X(cuDeviceGraphMemTrim) X(cuDeviceSetGraphMemAttribute) \
 	X(cuFlushGPUDirectRDMAWrites) X(cuMemAdvise) X(cuMemAdvise_v2) X(cuMemMapArrayAsync) \
 	X(cuMemPoolTrimTo) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchBatchAsync) \
-	X(cuMemSetMemPool) X(cuMulticastUnbind) X(cuStreamAttachMemAsync)
+	X(cuMulticastUnbind) X(cuStreamAttachMemAsync)
 
 /* Handles for other processes and interfaces; their memory is recorded when it is mapped. */
 #define PASS_SHARING(X) \

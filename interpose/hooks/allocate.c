@@ -4,18 +4,18 @@
 #include "arena/arena.h"
 #include "hooks/memory.h"
 
-/* True: *r is the result for the program; the driver did not allocate. */
-static bool from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)
+/* The kind of its region, and *r is the result for the program; 0: the driver must allocate. */
+static uint32_t from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)
 {
 	enum arena_result result;
 
 	*r = CUDA_SUCCESS;
 	if (!op->on || !options.deterministic || !p || !n)
-		return false;
+		return 0;
 	do {
 		result = arena_allocate(op->context, n, p, r);
 	} while (result == ARENA_SHORT && memory_given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
-	return result == ARENA_SERVED || result == ARENA_REFUSED;
+	return result == ARENA_REFUSED ? TT_REGION_ARENA : arena_kind(result);
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
@@ -23,27 +23,28 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 	CUresult r;
 
 	HOOK(op, cuMemAlloc_v2, op_begin(&op));
-	bool settled = from_arena(&op, n, p, &r);
+	uint32_t settled = from_arena(&op, n, p, &r);
 	if (!settled)
 		do {
 			r = real.cuMemAlloc_v2(p, n);
 		} while (memory_given_back(&op, r) || memory_fill(&op, r, r == CUDA_SUCCESS ? *p : 0, n));
-	memory_born(&op, r, settled ? TT_REGION_ARENA : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, n);
+	memory_born(&op, r, settled ? settled : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, n);
 	return r;
 }
 
-static bool pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e, CUresult *r)
+static uint32_t pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e, CUresult *r)
 {
+	uint32_t kind;
 	size_t n;
 
 	if (!op->on || !options.deterministic || !pitch)
-		return false;
+		return 0;
 	uint64_t row = arena_pitch(op->context, w, e);
-	if (!row || __builtin_mul_overflow(row, h, &n) || !from_arena(op, n, p, r))
-		return false;
+	if (!row || __builtin_mul_overflow(row, h, &n) || !(kind = from_arena(op, n, p, r)))
+		return 0;
 	if (*r == CUDA_SUCCESS)
 		*pitch = row;
-	return true;
+	return kind;
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e)
@@ -51,13 +52,13 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t
 	CUresult r;
 
 	HOOK(op, cuMemAllocPitch_v2, op_begin(&op));
-	bool settled = pitched_from_arena(&op, p, pitch, w, h, e, &r);
+	uint32_t settled = pitched_from_arena(&op, p, pitch, w, h, e, &r);
 	if (!settled)
 		do {
 			r = real.cuMemAllocPitch_v2(p, pitch, w, h, e);
 		} while (memory_given_back(&op, r) ||
 			 memory_fill(&op, r, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * h : 0));
-	memory_born(&op, r, settled ? TT_REGION_ARENA : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0,
+	memory_born(&op, r, settled ? settled : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0,
 		    r == CUDA_SUCCESS ? *pitch * h : 0);
 	return r;
 }

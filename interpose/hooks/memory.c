@@ -18,8 +18,6 @@ static void zones_born(struct context *c, uint64_t base, uint64_t size, const st
 	region_born(c, TT_REGION_ZONE, base + size, end - base - size, TT_NO_ID, origin);
 }
 
-#define NOT_MEMORY 0x80000000u /* added to the kind: reads may have effects */
-
 /* Captures read memory of the host at the program's address. */
 static bool device_reads(uint32_t kind, uint64_t base)
 {
@@ -31,10 +29,10 @@ static bool device_reads(uint32_t kind, uint64_t base)
 
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
-	bool memory = !(kind & NOT_MEMORY);
+	bool memory = !(kind & NOT_MEMORY), zoned = kind & HAS_ZONES;
 	uint32_t id = TT_NO_ID;
 
-	kind &= ~NOT_MEMORY;
+	kind &= ~(NOT_MEMORY | HAS_ZONES);
 
 	if (!op->on)
 		return;
@@ -43,7 +41,7 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 		if (kind == TT_REGION_ARENA && options.guard && arena_has_guard(base))
 			origin.flags |= TT_REGIONF_GUARDED;
 		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
-		if (kind == TT_REGION_ARENA)
+		if (kind == TT_REGION_ARENA && !zoned)
 			zones_born(op->context, base, size, &origin);
 		if (memory && device_reads(kind, base))
 			regions_set_readable(base, size, true);

@@ -4,7 +4,18 @@
 #ifndef TT_HOOKS_MEMORY_H
 #define TT_HOOKS_MEMORY_H
 
+#include "arena/arena.h"
 #include "hooks/op.h"
+
+/* Added to the kind of a region: */
+#define NOT_MEMORY 0x80000000u  /* reads may have effects */
+#define HAS_ZONES 0x40000000u   /* its zones are regions already */
+
+/* Of what the arena served; 0: nothing. */
+static inline uint32_t arena_kind(enum arena_result result)
+{
+	return result == ARENA_SERVED ? TT_REGION_ARENA : result == ARENA_RENEWED ? TT_REGION_ARENA | HAS_ZONES : 0;
+}
 
 /* After an allocation: its region, if it succeeded and was not captured, and its event; ends the op. */
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size);

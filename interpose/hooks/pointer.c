@@ -152,6 +152,8 @@ static void open_pool(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n
 
 AFTER(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *p), (pool, p), if (options.deterministic) arena_pool_made(*pool, p))
 AFTER(cuMemPoolDestroy, (CUmemoryPool pool), (pool), if (options.deterministic) arena_pool_gone(pool))
+AFTER(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), (device, pool), arena_pool_chosen())
+AFTER(cuMemSetMemPool, (CUmemLocation *l, CUmemAllocationType type, CUmemoryPool pool), (l, type, pool), arena_pool_chosen())
 AFTER(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value), (pool, a, value), if (options.deterministic && is_size(a)) *(cuuint64_t *)value += arena_pool_usage(pool, a))
 AFTER(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value), (pool, a, value), if (options.deterministic && is_size(a)) arena_pool_lower(pool, a))
 AFTER(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t n), (pool, access, n), open_pool(pool, access, n))

@@ -141,16 +141,17 @@ static bool given_back(struct op *op, CUresult r)
 	return more;
 }
 
-static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
+/* The kind of its region; 0: the arena does not serve it. */
+static uint32_t from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
 {
 	enum arena_result result;
 
 	if (!op->on || op->capturing || !options.deterministic || !p || !n)
-		return false;
+		return 0;
 	do {
 		result = arena_allocate_async(op->stream, pool, n, p);
 	} while (result == ARENA_SHORT && given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
-	return result == ARENA_SERVED;
+	return arena_kind(result);
 }
 
 /*
@@ -171,15 +172,14 @@ static bool reaches(const struct op *op, CUmemoryPool pool)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, true)); \
-		bool in_arena = (any) && from_arena(&op, pool_, n, p); \
+		uint32_t in_arena = (any) ? from_arena(&op, pool_, n, p) : 0; \
 		CUresult r = in_arena ? CUDA_SUCCESS : real.symbol args; \
 		while (given_back(&op, r)) \
 			r = real.symbol args; \
 		bool near = in_arena || reaches(&op, pool_); \
 		if (fill_asked() && !in_arena && near) \
 			memory_fill_async(&op, r, r == CUDA_SUCCESS && p ? *p : 0, n); \
-		memory_born(&op, r, in_arena ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, \
-			    near ? n : 0); \
+		memory_born(&op, r, in_arena ? in_arena : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, near ? n : 0); \
 		return r; \
 	}
 
