@@ -170,10 +170,21 @@ static inline uint64_t count_launch(void)
 	return options.epoch.launch || options.epoch.window ? capture_count_launch() : 0;
 }
 
+static inline bool is_epoch_due(uint64_t number)
+{
+	return number && options.epoch.launch && (number - options.epoch.first) % options.epoch.launch == 0;
+}
+
 static void end_count(struct op *op, uint64_t number, uint32_t label)
 {
-	if (number && options.epoch.launch && (number - options.epoch.first) % options.epoch.launch == 0)
+	if (is_epoch_due(number))
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
+}
+
+void launch_counted(const struct plain *p)
+{
+	if (is_epoch_due(count_launch()) && session_state == SESSION_ON)
+		capture_epoch(&thread_self, p->stream->context, TT_TRIGGER_LAUNCH, p->function->name_string, p->seq, false);
 }
 
 static inline void write_shape(struct tt_event *e, uint32_t id, const struct shape *s)

@@ -29,6 +29,8 @@ struct plain_arguments {
 
 /* Adds the call stack and parameters that options ask for to an event. */
 void launch_extras(struct tt_event *e, CUresult r, const struct function *f, void **params, void **extra);
+/* Counts a launch, and cuts an epoch if one is due after so many. */
+void launch_counted(const struct plain *p);
 /* Marks the regions that a launch may write. */
 void launch_touches(struct context *c, const struct function *f, void **params, void **extra);
 
@@ -120,6 +122,8 @@ static ON_PATH void plain_end(const struct plain *p, uint32_t call, CUresult r, 
 	if (unlikely(atomic_load_explicit(&controls.touched, memory_order_relaxed)) && r == CUDA_SUCCESS)
 		launch_touches(p->stream->context, p->function, a.params, a.extra);
 	gate_leave(t);
+	if (unlikely(options.epoch.launch) && r == CUDA_SUCCESS)
+		launch_counted(p);
 	thread_leaves(t);
 }
 

@@ -535,7 +535,7 @@ bool options_read_from(char *const *environment, const unsigned char *as_option,
 	options.launch_stacks = options.callstacks && options.kernel_events < KERNEL_EVENTS_NOSTACK;
 	options.launch_events = options.events && options.kernel_events != KERNEL_EVENTS_OFF;
 	options.launch_extras = options.launch_stacks || options.params;
-	options.plain_launches = !options.epoch.launch && !options.epoch.window;
+	options.plain_launches = !options.epoch.window;
 	options.deps_of_regions = options.deps == DEPS_REGION;
 	return keep_rules(as_option, error, size);
 }

@@ -103,7 +103,7 @@ struct options {
 	bool launch_events; /* kernel launches are recorded */
 	bool launch_stacks; /* with call stacks, and so are graph launches */
 	bool launch_extras; /* they have call stacks or parameters */
-	bool plain_launches; /* they are not counted */
+	bool plain_launches; /* none begins or ends a window of launches */
 	bool deps_of_regions; /* with a launch's parameters, they decide what it waits for */
 };
 

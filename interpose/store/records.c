@@ -32,7 +32,7 @@ static const struct {
 	[RECORDS_MODULES] = {"modules.bin", TT_FILE_MODULES, sizeof(struct tt_module), false},
 };
 
-#define QUIET_NS 1000000 /* a region that comes so long after the last write is written at once */
+#define QUIET_NS 20000000 /* a region that comes so long after the last write is written at once */
 
 bool store_begin_records(store *s, enum records which)
 {

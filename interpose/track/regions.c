@@ -12,6 +12,7 @@
 #include "track/region_map.h"
 
 #define TAIL_ALIGN 256 /* of every address that the driver allocates */
+#define MANY 256       /* regions that are sorted in passes over all */
 
 _Atomic bool regions_managed;
 
@@ -364,6 +365,43 @@ void regions_unplace(struct context *c)
 	pthread_mutex_unlock(&regions.lock);
 }
 
+struct ordered {
+	uint32_t id;
+	struct region *region;
+};
+
+/* Sorts by one byte of the id; the order of equal ones stays. */
+static void sort_by_byte(struct ordered *to, const struct ordered *from, size_t n, unsigned shift)
+{
+	size_t at[257] = {0};
+
+	for (size_t i = 0; i < n; i++)
+		at[(from[i].id >> shift & 255) + 1]++;
+	for (unsigned i = 0; i < 256; i++)
+		at[i + 1] += at[i];
+	for (size_t i = 0; i < n; i++)
+		to[at[from[i].id >> shift & 255]++] = from[i];
+}
+
+/* Four passes over copies of the ids: a comparison of two regions would read both from memory. */
+static bool sort_many(struct region **list, size_t n)
+{
+	struct ordered *one = malloc(2 * n * sizeof(*one)), *other = one + n;
+
+	if (!one)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		one[i] = (struct ordered){list[i]->id, list[i]};
+	for (unsigned shift = 0; shift < 32; shift += 16) {
+		sort_by_byte(other, one, n, shift);
+		sort_by_byte(one, other, n, shift + 8);
+	}
+	for (size_t i = 0; i < n; i++)
+		list[i] = one[i].region;
+	free(one);
+	return true;
+}
+
 static int by_id(const void *a, const void *b)
 {
 	uint32_t x = (*(struct region *const *)a)->id, y = (*(struct region *const *)b)->id;
@@ -373,7 +411,8 @@ static int by_id(const void *a, const void *b)
 
 void regions_sort(struct region **list, size_t n)
 {
-	qsort(list, n, sizeof(*list), by_id);
+	if (n < MANY || !sort_many(list, n))
+		qsort(list, n, sizeof(*list), by_id);
 }
 
 bool regions_unchanged(uint64_t version, uint32_t next)
