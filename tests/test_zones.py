@@ -207,8 +207,29 @@ def test_near_writes_are_examined_in_one_recording(
 
 def test_progress_counts_the_recordings_that_look_closer() -> None:
     """And one that traces the instructions of the culprit."""
-    assert bounds.recordings(Settings(("true",))).more == bounds.WINDOWS + 1
+    assert bounds.recordings(Settings(("true",))).more == bounds.WINDOWS + 2
     assert bounds.recordings(Settings(("true",), quick=True)).more == 0
+
+
+def test_clean_program_is_recorded_without_callers(
+    faults: Path, check: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """That costs it less; with a finding, there is a second recording, which has them."""
+    assert check(faults, "end_4", "--fixed").status == "clean"
+    columns = tt.open(tmp_path / "out" / "zones").process(0).event_columns("stack", "params_size")
+    assert not columns["stack"].any() and not columns["params_size"].any()
+    assert not (tmp_path / "out" / "zones-callers").exists()
+
+
+def test_write_that_does_not_come_again_is_still_found(
+    faults: Path, check: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    marker = tmp_path / "marker"
+    once = f"[ -e {marker} ] && more=--fixed; touch {marker}; exec {faults} end_4 $more"
+    outcome = check("sh", "-c", once)
+    (found,) = outcome.findings
+    assert outcome.status == "found" and " past the end of " in found.summary
+    assert found.call is None and found.certainty == "possible"
 
 
 def test_number_of_changes_that_are_looked_at_is_limited(

@@ -12,6 +12,7 @@ import numpy as np
 from ttanalyze.core import zones
 from ttanalyze.core.graph_epochs import nodes_between
 from ttanalyze.core.writers import HOW, POINTER, WRITES, node_writers, writers
+from ttanalyze.core.writers import POSSIBLE as POSSIBLE_WRITER
 from ttanalyze.core.zones import ChangedZone
 from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, layout, open_run
@@ -37,8 +38,9 @@ from ttanalyze.verbs.record.series import Recording
 NAME = "bounds"
 DESCRIPTION = "writes outside of allocations, and to memory that was freed"
 ZONES = {**PLAIN, "zones": "256"}
-# The first recording is compared with no other: new memory need not be the same, which saves time.
-FIRST = {**ZONES, "fill": "keep"}
+# The first recording only tells whether a zone changes. It is compared with no other, so new memory
+# need not be the same; what names a culprit costs time, and comes with the next recording.
+FIRST = {"contents": "none", "deterministic": True, "zones": "256", "fill": "keep"}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
 LAUNCHES = ("launch", "graph-launch", "kernel")  # the last one: a node of a graph
@@ -56,7 +58,7 @@ EACH_TENSOR = {
 
 def recordings(settings: Settings) -> Plan:
     """One recording; more look closer at what it shows."""
-    return Plan(("zones",), 0 if settings.quick else WINDOWS + 1)
+    return Plan(("zones",), 0 if settings.quick else WINDOWS + 2)
 
 
 @dataclass(frozen=True, order=True)
@@ -126,7 +128,8 @@ def with_zones(session: Session) -> Recording:
     Args:
         session: The session.
     """
-    return session.record("zones", EACH_TENSOR, **{**FIRST, **session.budget})
+    options = ZONES if session.settings.quick else FIRST
+    return session.record("zones", EACH_TENSOR, **{**options, **session.budget})
 
 
 def examine(session: Session) -> Outcome:
@@ -135,14 +138,14 @@ def examine(session: Session) -> Outcome:
     run = open_run(recording.run)
     outcome = Outcome(NAME, CLEAN)
     _cover(outcome, run.processes)
-    writes = [write for process in run.processes for write in _writes(recording.run, process)]
+    writes = _writes(recording.run, run.processes)
     if not writes:
         return outcome
     outcome.status = FOUND
     outcome.findings = _findings(writes)
     session.partial = outcome
     if not session.settings.quick:
-        writes = _look(session, outcome, writes)
+        writes = _look(session, outcome, _with_callers(session, outcome, writes))
         _name_instruction(session, outcome, writes)
     return outcome
 
@@ -174,6 +177,22 @@ def _cover(outcome: Outcome, processes: list[Process]) -> None:
 # ---- which call ----
 
 
+def _with_callers(session: Session, outcome: Outcome, writes: list[_Write]) -> list[_Write]:
+    """Records the program again, with call stacks and parameters. Returns the writes that show in
+    this recording, and those that do not show again.
+    """
+    try:
+        found = session.record("zones-callers", EACH_TENSOR, **{**ZONES, **session.budget})
+        again = _writes(found.run, open_run(found.run).processes)
+    except Error as e:
+        session.say(f"the callers of the writes are not known: {e}")
+        return writes
+    keys = {write.key for write in again}
+    every = [*again, *(write for write in writes if write.key not in keys)]
+    outcome.findings = _findings(every)
+    return every
+
+
 def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> list[_Write]:
     """Looks closer at stretches in which zones changed, with an epoch after each call. Returns what
     is known then.
@@ -189,7 +208,7 @@ def _look(session: Session, outcome: Outcome, writes: list[_Write]) -> list[_Wri
         except Error as e:
             session.say(f"the writes were not looked at closely: {e}")
             return every
-        closer = [one for one in _writes(found.run, process) if stretch.holds(one.window)]
+        closer = [one for one in _writes(found.run, [process]) if stretch.holds(one.window)]
         keys = {one.key for one in closer}
         writes = [w for w in writes if w.key not in keys or not stretch.holds(w.window)]
         known += closer
@@ -268,12 +287,14 @@ def _launches(process: Process, after: int, until: int) -> Any:
     return events[launches & (events["result"] == 0)]
 
 
-def _writes(run: Path, process: Process) -> list[_Write]:
-    seqs, out = launch_seqs(process), []
-    for zone in zones.changed_zones(process, MOST):
-        calls = _calls(process, zone)
-        window = _Window(process.index, *np.searchsorted(seqs, calls, "right").tolist())
-        out.append(_with_call(_Write(run, process, zone, calls, window)))
+def _writes(run: Path, processes: list[Process]) -> list[_Write]:
+    out = []
+    for process in processes:
+        seqs = launch_seqs(process)
+        for zone in zones.changed_zones(process, MOST):
+            calls = _calls(process, zone)
+            window = _Window(process.index, *np.searchsorted(seqs, calls, "right").tolist())
+            out.append(_with_call(_Write(run, process, zone, calls, window)))
     return out
 
 
@@ -337,6 +358,8 @@ def _culprit(one: _Write) -> tuple[int | None, bool]:
                 found[seq] = min(how, found.get(seq, how))
     if not found:
         return (seqs[-1] if seqs else None), False
+    if min(found.values()) == POSSIBLE_WRITER:  # it is not known what any of them was given
+        return None, False
     return min(found, key=lambda seq: (found[seq], -seq)), False
 
 

@@ -40,7 +40,7 @@ STATE, LOG, SETTINGS = "check.json", "log", ".settings"
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 LEAST, PATIENCE = 300, 50  # a recording ends after so many seconds, or times the slowest other one
 # The recording with zones may skip epochs: it is compared with no other.
-BUDGET = {"epoch": EPOCHS, "max_overhead": "5%", "overhead_allowance": f"{ALLOWANCE * 1000:.0f}ms"}
+BUDGET = {"epoch": EPOCHS, "max_overhead": "2%", "overhead_allowance": f"{ALLOWANCE * 1000:.0f}ms"}
 PLAIN = {
     "contents": "none",
     "deterministic": True,
