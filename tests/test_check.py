@@ -16,6 +16,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.check import corpus
 from tests.support import Cli, Outcome
 from ttanalyze.errors import Error
 from ttanalyze.verbs.check import check as run_checks
@@ -25,6 +26,14 @@ from ttanalyze.verbs.check.sarif import sarif_text
 from ttanalyze.verbs.check.session import Plan, Session, Settings
 
 Check = Callable[..., Outcome]
+NO_ALLOCATION = """
+import ctypes, sys
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+cuda.cuInit(0)
+cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+cuda.cuCtxSynchronize()
+sys.exit(5)
+"""
 
 
 @pytest.fixture
@@ -173,6 +182,30 @@ def test_a_program_that_fails_is_not_clean(
     outcome = check(varies(mode), "-q")
     assert outcome.status == 2
     assert "failed" in outcome.stdout and why in outcome.stdout
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("more", ["", "--fixed"])
+def test_a_program_that_fails_says_so_beside_what_was_found(
+    cli: Cli, tmp_path: Path, more: str
+) -> None:
+    faults = corpus.build(tmp_path)
+    options = ("--sim", "--quick", "--json", "--only", "bounds", "-o", tmp_path / "out")
+    outcome = cli("check", *options, "--", "sh", "-c", f"{faults} end_4 {more}; exit 3")
+    (bounds,) = report(outcome)["outcomes"]
+    assert bounds["status"] == ("failed" if more else "found")
+    assert "the program ended with status 3; see " in bounds["reason"]
+
+
+@pytest.mark.native
+def test_a_program_that_fails_before_its_allocations_says_so(cli: Cli, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(NO_ALLOCATION)
+    options = ("--sim", "--json", "--only", "bounds", "-o", tmp_path / "out")
+    outcome = cli("check", *options, "--", sys.executable, program)
+    (bounds,) = report(outcome)["outcomes"]
+    assert (outcome.status, bounds["status"]) == (2, "not covered")
+    assert "no allocation has zones; the program ended with status 5; see " in bounds["reason"]
 
 
 @pytest.mark.native

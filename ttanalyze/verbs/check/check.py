@@ -169,7 +169,7 @@ def _examine(session: Session, checks: Sequence[Check]) -> tuple[list[Outcome], 
 
 def _judged(session: Session, outcome: Outcome) -> Outcome:
     """The outcome without ignored findings: found if any are left, else what the check says of the
-    rest. It is not clean if a recording failed.
+    rest. It is not clean if a recording failed. Otherwise it says so if all of them did.
     """
     every, outcome.findings = outcome.findings, session.kept(outcome.findings)
     if outcome.findings:
@@ -177,10 +177,12 @@ def _judged(session: Session, outcome: Outcome) -> Outcome:
     elif every:
         outcome.status = CLEAN if outcome.status == FOUND else outcome.status
         outcome.reason = "; ".join(filter(None, [outcome.reason, "all findings are ignored"]))
-    if outcome.status == CLEAN:
-        faults = [fault for one in session.used.values() if (fault := session.fault(one))]
-        if faults:
-            outcome.status, outcome.reason = FAILED, faults[0]
+    every_fault = [session.fault(one) for one in session.used.values()]
+    faults = [fault for fault in every_fault if fault]
+    if faults and outcome.status == CLEAN:
+        outcome.status, outcome.reason = FAILED, faults[0]
+    elif faults and outcome.status != FAILED and len(faults) == len(every_fault):
+        outcome.reason = "; ".join(filter(None, [outcome.reason, faults[0]]))
     return outcome
 
 
