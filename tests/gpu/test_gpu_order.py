@@ -53,11 +53,9 @@ def test_pytorch_in_order_is_clean(case: str, tmp_path: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.gpus(2)
 @pytest.mark.parametrize("case", ["awaited", "missing"])
 def test_collectives_of_nccl_are_ordered_by_their_waits(case: str, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    if torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
     program = PROGRAM.with_name("order_nccl_case.py")
     command = (sys.executable, str(program), case)
     outcome = outcome_of(tmp_path / "out", *command, options=("--quick",))
