@@ -37,7 +37,7 @@ BESIDE = {
     "coded": (),
 }
 
-RESERVE = 25  # seconds: of ways that store contents, and of digests
+RESERVE = 36  # seconds: of ways that store contents, and of digests
 DIGESTS = {"epoch": "api", "contents": "none"}
 STORING = [name for name, options in WAYS.items() if options["epoch"] != "none"]
 Samples = dict[str, dict[int, Sample]]  # by way and round
