@@ -16,7 +16,7 @@ from ttanalyze.util import libraries
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff.sides import Side
 
-BATCH = 1 << 20  # records of a side that are looked at together
+BATCH = 1 << 17  # records of a side that are looked at together: they fit into a cache
 NEVER = 0xFFFFFFFF
 
 
