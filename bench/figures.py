@@ -69,7 +69,6 @@ TARGETS = (
     Target("delta", "kernels", "delta of 8 GiB, 2 % changed", "≤", 1.15, RATIO, "digest alone"),
     Target("predecessor-snapshot", "kernels", "snapshot", "≥", 10_000, RATIO, "cuda-time-travel"),
     Target("predecessor-delta", "kernels", "delta", "≥", 10_000, RATIO, "cuda-time-travel"),
-    Target("restore", "kernels", "rewind of 8 GiB", "≥", 0.80, RATIO, "a device copy"),
     Target("coder-speed", "coder", "contents coded on the device, slowest kind", "≥", 200, "GB/s"),
     Target("coder-ratio", "coder", "size of weights in bf16", "≥", 1.3, RATIO, "their code"),
     Target("drain-host", "drain", "drain, ring to pinned host", "≥", 0.95, RATIO, "one copy"),

@@ -89,7 +89,7 @@ struct kernel {
 };
 
 struct variant {
-	kernel digest, digest_small, gather, restore;
+	kernel digest, digest_small, gather;
 };
 
 static int multiprocessors;
@@ -124,7 +124,7 @@ static variant load_variant(const char *path)
 	fclose(file);
 	TRY_DRIVER(cu.load(&module, text.c_str()));
 	return { load_kernel(module, TT_KERNEL_DIGEST), load_kernel(module, TT_KERNEL_DIGEST_SMALL),
-		     load_kernel(module, TT_KERNEL_GATHER), load_kernel(module, TT_KERNEL_RESTORE) };
+		     load_kernel(module, TT_KERNEL_GATHER) };
 }
 
 template <typename P> static void launch(const kernel &k, P params, uint64_t work, int ctas = 0)
@@ -395,38 +395,6 @@ static void drain_in_parts(const variant &v, const fixture &f, bed &b, uint64_t 
 	}
 }
 
-static void check_restore(const variant &v, const fixture &f, bed &b, const tt_capture_status &s, int ctas)
-{
-	std::vector<tt_capture_region> regions(1000);
-	std::vector<uint8_t> expected(ARENA, 0x5c), got(ARENA);
-	uint64_t chunk = b.params.ring + s.position % b.params.ring_size, table;
-	tt_restore_params params = {};
-
-	/* The arena moved by 1 byte, so that both aligned and odd targets occur for each source. */
-	regions.insert(regions.end(), b.regions.begin(), b.regions.end());
-	for (int shift = 0; shift < 2; shift++) {
-		for (size_t i = 0; i < b.regions.size(); i++) {
-			uint64_t from = b.regions[i].base - f.arena;
-
-			regions[1000 + i].base = b.regions[i].base + shift;
-			std::copy_n(f.bytes.begin() + from, b.regions[i].size, expected.begin() + from + shift);
-		}
-		table = allocate(regions.size() * sizeof regions[0], false);
-		TRY(cudaMemcpy((void *)table, regions.data(), regions.size() * sizeof regions[0], cudaMemcpyDefault));
-		TRY(cudaMemset((void *)f.arena, 0x5c, ARENA));
-		params.regions = table;
-		params.entries = chunk + sizeof(tt_chunk);
-		params.payload = chunk + tt_chunk_payload(s.count);
-		params.count = (uint32_t)s.count;
-		launch(v.restore, params, s.count, ctas);
-		TRY(cudaMemcpy(got.data(), (void *)f.arena, ARENA, cudaMemcpyDefault));
-		CHECK(got == expected, "restore with targets moved by %d", shift);
-		std::fill(expected.begin(), expected.end(), 0x5c);
-		release(table, false);
-	}
-	TRY(cudaMemcpy((void *)f.arena, f.bytes.data(), ARENA, cudaMemcpyDefault));
-}
-
 static void check_variant(const variant &v, bool host, int ctas, bool small = false)
 {
 	static const uint64_t sizes[] = { 1, 2, 3, 4, 8, 9, 16, 17, 32, 100, 128, 129, 200, 240, 241, 256, 257, 319, 320, 321,
@@ -456,7 +424,6 @@ static void check_variant(const variant &v, bool host, int ctas, bool small = fa
 
 	check_chunk(f, b, s, seen);
 	CHECK(seen == all, "a full epoch lacks blocks");
-	check_restore(v, f, b, s, ctas);
 	for (int permille : { 0, 20, 500, 1000, 100, 900, 300 }) {
 		b.params.tail = b.expected_head; /* the ring wraps on the way */
 		changed = change_some(f, b, permille);
@@ -592,7 +559,6 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 		launch(v.gather, b.params, b.params.blocks);
 	};
 	uint64_t own_ring = b.params.ring, spread = 0;
-	tt_restore_params restore = {};
 	double t;
 
 	b.params.ring = ring;
@@ -601,15 +567,6 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 	t = measure(reset, digest);
 	printf("\"full_snapshot_us\": %.1f, \"full_snapshot_TBps_payload\": %.3f, ", t, size / t / 1e6);
 	CHECK(b.status->flags == TT_CAPTURE_FINAL, "snapshot does not fit");
-	restore.regions = allocate(1001 * sizeof(tt_capture_region), false);
-	TRY(cudaMemcpy((void *)(restore.regions + 1000 * sizeof(tt_capture_region)), b.regions.data(),
-	               sizeof(tt_capture_region), cudaMemcpyDefault));
-	restore.entries = ring + sizeof(tt_chunk);
-	restore.payload = ring + tt_chunk_payload(b.params.blocks);
-	restore.count = b.params.blocks;
-	t = measure([] {}, [&] { launch(v.restore, restore, restore.count); });
-	printf("\"restore_us\": %.1f, \"restore_TBps_payload\": %.3f, ", t, size / t / 1e6);
-	release(restore.regions, false);
 	b.params.flags = 0;
 	t = measure(reset, digest);
 	printf("\"digest_us\": %.1f, \"digest_TBps\": %.3f, \"delta_us\": {", t, size / t / 1e6);
@@ -727,7 +684,7 @@ int main(int argc, char **argv)
 		variant v = load_variant(paths[i]);
 
 		printf("%s\n\"%s\": {", i ? "," : "", paths[i]);
-		for (auto [name, k] : { std::make_pair("digest", v.digest), { "gather", v.gather }, { "restore", v.restore } })
+		for (auto [name, k] : { std::make_pair("digest", v.digest), { "gather", v.gather } })
 			printf("\"%s\": {\"registers\": %d, \"local_bytes\": %d, \"threads\": %d, \"ctas_per_sm\": %d}, ", name,
 			       k.registers, k.spilled, k.threads, k.ctas / multiprocessors);
 		if (checks) {

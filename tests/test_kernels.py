@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INTERPOSE = ROOT / "interpose"
 CAPTURE = INTERPOSE / "capture"
 BLOCK = 65536
+THREADS = 128  # TT_DIGEST_THREADS
 LAST = 0xFFFFFF
 FULL, DISCARD = 1, 2
 REGION_ALL = 1
@@ -63,9 +64,8 @@ class Interpreter:
     def launch(self, name: str, ctas: int, seed: int, params: Any) -> None:
         error = self.ffi.new("char[]", 400)
         size = self.ffi.sizeof(self.ffi.typeof(params).item)
-        threads = 256 if name == "tt_restore" else 128  # TT_COPY_THREADS, TT_DIGEST_THREADS
         status = self.lib.harness_launch(
-            self.module, name.encode(), ctas, threads, seed, params, size, error, 400
+            self.module, name.encode(), ctas, THREADS, seed, params, size, error, 400
         )
         assert status == 0, self.ffi.string(error).decode()
 
@@ -89,11 +89,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     ffi = cffi.FFI()
     ffi.cdef(structs(INTERPOSE / "include" / "format.h", "tt_chunk", "tt_chunk_entry"))
     names = ["region", "params", "control", "status"]
-    ffi.cdef(
-        structs(
-            CAPTURE / "kernels.h", *(f"tt_capture_{name}" for name in names), "tt_restore_params"
-        )
-    )
+    ffi.cdef(structs(CAPTURE / "kernels.h", *(f"tt_capture_{name}" for name in names)))
     ffi.cdef(FUNCTIONS)
     lib = ffi.dlopen(str(library))
     error = ffi.new("char[]", 400)
@@ -380,6 +376,31 @@ def test_first_delta_computes_equal_digests(
     }
 
 
+GROUPS = {
+    "pages": [4096] * 11,
+    "rounds": [1024, 2048, 3072, 8192, 1024, 1024],
+    "any": [700, 241, 1025, 1087, 1088, 1089, 8191, 8192, 1536, 5000, 2047],
+    "with short ones": [4096, 240, 700, 1, 3000, 16, 4096, 128],
+    "with large ones": [4096, 8193, 700, 4096, BLOCK, 1024, 4096, 300, 4096],
+}
+
+
+@pytest.mark.parametrize("sizes", GROUPS.values(), ids=GROUPS)
+def test_blocks_that_share_a_warp(interpreter: Interpreter, sizes: list[int]) -> None:
+    bed = Bed(interpreter, pack(3 * sizes, [0]), BIG_RING, seed=7, by_warp=True)
+    assert bed.capture(full=True).flags == FINAL
+    assert bed.read_chunk(0) == bed.blocks
+    for changed in ([], bed.blocks[::3], bed.blocks):
+        bed.change(changed)
+        head = bed.head()
+        bed.tail = head
+        assert bed.capture(full=False).flags == FINAL
+        assert sorted(bed.read_chunk(head)) == changed
+    assert bed.stored_digests() == {
+        block: xxhash.xxh3_64_intdigest(bed.contents(block)) for block in bed.blocks
+    }
+
+
 @both_ways
 def test_delta_lists_exactly_what_changed(
     interpreter: Interpreter, grid: tuple[int, int], by_warp: bool
@@ -531,41 +552,6 @@ def test_chunk_that_fills_the_ring_exactly(interpreter: Interpreter) -> None:
         assert bed.capture(full=True).position == head
         assert bed.read_chunk(head) == bed.blocks
     assert bed.capture(full=True).flags == OVERFLOW
-
-
-@pytest.mark.parametrize("move", [0, 1])
-def test_restore_writes_recorded_memory(
-    interpreter: Interpreter, grid: tuple[int, int], move: int
-) -> None:
-    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
-    bed.capture(full=False)
-    original = {block: bed.contents(block) for block in bed.blocks}
-    saved = bytes(bed.arena.view)
-    entries = bed.ring.address + HEADER
-    payload = bed.ring.address + interpreter.lib.harness_chunk_payload(bed.status.count)
-    bed.arena.view[:] = bytes(len(bed.arena.view))
-    for region, (offset, _) in enumerate(bed.spans):
-        bed.spans[region] = (offset + move, bed.spans[region][1])
-        bed.table[region].base += move
-    bed.allow(writable_regions=True)
-    table = interpreter.ffi.new("struct tt_capture_region[]", 1000 + len(bed.spans))
-    for region in range(len(bed.spans)):
-        table[1000 + region].base = bed.table[region].base
-    interpreter.lib.harness_allow(bed.address(table), interpreter.ffi.sizeof(table), False)
-    params = {
-        "regions": bed.address(table),
-        "entries": entries,
-        "payload": payload,
-        "count": bed.status.count,
-    }
-    bed.run.launch(
-        "tt_restore", bed.ctas, bed.seed, interpreter.ffi.new("struct tt_restore_params *", params)
-    )
-    assert {block: bed.contents(block) for block in bed.blocks} == original
-    outside = bytearray(bed.arena.view)
-    for offset, size in bed.spans:
-        outside[offset : offset + size] = bytes(size)
-    assert not any(outside) and any(saved)
 
 
 @pytest.fixture

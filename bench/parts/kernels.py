@@ -75,7 +75,6 @@ def figures(
     read = Quantity("read", shared("read_TBps"), "TB/s")
     copy = Quantity("copy", shared("copy_TBps_payload"), "TB/s")
     snapshot = Quantity("snapshot", own("full_snapshot_TBps_payload"), "TB/s")
-    restore = Quantity("rewind", own("restore_TBps_payload"), "TB/s")
     delta_us, digest_us = own("delta_us", "2%"), own("digest_us")
     many = "regions_1000_of_4KiB_to_2MiB"
     out = []
@@ -105,7 +104,6 @@ def figures(
             [Quantity("delta", delta_us / 1000, "ms")],
             [Quantity("digest", digest_us / 1000, "ms")],
         ),
-        Figure("restore", restore.value / copy.value, [restore], [copy]),
     ]
     captured = {"snapshot": snapshot.value * 1000, "delta": size / delta_us / 1000}
     for name, theirs in PREDECESSOR.items():

@@ -494,4 +494,3 @@ INLINE void gather(const struct tt_capture_params &p)
 /* ---- kernels ---- */
 
 #define DIGEST_KERNEL extern "C" __global__ void __launch_bounds__(TT_DIGEST_THREADS, TT_DIGEST_CTAS_PER_SM)
-#define COPY_KERNEL extern "C" __global__ void __launch_bounds__(TT_COPY_THREADS, TT_COPY_CTAS_PER_SM)

@@ -69,29 +69,4 @@ INLINE void copy_bytes(uint64_t to, uint64_t from, unsigned i, unsigned length, 
 		*at<uint8_t>(to + i) = *at<uint8_t>(from + i);
 }
 
-/* By all threads of the CTA. */
-INLINE void copy_block(uint64_t to, uint64_t from, unsigned length)
-{
-	const unsigned step = 16 * TT_COPY_THREADS;
-	unsigned whole = to % 16 == 0 ? length & ~15u : 0, i = 16 * threadIdx.x;
-
-	if (from % 16 == 0) {
-#pragma unroll 1
-		for (; i + 7 * step < whole; i += 8 * step) {
-			ulonglong2 v[8];
-
-#pragma unroll
-			for (int k = 0; k < 8; k++)
-				v[k] = load16(from + i + k * step);
-#pragma unroll
-			for (int k = 0; k < 8; k++)
-				store16(to + i + k * step, v[k]);
-		}
-	}
-#pragma unroll 1
-	for (; i < whole; i += step)
-		store16(to + i, load16_any(from + i));
-	copy_bytes(to, from, whole + threadIdx.x, length, TT_COPY_THREADS);
-}
-
 #endif

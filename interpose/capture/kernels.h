@@ -71,8 +71,6 @@
 #define TT_KERNEL_STAMP "tt_capture_stamp"
 /* label: a string of the store */
 #define TT_KERNEL_MARK "tt_capture_mark"
-/* void NAME(struct tt_restore_params) */
-#define TT_KERNEL_RESTORE "tt_restore"
 /* void NAME(struct tt_pack_params) */
 #define TT_KERNEL_PACK "tt_pack"
 
@@ -81,8 +79,6 @@
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
 #define TT_DIGEST_SMALL 4096 /* bytes */
-#define TT_COPY_THREADS 256
-#define TT_COPY_CTAS_PER_SM 4
 #define TT_PACK_THREADS 256
 #define TT_PACK_CTAS_PER_SM 3
 #define TT_PACK_PREFIX 4 /* bytes of the size before the contents */
@@ -205,15 +201,6 @@ struct tt_replay_launch {
 	uint64_t through; /* address of tt_replay.turn */
 	uint64_t stamps;  /* stamps of the turn; 0: none */
 	uint32_t flags;   /* TT_REPLAY_… */
-	uint32_t reserved;
-};
-
-/* Copies each entry's contents back to regions[entry.region].base + block * TT_BLOCK_SIZE. */
-struct tt_restore_params {
-	uint64_t regions; /* struct tt_capture_region[]; only base is read */
-	uint64_t entries; /* struct tt_chunk_entry[count] */
-	uint64_t payload; /* the entries' offsets are relative to it; aligned to 32 */
-	uint32_t count;
 	uint32_t reserved;
 };
 
