@@ -362,6 +362,13 @@ def test_large_blocks_have_registers_for_all_threads(cubin: sp.Cubin, tmp_path: 
         for image in (cubin.image, small.image, large.image)
     ]
     assert stored == [False, False, True]
+    texts = disassemble(Elf(large.image).code("groups"), tmp_path)
+    products = [text for text in texts if "HGMMA" in text]  # run beside other instructions
+    (first,) = {int(r) for text in products for r in re.findall(r"\bR(\d+)\b", text)}
+    shape = re.search(r"64x(\d+)x", products[0])
+    assert shape
+    saved = {int(m[1]) for text in texts if (m := re.match(r"STL\.64 \[R1\S+, R(\d+)", text))}
+    assert saved and not saved & set(range(first, first + int(shape[1]) // 2))
 
 
 def goes_back(at: int, code: list[tuple[int, int]], count: int) -> bool:
