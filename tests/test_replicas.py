@@ -237,3 +237,36 @@ def test_tensor_beside_reused_memory_is_judged_by_its_bytes(tmp_path: Path) -> N
 
     (place,) = report(made(tmp_path / "run", contents)).found
     assert (place.epoch, place.names) == (FAULT, ["layer.weight"])
+
+
+@pytest.mark.parametrize(
+    ("names", "since", "told"),
+    [
+        ([(0, 2048, "a"), (2048, 2048, "b")], 0, ["a", "b"]),
+        ([(0, 2048, "a"), (2304, 1792, "b")], 0, ["a", "b"]),  # an allocator rounds up
+        ([(0, 2048, "a"), (2560, 1536, "b")], 0, None),
+        ([(0, 4096, "a")], 3, None),  # reused for the tensor in the epoch that differs
+        ([(0, 4096, "a")], 2, ["a"]),
+    ],
+)
+def test_digests_of_a_block_need_tensors_that_fill_it_and_were_there_before(
+    names: list[tuple[int, int, str]], since: int, told: list[str] | None, tmp_path: Path
+) -> None:
+    """After fewer equal epochs than would show that memory without names is a replica."""
+    fault = 3
+    for rank in range(3):
+        writer = Writer(tmp_path / "run", rank)
+        for step in range(5):
+            contents = weights(0, step + 50 * (rank == 1 and step >= fault))
+            if step == 0:
+                writer.born(0, contents)
+            else:
+                writer.event("launch", "cuLaunchKernel", grid=[step, 1, 1], block=[32, 1, 1])
+                writer.write(0, 0, contents)
+            for offset, size, name in names if step == since else ():
+                writer.name(0, offset, size, name, "f32")
+            writer.epoch("sync", *["full"] * (step == 0), bare=True)
+        place = {"rank": rank, "local_rank": rank, "world_size": 3, "node": "n", "job": "j"}
+        writer.close(rank={**place, "launcher": "torchrun", "visible_devices": ""})
+    found = report(tmp_path / "run").found
+    assert [(one.epoch, one.names) for one in found] == ([(fault, told)] if told else [])
