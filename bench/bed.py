@@ -230,7 +230,8 @@ def last_line(text: str) -> str:
 def by_turns(bed: Bed, repeat: int, ways: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
     """The results of each way, one per repetition. Who comes first moves on every time.
 
-    Where the time that is left is not enough for another repetition, there are fewer of them.
+    Where the time that is left is not enough for another repetition, there are fewer of them. One
+    in which the time ends does not count.
     """
     names = list(ways)
     out: dict[str, list[T]] = {name: [] for name in names}
@@ -239,10 +240,16 @@ def by_turns(bed: Bed, repeat: int, ways: Mapping[str, Callable[[], T]]) -> dict
         if i and bed.left < longest * 1.2:
             break
         began = time.monotonic()
-        for name in names[i % len(names) :] + names[: i % len(names)]:
-            out[name].append(ways[name]())
+        try:
+            for name in names[i % len(names) :] + names[: i % len(names)]:
+                out[name].append(ways[name]())
+        except ProgramError:
+            if i and bed.left <= 0:
+                break
+            raise
         longest = max(longest, time.monotonic() - began)
-    return out
+    whole = min(map(len, out.values()))
+    return {name: of[:whole] for name, of in out.items()}
 
 
 def median(values: Sequence[float]) -> float:

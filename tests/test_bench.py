@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from bench import figures, plot, readme, report
-from bench.bed import PROGRAMS, Bed, ProgramError
+from bench.bed import PROGRAMS, Bed, ProgramError, by_turns
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
 from bench.forks import Forks, of_ways
 from bench.parts import kernels, llama, programs, training
@@ -282,6 +283,29 @@ def test_traces_have_a_column_for_each_way() -> None:
     assert lines[2] == "| kernels | bare | count | addresses, Sanitizer API | tma |"
     cells = lines[4].replace("\N{MULTIPLICATION SIGN}", "x")
     assert cells == "| copy of 64 MiB | 61.0 µs ± 1 % | 1.25x ± 3 % | 113x | not traced |"
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_turns_before_the_end_of_the_time_count(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn in which the time ends does not count. A program that fails before is an error."""
+    bed = Bed(True, True, tmp_path, tmp_path)
+    made: list[str] = []
+
+    def way(name: str) -> str:
+        if len(made) == 5:
+            monkeypatch.setattr(Bed, "left", -1.0 if late else 60.0)
+            raise ProgramError("no end within 1 s")
+        made.append(name)
+        return name
+
+    ways = {name: partial(way, name) for name in ("a", "b")}
+    if late:
+        assert by_turns(bed, 9, ways) == {"a": ["a", "a"], "b": ["b", "b"]}
+    else:
+        with pytest.raises(ProgramError):
+            by_turns(bed, 9, ways)
 
 
 def test_every_program_has_its_share_of_the_time(
