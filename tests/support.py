@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from tests import forked
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "programs"
 EXAMPLES = ROOT / "examples"
@@ -280,10 +282,14 @@ def ttanalyze(
     """Runs the command line, as ``python -m ttanalyze``. Lines of progress, which a slow machine
     brings forth, are left out of its standard error.
     """
-    command = [sys.executable, "-m", "ttanalyze", *arguments]
+    words = [str(word) for word in arguments]
     if environment is None:
         environment = bare_environment(**sanitizer_runtimes())  # it loads one of the libraries
-    done = run(command, environment, cwd=ROOT, timeout=timeout)
+    if "LD_PRELOAD" in environment:  # the recorder, or a sanitizer
+        command = [sys.executable, "-m", "ttanalyze", *words]
+        done = run(command, environment, cwd=ROOT, timeout=timeout)
+    else:
+        done = Outcome(*forked.run("ttanalyze", words, environment, timeout))
     return replace(done, stderr=PROGRESS.sub("", done.stderr))
 
 

@@ -1,0 +1,162 @@
+"""Runs command lines in a process that has imported all modules already.
+
+The tests run a thousand command lines, and the imports of one take a third of a second. So a
+process imports them once, and forks for each. It starts with the variables that the dynamic loader
+and Python read when a process begins: for others there is another such process.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import gc
+import json
+import os
+import pkgutil
+import random
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+READ_EARLY = ("LD_", "LC_", "LANG", "PYTHON", "MALLOC_", "GLIBC_", "TT_LIB")
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # to fork from
+MESSAGE = 1 << 20
+_lock = threading.Lock()
+_servers: dict[tuple[tuple[str, str], ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+
+
+def _server(environment: dict[str, str]) -> socket.socket:
+    """The other end of the process for this environment, which ends when that end is closed."""
+    key = tuple(sorted(item for item in environment.items() if item[0].startswith(READ_EARLY)))
+    if key not in _servers:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                env=environment | ONE_THREAD,
+                cwd=ROOT,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        if not _servers:
+            atexit.register(_end)
+        _servers[key] = ours, process
+    return _servers[key][0]
+
+
+def _end() -> None:
+    for control, process in _servers.values():
+        control.close()
+        process.wait()
+
+
+def run(
+    module: str, arguments: Sequence[str], environment: dict[str, str], timeout: float
+) -> tuple[str, str, int]:
+    """Runs ``python -m MODULE`` without input. Returns output, errors and status (-N: signal)."""
+    pipes = [os.pipe() for _ in range(3)]
+    try:
+        asked = {"arguments": [module, *arguments], "environment": environment}
+        rights = array.array("i", [write for _, write in pipes])
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
+        with _lock:
+            _server(environment).sendmsg([json.dumps(asked).encode()], passed)
+        for _, write in pipes:
+            os.close(write)
+        told = _read([read for read, _ in pipes], timeout, [module, *arguments])
+    finally:
+        for read, _ in pipes:
+            os.close(read)
+    output, errors = (text.decode(errors="replace").replace("\r\n", "\n") for text in told[:2])
+    try:
+        _, status = map(int, told[2].split())
+    except ValueError:
+        raise RuntimeError(f"the process that forks has ended: {errors}") from None
+    return output, errors, os.waitstatus_to_exitcode(status)
+
+
+def _read(readers: list[int], timeout: float, command: list[str]) -> list[bytes]:
+    """Reads to the end of all. The last one begins with the number of the process."""
+    told = [b""] * len(readers)
+    until = time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        for number, reader in enumerate(readers):
+            selector.register(reader, selectors.EVENT_READ, number)
+        while selector.get_map():
+            if time.monotonic() >= until:
+                for process in map(int, told[-1].split()[:1]):  # none before it has begun
+                    os.kill(process, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(command, timeout, told[0], told[1])
+            for key, _ in selector.select(max(0, until - time.monotonic())):
+                some = os.read(key.fd, 1 << 16)
+                told[key.data] += some
+                if not some:
+                    selector.unregister(key.fd)
+    return told
+
+
+def _serve(control: socket.socket) -> list[str]:
+    """Forks for each message; returns the words of a command line in a process that runs it."""
+    while True:
+        message, files, _, _ = socket.recv_fds(control, MESSAGE, 3)
+        if not message:
+            sys.exit()
+        if os.fork():
+            for file in files:
+                os.close(file)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            continue
+        child = os.fork()
+        if child:
+            os.write(files[2], b"%d " % child)
+            os.close(files[0])
+            os.close(files[1])
+            status = os.waitpid(child, 0)[1]
+            with contextlib.suppress(BrokenPipeError):  # after a time limit
+                os.write(files[2], b"%d" % status)
+            os._exit(0)
+        os.dup2(files[0], 1)
+        os.dup2(files[1], 2)
+        for file in (control.detach(), *files):
+            os.close(file)
+        asked = json.loads(message)
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        return list(asked["arguments"])
+
+
+def main() -> None:
+    """Serves the process that started this one."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    import pandas  # noqa: F401
+
+    import ttanalyze.verbs
+
+    for found in pkgutil.iter_modules(ttanalyze.verbs.__path__):
+        import_module(f"ttanalyze.verbs.{found.name}")
+    gc.collect()
+    gc.freeze()  # so that collections in children copy no memory
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    module, *arguments = _serve(control)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    random.seed()
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
