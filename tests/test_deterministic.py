@@ -450,3 +450,12 @@ def test_deterministic_mode_needs_backpressure(policy: str, built: Path, run: Pa
         r"ttanalyze: .*--deterministic needs --overwrite backpressure: .*\n", launched.stderr
     )
     assert not run.exists()
+
+
+@pytest.mark.parametrize("zones", ["0", "256"])
+def test_calls_after_a_fault_return_its_error(zones: str, built: Path, run: Path) -> None:
+    command = support.command("recorder_fault_async", built)
+    bare = support.run(command, SIM)
+    assert bare.stdout.count("CUDA_ERROR_LAUNCH_FAILED") == 6
+    recording = support.recording(SIM, run, deterministic="1", zones=zones)
+    compare("", bare, support.run(command, recording))

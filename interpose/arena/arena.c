@@ -25,6 +25,12 @@ bool arena_capture_matters(void)
 	return mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
+/* Another stream's capture may forbid the call, or the context is lost. */
+static bool driver_must_say(const struct context *c)
+{
+	return atomic_load_explicit(&c->lost, memory_order_relaxed) || arena_capture_matters();
+}
+
 static struct free_list *free_list_of(uint64_t address)
 {
 	return &arena_range_of(address)->free_list;
@@ -221,7 +227,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	CUdeviceptr none;
 	CUresult r;
 
-	if (!size || !out || !(h = arena_resources_of(c)))
+	if (atomic_load(&c->lost) || !size || !out || !(h = arena_resources_of(c)))
 		return ARENA_NOT;
 	/* Larger than any device: out of memory where the thread may allocate, else the error of the capture. */
 	if (arena_capture_matters() && forbidden(r = real.cuMemAlloc_v2(&none, (size_t)1 << 60))) {
@@ -248,9 +254,7 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	struct pool *pool;
 	struct block *b;
 
-	if (arena_capture_matters()) /* only the driver knows whether another stream's capture forbids this */
-		return ARENA_NOT;
-	if (!size || !out || !(pool = arena_pool(c->device, handle)))
+	if (driver_must_say(c) || !size || !out || !(pool = arena_pool(c->device, handle)))
 		return ARENA_NOT;
 	enum arena_result result = place(c, s, pool, size, true, &b);
 	if (result != ARENA_SERVED && result != ARENA_RENEWED)
@@ -319,12 +323,13 @@ CUresult arena_free_end(struct context *c, struct block *b)
 	return r;
 }
 
-/* If earlier work failed, the next call that reaches the driver says so. */
-CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle, struct block **b)
+/* A free of nothing gives the driver's error, if any. */
+CUresult arena_free_async_begin(struct stream *s, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
+				struct block **b)
 {
-	CUresult r;
+	CUresult r = driver_must_say(s->context) ? free_real(0, handle) : CUDA_SUCCESS;
 
-	if (arena_capture_matters() && forbidden(r = free_real(0, handle)))
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE)
 		return r;
 	*b = withdraw(p);
 	return *b ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -70,7 +70,8 @@ struct block;
 CUresult arena_free_begin(CUdeviceptr p, struct block **b);
 CUresult arena_free_end(struct context *c, struct block *b);
 /* The free that free_real asks of the driver; not while the stream is captured. */
-CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle, struct block **b);
+CUresult arena_free_async_begin(struct stream *s, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
+				struct block **b);
 void arena_free_async_end(struct stream *s, struct block *b);
 
 /* Call around a wait of the host for a whole context or a stream; NULL: the program has none. */

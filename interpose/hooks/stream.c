@@ -192,7 +192,7 @@ static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real
 
 	if (!s)
 		return free_real(p, handle);
-	CUresult r = arena_free_async_begin(p, free_real, handle, &b);
+	CUresult r = arena_free_async_begin(s, p, free_real, handle, &b);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (op->on) {
