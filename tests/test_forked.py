@@ -16,6 +16,7 @@ import os, random, sys
 sys.stderr.write("told\\n")
 print(sys.argv[1:], __name__, os.environ.get("TT_TOLD"), os.environ.get("TT_ELSE"))
 print(sorted(os.listdir("/proc/self/fd"), key=int)[:-1], sys.stdin.read(), random.random())
+sys.stdout.flush()
 {last}
 """
 

@@ -54,6 +54,8 @@
 	X(cuMemPoolGetAttribute, "848") \
 	X(cuMemPoolSetAttribute, "848") \
 	X(cuMemPoolSetAccess, "888") \
+	X(cuDeviceSetMemPool, "48") \
+	X(cuMemSetMemPool, "848") \
 	X(cuArrayCreate_v2, "88") \
 	X(cuArray3DCreate_v2, "88") \
 	X(cuArrayDestroy, "8") \
