@@ -149,9 +149,7 @@ def _ways(results: dict[str, Any]) -> str:
         cells = [f"{median(sample[key] for sample in samples):,.0f} ns" for key in keys]
         added = data["added"].get(name)
         rows.append([way, *cells, f"{added['median_ns']:,.0f} ns" if added else ""])
-    if len(rows) == 1:
-        return ""
-    return f"{_measured_on(results, 'launches')}\n\n{_markdown(rows)}"
+    return _measured_table(results, "launches", rows)
 
 
 WORKLOADS = {
@@ -181,7 +179,12 @@ def _traces(results: dict[str, Any]) -> str:
             said = figures.amount(value, figures.RATIO) if value else "not traced"
             cells.append(said + varies(way, name))
         rows.append([WORKLOADS[name], *cells])
-    return f"{_measured_on(results, 'traces')}\n\n{_markdown(rows)}" if len(rows) > 1 else ""
+    return _measured_table(results, "traces", rows)
+
+
+def _measured_table(results: dict[str, Any], name: str, rows: list[list[str]]) -> str:
+    """The table, with its date and machine before it; nothing if it has only its head."""
+    return f"{_measured_on(results, name)}\n\n{_markdown(rows)}" if len(rows) > 1 else ""
 
 
 def _measured_on(results: dict[str, Any], name: str) -> str:
