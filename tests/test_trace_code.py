@@ -17,7 +17,7 @@ from tests.test_sass_patch import Elf, target
 from ttanalyze.disassembly import tools
 
 DATA = Path(__file__).parent / "data" / "sass"
-OPCODE, ADDRESSES, COUNT = 1 << 1, 1 << 3, 1 << 6
+OPCODE, ADDRESSES, TMA, COUNT = 1 << 1, 1 << 3, 1 << 5, 1 << 6
 VALUES, BEATS = 1 << 4, 1 << 7  # BEATS: heartbeats, for the harness
 REUSE, BRANCH, EXIT, LANE, OWN = (
     15 << 58,
@@ -379,7 +379,8 @@ def test_what_cannot_be_traced_says_why(patcher: sp.Patcher, cubin: sp.Cubin) ->
     kernel = cubin.kernels[0]
     few = cubin.trace(kernel, 240, ADDRESSES | BEATS).refused
     assert set(few) == {"it leaves too few registers free"}
-    assert set(cubin.trace(kernel, OWN, 1 << 5).refused) == {"no instruction that can be traced"}
+    assert set(cubin.trace(kernel, OWN, TMA).refused) == {"it is no copy"}
+    assert set(cubin.trace(kernel, OWN, 0).refused) == {"no instruction is to be traced"}
     reasons = cubin.trace(kernel, OWN, ADDRESSES).refused
     assert {"control flow", "it has no address, or one of an unknown form"} <= set(reasons)
     other = patcher.open((DATA / "patch_120a.cubin").read_bytes())

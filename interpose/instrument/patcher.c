@@ -43,7 +43,7 @@ struct patched {
 	uint32_t refused; /* enum tt_trace_refused */
 	const char *text;
 	CUmodule module;
-	CUfunction copy;
+	CUfunction copy; /* NULL: none of its instructions is to be traced */
 	uint64_t image; /* what the driver compiled, in the run; 0: nothing was compiled */
 	uint32_t parameters, instructions;
 	uint32_t *slots, stride, copies; /* copies 0: nothing is counted */
@@ -223,7 +223,8 @@ static void copy_attributes(const struct patched *p, CUfunction handle, CUdevice
 	}
 }
 
-static struct trace_point *points_of(const struct code *code)
+/* *any: whether some of them are, or may be, to be traced. */
+static struct trace_point *points_of(const struct code *code, bool *any)
 {
 	size_t count = code->found->size / SASS_INSTRUCTION;
 	struct trace_point *points = calloc(count + 1, sizeof(*points));
@@ -233,6 +234,7 @@ static struct trace_point *points_of(const struct code *code)
 		memcpy(&instruction, code->cubin.bytes + code->found->code + i * sizeof(instruction), sizeof(instruction));
 		const char *mnemonic = code_mnemonic(code->cubin.architecture, instruction);
 		points[i].kinds = mnemonic ? plan_kinds(LANGUAGE_SASS, mnemonic, i) : 0;
+		*any |= !mnemonic || points[i].kinds;
 	}
 	return points;
 }
@@ -257,10 +259,16 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 			unsigned threads)
 {
 	struct constants constants = {p, original_of(handle)};
-	struct trace_point *points = points_of(code);
+	bool any = heartbeats_wanted();
+	struct trace_point *points = points_of(code, &any);
 	struct traced_image image = {0};
 	const char *wrong = "no host memory";
 
+	if (points && !any) {
+		free(points);
+		p->threads = p->to;
+		return NULL;
+	}
 	if (points)
 		wrong = trace_image(&code->cubin, code->found, points,
 				    &(struct trace_wish){options.instrument_blocks.end, heartbeats_wanted(), threads},
@@ -325,7 +333,7 @@ const struct patched *patcher_copy(struct context *c, const struct function *f, 
 		*refused = TT_REFUSED_REGISTERS;
 		*text = "with the registers of code that records, a block has too many threads";
 	}
-	if (!*refused)
+	if (!*refused && p->copy)
 		copy_attributes(p, handle, c->device);
 	return *refused ? NULL : p;
 }
@@ -362,6 +370,10 @@ bool patcher_redirect(const struct patched *p, const struct function *f, struct 
 	CUdeviceptr device;
 	size_t size;
 
+	if (!p->copy) {
+		a->f = NULL;
+		return true;
+	}
 	buffer = launch_buffer(a->extra, &size);
 	if (!params || (p->parameters && !a->params && !buffer) || !bring_up_to_date(p, a->stream))
 		return false;

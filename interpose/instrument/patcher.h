@@ -23,7 +23,10 @@ struct patched;
 
 /* A module was loaded: keeps its image. */
 void patcher_module(uint32_t module, const struct loading *l);
-/* The copy of a kernel for this context, which is current. NULL: *refused (enum tt_trace_refused) and *text say why. */
+/*
+ * The copy of a kernel for this context, which is current; of a kernel without instructions that are to be traced, what
+ * stands for it. NULL: *refused (enum tt_trace_refused) and *text say why.
+ */
 const struct patched *patcher_copy(struct context *c, const struct function *f, CUfunction handle, unsigned threads,
 				   uint32_t *refused, const char **text);
 /* What the driver compiled for it, as in tt_traced. */
@@ -32,7 +35,7 @@ uint64_t patcher_image(const struct patched *p);
 struct flight_counts patcher_counts(const struct patched *p);
 /*
  * Replaces the arguments by those for the copy: its values last until the flight has ended. Brings the copy up to date in
- * the stream. False: no memory.
+ * the stream. a->f is NULL if the program's kernel is to run. False: no memory.
  */
 bool patcher_redirect(const struct patched *p, const struct function *f, struct flight *flight, struct launch_arguments *a);
 

@@ -251,13 +251,8 @@ static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, s
 {
 	struct layout l = {.counting = {.stride = out->stride, .copies = out->copies}};
 	const char *wrong;
-	uint32_t all = 0;
 
 	l.counting.quickly = !k->wish.some_blocks;
-	for (size_t i = 0; i < k->count; i++)
-		all |= kinds[i];
-	if (!all && !k->wish.beats)
-		return "no instruction that can be traced";
 	if ((wrong = trace_plan(k, kinds, out->slot_count, &l)))
 		return wrong;
 	if (!(out->code = malloc(room_for(k, &l, kinds) * sizeof(*out->code))))
@@ -274,6 +269,19 @@ static const char *insert(const struct trace_kernel *k, const uint32_t *kinds, s
 	return NULL;
 }
 
+/* Why none of the instructions has recording code, or NULL. */
+static const char *none_chosen(const struct trace_kernel *k, const struct trace_point *points, const uint32_t *kinds)
+{
+	const char *why = NULL;
+
+	for (size_t i = 0; i < k->count; i++) {
+		if (kinds[i])
+			return NULL;
+		why = why ? why : points[i].refused;
+	}
+	return why ? why : "no instruction is to be traced";
+}
+
 /* What trace_insert does, but for what it frees. */
 static const char *choose_and_insert(const struct trace_kernel *k, struct trace_point *points, struct traced_code *out)
 {
@@ -285,7 +293,8 @@ static const char *choose_and_insert(const struct trace_kernel *k, struct trace_
 	if (kinds && out->moved && out->slots) {
 		trace_choose(k, points, kinds, out);
 		trace_count_layout(out->slot_count, &out->stride, &out->copies);
-		wrong = insert(k, kinds, out);
+		wrong = k->wish.beats ? NULL : none_chosen(k, points, kinds);
+		wrong = wrong ? wrong : insert(k, kinds, out);
 	}
 	free(kinds);
 	return wrong;
