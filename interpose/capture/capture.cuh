@@ -86,15 +86,15 @@ INLINE bool cancelled(const struct tt_capture_params &p)
 	return (int32_t)(until - p.epoch) > 0;
 }
 
-/* True in one thread of the launch, in the last CTA that has finished. */
-INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check)
+/* True in one thread of the launch, in the last of these CTAs that has finished. */
+INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check, unsigned ctas)
 {
 	if (threadIdx.x != 0)
 		return false;
 	if (check)
 		add(&control->entries_check, check);
 	__threadfence();
-	if (atomicAdd(&control->done, 1u) != gridDim.x - 1)
+	if (atomicAdd(&control->done, 1u) != ctas - 1)
 		return false;
 	__threadfence();
 	control->done = 0;
@@ -159,6 +159,7 @@ INLINE void prepare_job(struct job *job, const struct tt_capture_params &p, unsi
 
 	job->data = r.base + offset;
 	job->copy = payload ? payload + r.payload + offset : 0;
+	job->stored = r.digests + block * sizeof(uint64_t);
 	job->length = left < TT_BLOCK_SIZE ? (unsigned)left : TT_BLOCK_SIZE;
 	job->block = block;
 	job->region = region;
@@ -192,7 +193,7 @@ INLINE struct found begin_digest(const struct tt_capture_params &p)
  * adds to the check.
  */
 INLINE uint64_t list_block(const struct tt_capture_params &p, const struct found &found, const struct job &job,
-                           unsigned index, uint64_t digest, uint64_t before, uint64_t *stored)
+                           unsigned index, uint64_t digest, uint64_t before)
 {
 	const struct tt_capture_region &r = at<struct tt_capture_region>(p.regions)[job.region];
 	bool full = p.flags & TT_CAPTURE_FULL, digests = p.flags & TT_CAPTURE_DIGESTS;
@@ -213,7 +214,7 @@ INLINE uint64_t list_block(const struct tt_capture_params &p, const struct found
 	write_entry(found.list + index * sizeof entry, entry);
 	if (!found.payload)
 		return 0;
-	*stored = digest;
+	*at<uint64_t>(job.stored) = digest;
 	return tt_entry_mix(&entry);
 }
 
@@ -225,7 +226,7 @@ INLINE void end_digest(const struct tt_capture_params &p, const struct found &fo
 	if (!(p.flags & TT_CAPTURE_FULL))
 		return;
 	__syncthreads();
-	if (!last_to_finish(control, found.check))
+	if (!last_to_finish(control, found.check, gridDim.x))
 		return;
 	struct place place = place_chunk(p, p.blocks, p.payload);
 	uint64_t total = 0;
@@ -285,11 +286,10 @@ INLINE void digest(const struct tt_capture_params &p)
 		__syncthreads();
 		if (warp != 0)
 			continue;
-		uint64_t *stored = at<uint64_t>(regions[job.region].digests) + job.block;
-		uint64_t before = p.flags & TT_CAPTURE_FULL ? 0 : *stored;
+		uint64_t before = p.flags & TT_CAPTURE_FULL ? 0 : *at<uint64_t>(job.stored);
 		uint64_t digest = finish_job(job, constants, sums[turn % 2], lane);
 		if (lane == 0)
-			found.check += list_block(p, found, job, blocks[turn % 4], digest, before, stored);
+			found.check += list_block(p, found, job, blocks[turn % 4], digest, before);
 	}
 	end_digest(p, found);
 }
@@ -313,19 +313,20 @@ INLINE uint64_t digest_alone(const struct job &job, const struct constants &cons
 }
 
 /*
- * The same with a warp for each block, which waits for no other warp. It takes up to four blocks at once, so that its
- * lanes finish them together, 8 lanes each.
+ * The same with a warp for up to four blocks, which waits for no other warp. It digests small ones together, 8 lanes
+ * each. It knows the blocks after those that it reads, so their regions come meanwhile.
  */
 INLINE void digest_small(const struct tt_capture_params &p)
 {
 	__shared__ __align__(16) struct constants constants;
-	__shared__ uint64_t room[TT_DIGEST_WARPS][WARP_ROUNDS][8], alone[TT_DIGEST_WARPS][4];
-	__shared__ struct job all[TT_DIGEST_WARPS][4];
+	__shared__ uint64_t room[TT_DIGEST_WARPS][WARP_ROUNDS][8], alone[TT_DIGEST_WARPS][WARP / GROUP_LANES];
+	__shared__ struct job all[TT_DIGEST_WARPS][WARP / GROUP_LANES];
 	__shared__ struct found found;
 	__shared__ bool off;
-	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, mine = lane / 8, region = 0, next;
-	unsigned warps = gridDim.x * TT_DIGEST_WARPS, take = min(4u, (p.blocks + warps - 1) / warps);
-	unsigned first = (blockIdx.x + warp * gridDim.x) * take;
+	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, mine = lane / GROUP_LANES, region = 0, after = 0;
+	bool begins = lane % GROUP_LANES == 0;
+	unsigned warps = gridDim.x * TT_DIGEST_WARPS, take = min(WARP / GROUP_LANES, (p.blocks + warps - 1) / warps);
+	unsigned first = (blockIdx.x + warp * gridDim.x) * take, next = first + warps * take;
 	uint64_t (*sums)[8] = room[warp], check = 0;
 	struct job *jobs = all[warp];
 
@@ -336,42 +337,52 @@ INLINE void digest_small(const struct tt_capture_params &p)
 	}
 	__syncthreads();
 #pragma unroll 1
-	for (; first < p.blocks && !off; first = __shfl_sync(ALL_LANES, next, 0)) {
-		unsigned count = min(take, p.blocks - first), length = 1;
-		uint64_t *stored = NULL, before = 0;
+	for (; first < p.blocks && !off; first = next, next = __shfl_sync(ALL_LANES, after, 0)) {
+		unsigned count = min(take, p.blocks - first);
 
 		if (lane == 0)
-			next = (warps + atomicAdd(&at<struct tt_capture_control>(p.control)->next, 1u)) * take;
-		if (lane % 8 == 0 && mine < count) {
-			region = find_region(at<struct tt_capture_region>(p.regions), p.region_count, region, first + mine);
+			after = next < p.blocks ? (2 * warps + atomicAdd(&at<struct tt_capture_control>(p.control)->next, 1u)) * take
+			                        : p.blocks;
+		if (begins && mine < count) {
+			const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
+
+			region = find_region(regions, p.region_count, region, first + mine);
 			prepare_job(&jobs[mine], p, region, first + mine, found.copies);
-			stored = at<uint64_t>(at<struct tt_capture_region>(p.regions)[region].digests) + jobs[mine].block;
-			before = p.flags & TT_CAPTURE_FULL ? 0 : *stored;
+			prefetch(jobs[mine].stored);
+			prefetch((uint64_t)&regions[min(p.region_count - 1, region + next - first)]);
 		}
 		__syncwarp();
-		if (mine < count)
-			length = jobs[mine].length;
-		bool together = !__any_sync(ALL_LANES, length > WARP_ROUNDS / 4 * XXH3_ROUND);
+		unsigned length = mine < count ? jobs[mine].length : 0;
+		bool brief = length <= XXH3_LONG, together = __all_sync(ALL_LANES, length <= GROUP_BYTES);
+		bool group = take == WARP / GROUP_LANES && __any_sync(ALL_LANES, length % BATCH);
+		uint64_t digest;
+
+		if (group && __all_sync(ALL_LANES, brief || fits_group(jobs[mine].data, length))) {
+			digest = digest_group(jobs[mine], brief ? 0 : length, constants, lane);
+		} else {
 #pragma unroll 1
-		for (unsigned k = 0; k < count; k++) {
-			if (jobs[k].length <= XXH3_LONG)
-				continue;
+			for (unsigned k = 0; k < count; k++) {
+				if (jobs[k].length <= XXH3_LONG)
+					continue;
+				if (together)
+					sum_rounds(jobs[k], 0, GROUP_BYTES / XXH3_ROUND, constants, sums + k * (GROUP_BYTES / XXH3_ROUND), 0,
+					           1, lane);
+				else
+					alone[warp][k] = digest_alone(jobs[k], constants, sums, lane);
+			}
+			__syncwarp();
+			digest = alone[warp][mine];
 			if (together)
-				sum_rounds(jobs[k], 0, WARP_ROUNDS / 4, constants, sums + k * (WARP_ROUNDS / 4), 0, 1, lane);
-			else
-				alone[warp][k] = digest_alone(jobs[k], constants, sums, lane);
+				digest = finish_block(max(length, 1), constants, sums + mine * (GROUP_BYTES / XXH3_ROUND), lane);
 		}
-		bool brief = mine < count && length <= XXH3_LONG;
-		if (brief && jobs[mine].copy)
-			copy_bytes(jobs[mine].copy, jobs[mine].data, lane % 8, length, 8);
+		if (brief && length && jobs[mine].copy)
+			copy_bytes(jobs[mine].copy, jobs[mine].data, lane % GROUP_LANES, length, GROUP_LANES);
 		__syncwarp();
-		uint64_t digest = alone[warp][mine];
-		if (together)
-			digest = finish_block(length, constants, sums + mine * (WARP_ROUNDS / 4), lane);
-		if (brief)
+		if (brief && length)
 			digest = xxh3_short(at<uint8_t>(jobs[mine].copy ? jobs[mine].copy : jobs[mine].data), length);
-		if (stored)
-			check += list_block(p, found, jobs[mine], first + mine, digest, before, stored);
+		if (begins && mine < count)
+			check += list_block(p, found, jobs[mine], first + mine, digest,
+			                    p.flags & TT_CAPTURE_FULL ? 0 : *at<uint64_t>(jobs[mine].stored));
 		__syncwarp();
 	}
 	if (check)
@@ -414,7 +425,10 @@ INLINE void prepare_copy(struct job *job, struct tt_chunk_entry *entry, const st
 {
 	*entry = at<struct tt_chunk_entry>(p.scratch)[i];
 	entry->offset -= from;
-	job->data = at<struct tt_capture_region>(p.regions)[entry->more].base + (uint64_t)entry->block * TT_BLOCK_SIZE;
+	const struct tt_capture_region &r = at<struct tt_capture_region>(p.regions)[entry->more];
+
+	job->data = r.base + (uint64_t)entry->block * TT_BLOCK_SIZE;
+	job->stored = r.digests + entry->block * sizeof(uint64_t);
 	job->copy = payload + entry->offset;
 	job->length = entry->length;
 	job->block = entry->block;
@@ -433,11 +447,14 @@ INLINE void gather(const struct tt_capture_params &p)
 	__shared__ struct job jobs[4];
 	__shared__ struct tt_chunk_entry listed[4];
 	__shared__ uint64_t entries, payload, from;
-	__shared__ unsigned first, last;
+	__shared__ unsigned first, last, ctas;
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP, digests = p.flags & TT_CAPTURE_DIGESTS;
-	uint64_t check = 0;
+	uint64_t check = 0, count = at<struct tt_capture_control>(p.control)->cursor >> CURSOR_SHIFT;
 
+	/* The others have nothing to do. */
+	if (blockIdx.x >= max((uint64_t)1, count))
+		return;
 	prepare_constants(&constants, lane);
 	if (prepares) {
 		struct range r = find_range(p);
@@ -447,6 +464,7 @@ INLINE void gather(const struct tt_capture_params &p)
 		payload = p.ring + place.at + place.payload;
 		from = r.from;
 		first = r.first;
+		ctas = max(1u, min(gridDim.x, r.count));
 		last = place.fits && !discarded(p) ? r.last : 0;
 		if (first + blockIdx.x < last)
 			prepare_copy(&jobs[0], &listed[0], p, first + blockIdx.x, payload, from);
@@ -469,12 +487,12 @@ INLINE void gather(const struct tt_capture_params &p)
 		entry.more = digest == entry.digest ? 0 : TT_ENTRY_WRITTEN;
 		entry.digest = digest;
 		write_entry(entries + (i - first) * sizeof entry, entry);
-		at<uint64_t>(at<struct tt_capture_region>(p.regions)[job.region].digests)[job.block] = digest;
+		*at<uint64_t>(job.stored) = digest;
 		check += tt_entry_mix(&entry);
 	}
 	__syncthreads();
 	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
-	if (!last_to_finish(control, check))
+	if (!last_to_finish(control, check, ctas))
 		return;
 	struct range r = find_range(p);
 	struct place place = place_chunk(p, r.last - r.first, r.bytes);
@@ -494,3 +512,4 @@ INLINE void gather(const struct tt_capture_params &p)
 /* ---- kernels ---- */
 
 #define DIGEST_KERNEL extern "C" __global__ void __launch_bounds__(TT_DIGEST_THREADS, TT_DIGEST_CTAS_PER_SM)
+#define SMALL_KERNEL extern "C" __global__ void __launch_bounds__(TT_DIGEST_THREADS, TT_DIGEST_SMALL_CTAS_PER_SM)

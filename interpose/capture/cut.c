@@ -20,7 +20,7 @@ static CUfunction digest_kernel(const struct capture *p)
 static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)
 {
 	void *args[] = {params};
-	uint64_t most = (uint64_t)p->processors * TT_DIGEST_CTAS_PER_SM;
+	uint64_t most = (uint64_t)p->processors * (f == p->digest_small ? TT_DIGEST_SMALL_CTAS_PER_SM : TT_DIGEST_CTAS_PER_SM);
 	unsigned grid = (unsigned)(work < 1 ? 1 : work < most ? work : most);
 
 	return real.cuLaunchKernel(f, grid, 1, 1, TT_DIGEST_THREADS, 1, 1, 0, p->stream, args, NULL);

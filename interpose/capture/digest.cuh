@@ -15,10 +15,13 @@
 #define BATCH (BATCH_ROUNDS * XXH3_ROUND)
 #define BLOCK_ROUNDS (TT_BLOCK_SIZE / XXH3_ROUND)
 #define WARP_ROUNDS (2 * BLOCK_ROUNDS / TT_DIGEST_WARPS) /* room for sums of a warp that works by itself */
+#define GROUP_LANES 8 /* of a warp that has several blocks at once */
+#define GROUP_BYTES 8192 /* most bytes of such a block */
+#define GROUP_LOADS (XXH3_ROUND / XXH3_STRIPE / 2)
 
 /* Constants of the CTA, in shared memory because registers are short. */
 struct constants {
-	uint64_t first[WARP][2], second[WARP][2]; /* secrets of a lane's 16 bytes in stripes 0 to 7 and 8 to 15 of a round */
+	uint64_t stripes[2][GROUP_LOADS + 3][2]; /* secrets of 16 bytes from word 0 on, and from word 1 on */
 	uint64_t last_stripe[8];
 	uint64_t start[8], scramble[8], merge[8]; /* by accumulator */
 };
@@ -27,15 +30,15 @@ struct constants {
 struct job {
 	uint64_t data, copy; /* copy: destination of the contents, or 0 */
 	unsigned length, block, region;
+	uint64_t stored; /* address of the digest last stored */
 };
 
 /* Every warp of the CTA writes the same values. */
 INLINE void prepare_constants(struct constants *constants, unsigned lane)
 {
-	for (int i = 0; i < 2; i++) {
-		constants->first[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i);
-		constants->second[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i + 64);
-	}
+	if (lane < GROUP_LOADS + 3)
+		for (unsigned i = 0; i < 4; i++)
+			constants->stripes[i / 2][lane][i % 2] = xxh3_secret(8 * (2 * lane + i / 2 + i % 2));
 	if (lane < 8) {
 		constants->start[lane] = xxh3_start(lane);
 		constants->scramble[lane] = xxh3_secret(XXH3_SECRET_SCRAMBLE + 8 * lane);
@@ -51,47 +54,35 @@ INLINE void mix16(ulonglong2 data, const uint64_t secret[2], uint64_t *even, uin
 	*odd += xxh3_product(data.y, secret[1]) + data.x;
 }
 
-/*
- * Sums four whole rounds. Each lane starts with two accumulators of each round, for 2 of its 16 stripes. Three
- * exchanges, each of half of a lane's values, leave it with the total of one accumulator of one round.
- */
+/* Sums four whole rounds, 8 lanes each: a lane sums two accumulators over every other stripe of its round. */
 INLINE void sum_batch(const struct job &job, unsigned offset, const struct constants &constants, uint64_t (*sums)[8],
                       unsigned lane)
 {
-	uint64_t data = job.data + offset + lane * 16, copy = job.copy;
-	ulonglong2 v[2 * BATCH_ROUNDS];
-	uint64_t even[BATCH_ROUNDS], odd[BATCH_ROUNDS];
+	unsigned round = lane / GROUP_LANES, second = lane / 4 % 2, quarter = lane % 4;
+	uint64_t at = offset + round * XXH3_ROUND + second * XXH3_STRIPE + quarter * 16, data = job.data + at;
+	const uint64_t (*secrets)[2] = constants.stripes[second] + quarter, *end = secrets[GROUP_LOADS - 1];
+	uint64_t even = 0, odd = 0;
+	ulonglong2 v[GROUP_LOADS];
 
 #pragma unroll
-	for (int i = 0; i < 2 * BATCH_ROUNDS; i++)
-		v[i] = load16(data + i * (WARP * 16));
-	if (copy) {
-		copy += offset + lane * 16;
+	for (int i = 0; i < GROUP_LOADS; i++)
+		v[i] = load16(data + i * (2 * XXH3_STRIPE));
+	if (job.copy) {
 #pragma unroll
-		for (int i = 0; i < 2 * BATCH_ROUNDS; i++)
-			store16(copy + i * (WARP * 16), v[i]);
+		for (int i = 0; i < GROUP_LOADS; i++)
+			store16(job.copy + at + i * (2 * XXH3_STRIPE), v[i]);
 	}
+	if (round == BATCH_ROUNDS - 1 && second && offset + BATCH == job.length)
+		end = constants.last_stripe + 2 * quarter;
 #pragma unroll
-	for (int i = 0; i < BATCH_ROUNDS; i++) {
-		const uint64_t *second = constants.second[lane];
-
-		if (i == BATCH_ROUNDS - 1 && lane >= 28 && offset + BATCH == job.length)
-			second = constants.last_stripe + 2 * (lane - 28);
-		even[i] = odd[i] = 0;
-		mix16(v[2 * i], constants.first[lane], &even[i], &odd[i]);
-		mix16(v[2 * i + 1], second, &even[i], &odd[i]);
+	for (int i = 0; i < GROUP_LOADS; i++)
+		mix16(v[i], i < GROUP_LOADS - 1 ? secrets[i] : end, &even, &odd);
+	even += across(even, 4);
+	odd += across(odd, 4);
+	if (!second) {
+		sums[round][2 * quarter] = even;
+		sums[round][2 * quarter + 1] = odd;
 	}
-	bool upper = lane & 16;
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		even[i] = (upper ? even[i + 2] : even[i]) + across(upper ? even[i] : even[i + 2], 16);
-		odd[i] = (upper ? odd[i + 2] : odd[i]) + across(upper ? odd[i] : odd[i + 2], 16);
-	}
-	upper = lane & 8;
-	even[0] = (upper ? even[1] : even[0]) + across(upper ? even[0] : even[1], 8);
-	odd[0] = (upper ? odd[1] : odd[0]) + across(upper ? odd[0] : odd[1], 8);
-	upper = lane & 4;
-	sums[lane / 8][lane % 4 * 2 + upper] = (upper ? odd[0] : even[0]) + across(upper ? even[0] : odd[0], 4);
 }
 
 /* Stores the bytes of a value, which is at offset at_offset, from offset `first` on. */
@@ -199,6 +190,80 @@ INLINE uint64_t finish_block(unsigned length, const struct constants &constants,
 	uint64_t accumulator = take_rounds(constants.start[i], last, constants, sums, i);
 
 	return merge(accumulator + sums[last][i], length, constants, i);
+}
+
+/* Whether digest_group takes a block. */
+INLINE bool fits_group(uint64_t data, unsigned length)
+{
+	return data % 16 == 0 && length > XXH3_LONG && length <= GROUP_BYTES;
+}
+
+/*
+ * By 8 lanes for each of up to four blocks at once: the digest, in each of them. A lane sums two accumulators over every
+ * other stripe of a round. length: 0 if these lanes have no block.
+ */
+INLINE uint64_t digest_group(const struct job &job, unsigned length, const struct constants &constants, unsigned lane)
+{
+	unsigned second = lane / 4 % 2, quarter = lane % 4, left = length;
+	uint64_t data = job.data + second * XXH3_STRIPE + quarter * 16, copy = job.copy + second * XXH3_STRIPE + quarter * 16;
+	uint64_t accumulators[2] = { constants.start[2 * quarter], constants.start[2 * quarter + 1] };
+	const uint64_t (*secrets)[2] = constants.stripes[second] + quarter;
+
+#pragma unroll 1
+	while (__any_sync(ALL_LANES, left)) {
+		ulonglong2 v[GROUP_LOADS];
+		uint64_t sums[2] = { 0, 0 };
+		bool last = left <= XXH3_ROUND;
+
+		if (__all_sync(ALL_LANES, left >= XXH3_ROUND)) {
+			const uint64_t *end = last && second ? constants.last_stripe + 2 * quarter : secrets[GROUP_LOADS - 1];
+
+#pragma unroll
+			for (int i = 0; i < GROUP_LOADS; i++)
+				v[i] = load16(data + i * (2 * XXH3_STRIPE));
+#pragma unroll
+			for (int i = 0; i < GROUP_LOADS; i++) {
+				mix16(v[i], i < GROUP_LOADS - 1 ? secrets[i] : end, &sums[0], &sums[1]);
+				if (job.copy)
+					store16(copy + i * (2 * XXH3_STRIPE), v[i]);
+			}
+		} else {
+			unsigned whole = !last ? XXH3_ROUND : left ? (left - 1) & ~(XXH3_STRIPE - 1u) : 0, at = second * XXH3_STRIPE;
+
+#pragma unroll
+			for (int i = 0; i < GROUP_LOADS; i++)
+				if (at + i * (2 * XXH3_STRIPE) < whole)
+					v[i] = load16(data + i * (2 * XXH3_STRIPE));
+			if (last && left && !second) {
+				ulonglong2 end = load16_any(job.data + length - XXH3_STRIPE + quarter * 16);
+
+				mix16(end, constants.last_stripe + 2 * quarter, &sums[0], &sums[1]);
+				if (job.copy)
+					store_from(job.copy, length - XXH3_STRIPE + quarter * 16, end, (length - 1) & ~(XXH3_STRIPE - 1u));
+			}
+#pragma unroll
+			for (int i = 0; i < GROUP_LOADS; i++)
+				if (at + i * (2 * XXH3_STRIPE) < whole) {
+					mix16(v[i], secrets[i], &sums[0], &sums[1]);
+					if (job.copy)
+						store16(copy + i * (2 * XXH3_STRIPE), v[i]);
+				}
+		}
+#pragma unroll
+		for (int k = 0; k < 2; k++) {
+			accumulators[k] += sums[k] + across(sums[k], 4);
+			if (!last)
+				accumulators[k] = xxh3_scramble(accumulators[k], constants.scramble[2 * quarter + k]);
+		}
+		data += XXH3_ROUND;
+		copy += XXH3_ROUND;
+		left = last ? 0 : left - XXH3_ROUND;
+	}
+	uint64_t folded = xxh3_fold(accumulators[0] ^ constants.merge[2 * quarter],
+	                            accumulators[1] ^ constants.merge[2 * quarter + 1]);
+	folded += across(folded, 1);
+	folded += across(folded, 2);
+	return xxh3_avalanche(length * XXH3_PRIME64_1 + folded);
 }
 
 /* By one warp: the digest of a block that was summed or is short; a short block is copied here first. */

@@ -8,7 +8,7 @@ DIGEST_KERNEL tt_capture_digest(const struct tt_capture_params p)
 	digest(p);
 }
 
-DIGEST_KERNEL tt_capture_digest_small(const struct tt_capture_params p)
+SMALL_KERNEL tt_capture_digest_small(const struct tt_capture_params p)
 {
 	digest_small(p);
 }
