@@ -54,8 +54,32 @@ assert all((part[:2_000_000] == np.arange(i, 2_000_000 + i)).all() for i, part i
 assert not parts[5][2_000_000:].any() and not np.zeros(1_000_000).any()
 del parts
 import ttanalyze.verbs.info as info
-info.info = lambda run: [bytes(1 << 20) for _ in range(1000)]
-sys.exit(run_command(["info", sys.argv[1]]))
+def raising(error):
+    def info(run):
+        raise error
+    return info
+for info.info in (
+    lambda run: [bytes(1 << 20) for _ in range(1000)],
+    raising(ImportError("_x.so: failed to map segment from shared object")),
+    raising(RuntimeError("can't start new thread")),
+):
+    status = run_command(["info", sys.argv[1]])
+sys.exit(status)
+"""
+# As the math library does on a machine with many processors: each thread reserves 64 MiB.
+THREADS = """
+import sys, threading
+from ttanalyze.cli import run_command
+over = threading.Event()
+def begin(stack):
+    threading.stack_size(stack)
+    for _ in range(64):
+        threading.Thread(target=over.wait, daemon=True).start()
+begin(64 << 20)
+status = run_command(["info", sys.argv[1], "--max-memory", "256M"])
+begin(0)
+over.set()
+sys.exit(status)
 """
 
 
@@ -68,11 +92,20 @@ def test_arrays_that_do_not_fit_lie_in_a_file(tmp_path: Path) -> None:
     environment = support.bare_environment(TMPDIR=str(tmp_path / "spill"))
     done = support.run([sys.executable, "-c", ARRAYS, tmp_path / "run"], environment)
     assert (done.status, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.splitlines() == [
+    message = (
         f"ttanalyze: out of memory: the limit of 256 MiB is too low, or {tmp_path / 'spill'} is "
         f"full; give --max-memory more, or TMPDIR a folder with more space"
-    ]
+    )
+    assert done.stderr.splitlines() == [message] * 3
     assert not list((tmp_path / "spill").iterdir()), "the file has no name"
+
+
+def test_memory_that_is_only_reserved_does_not_count(tmp_path: Path) -> None:
+    generated.write(tmp_path / "run", 1, 1, 1, 64)
+    done = support.run(
+        [sys.executable, "-c", THREADS, tmp_path / "run"], support.bare_environment()
+    )
+    assert done.status == 0, done.stderr
 
 
 def test_wrong_limits_are_refused(cli: support.Cli, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 #include "load/spill.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#define STACK (1ul << 20) /* a thread's: all of it counts as memory, and libraries begin one per processor */
 #define LARGE (1ull << 20) /* smaller arrays are malloc's */
 #define HOLE (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 
@@ -141,9 +143,15 @@ static void *resize(void *context, void *old, size_t size)
 EXPORT const void *tt_spill(int descriptor, uint64_t bytes)
 {
 	static const struct handler handler = {"ttanalyze_spill", 1, NULL, take, take_zeros, resize, give};
+	pthread_attr_t threads;
 
 	if (file >= 0)
 		return NULL;
+	if (!pthread_getattr_default_np(&threads)) {
+		pthread_attr_setstacksize(&threads, STACK);
+		pthread_setattr_default_np(&threads);
+		pthread_attr_destroy(&threads);
+	}
 	file = descriptor;
 	room = bytes;
 	return &handler;

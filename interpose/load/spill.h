@@ -10,7 +10,7 @@
 
 /*
  * A memory handler for numpy. Arrays of 1 MiB and more together take at most `bytes` bytes of memory; the others lie
- * in the file. NULL: it was called before.
+ * in the file. Later threads get small stacks. NULL: it was called before.
  */
 const void *tt_spill(int descriptor, uint64_t bytes);
 

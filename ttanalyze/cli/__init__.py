@@ -103,9 +103,11 @@ def run_command(arguments: list[str]) -> int:
         return 128 + signal.SIGPIPE if e.code else SAME
     except OSError as e:
         message = str(system_error(e.filename or "standard output", e))
-    except MemoryError:
-        from ttanalyze.util.memory_limit import out_of_memory
+    except (MemoryError, ImportError, RuntimeError) as e:
+        from ttanalyze.util.memory_limit import lacks_memory, out_of_memory
 
+        if not lacks_memory(e):
+            raise
         message = out_of_memory()
     except Exception as e:
         # Typer's own errors share no public base class across its versions.

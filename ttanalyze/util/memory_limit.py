@@ -1,7 +1,9 @@
 """Limits the memory of this process. Arrays that do not fit lie in a temporary file.
 
 The system writes pages of that file to the disk and takes them back when memory is short, so they
-do not count. All other memory is limited by RLIMIT_DATA: an allocation beyond it fails.
+do not count. All other memory is limited by RLIMIT_DATA: an allocation beyond it fails. It counts
+memory that is reserved and never touched, too, such as the stacks of the math library's threads, of
+which there is one for each processor. What this process has reserved already does not count here.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ def limit_memory(size: int) -> None:
 
     Memory of mapped files does not count. Arrays of 1 MiB and more beyond a quarter of `size` go to
     a temporary file in $TMPDIR (default: /var/tmp). Threads that begin later keep their arrays in
-    memory. A forked process must not make arrays: its file would be that of this process.
+    memory, and have small stacks. A forked process must not make arrays: its file would be that of
+    this process.
 
     Raises:
         Error: It is less than 256 MiB, or the file cannot be created.
@@ -49,8 +52,20 @@ def limit_memory(size: int) -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _set_handler(int(ffi.cast("uintptr_t", handler)))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = size if most == resource.RLIM_INFINITY else min(size, most)
+    soft = size + _reserved()
+    soft = soft if most == resource.RLIM_INFINITY else min(soft, most)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
+
+
+def _reserved() -> int:
+    """Returns the bytes of this process that RLIMIT_DATA counts and that are not in memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kib = {
+        name: int(value.split()[0])
+        for name, _, value in (line.partition(":") for line in lines)
+        if name in ("VmData", "RssAnon")
+    }
+    return max(0, kib["VmData"] - kib["RssAnon"]) << 10
 
 
 def _set_handler(address: int) -> None:
@@ -73,8 +88,17 @@ def limited() -> bool:
     return "size" in _kept
 
 
+def lacks_memory(error: Exception) -> bool:
+    """Returns whether the error says that memory is short: for an object, a thread or a library."""
+    if isinstance(error, ImportError):
+        return limited() and not isinstance(error, ModuleNotFoundError)
+    if isinstance(error, RuntimeError):
+        return limited() and "start new thread" in str(error)
+    return isinstance(error, MemoryError)
+
+
 def out_of_memory() -> str:
-    """Returns the message for a MemoryError."""
+    """Returns the message for an error that lacks_memory."""
     if not limited():
         return "out of memory"
     return (
