@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,12 @@ def _take(bed: Bed, result: Result, count: int) -> None:
         launches=LAUNCHES,
     )
     workers = min(len(VERBS), os.cpu_count() or 1)
+    altered = partial(write, altered=epochs * 3 // 5, missing=[count // 2])
     with bed.run_folder() as a, bed.run_folder() as b, ThreadPoolExecutor(workers) as pool:
-        other = pool.submit(write, b, altered=epochs * 3 // 5, missing=[count // 2])
-        write(a)
-        other.result()
+        with ProcessPoolExecutor(1, get_context("fork")) as other:
+            written = other.submit(altered, b)
+            write(a)
+            written.result()
         size = (a / "p0" / "events.bin").stat().st_size
         samples: dict[str, dict[str, float]] = {}
         result.data["launches"][str(count)] = {"events_bytes": size, "verbs": samples}
