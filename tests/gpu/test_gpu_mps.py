@@ -35,7 +35,7 @@ def tell(environment: dict[str, str], command: str) -> support.Outcome:
 
 
 @pytest.fixture(scope="module")
-def mps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def mps(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of clients of a daemon of ours. Settings of the GPU stay as they are."""
     folder = tmp_path_factory.mktemp("mps")
     (folder / "pipe").mkdir()
@@ -48,7 +48,7 @@ def mps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     try:
         if began.status:
             pytest.skip(f"{CONTROL} does not start: {began.stdout}{began.stderr}")
-        client = support.run(support.command(PROGRAMS[0], folder), environment)
+        client = support.run(support.command(PROGRAMS[0], built), environment)
         if client.status:
             pytest.skip(f"no program runs under MPS here: {client.stdout}{client.stderr}")
         assert tell(environment, "get_server_list").stdout.strip()  # so it was not run without
