@@ -164,6 +164,12 @@ def test_epochs_that_cost_much_are_fewer(
     assert f"--epoch launch:{400 // spacing.LEAST}" in outcome.stderr
     counts = {name: len(tt.open(tmp_path / "out" / name).epochs) for name in ("zones", "plain")}
     assert counts["zones"] >= 400 and counts["plain"] == spacing.LEAST
+    zoned = tt.open(tmp_path / "out" / "zones").processes
+    monkeypatch.setattr(spacing, "ALLOWANCE", 1e6)
+    assert spacing.affordable(zoned) is None
+    monkeypatch.setattr(spacing, "BYTE", 1e6)
+    assert spacing.affordable(zoned), "those epochs read zones alone, others all memory"
+    monkeypatch.setattr(spacing, "ALLOWANCE", 1e-9)
     resumed = check(command, "--only", "bounds,determinism", "--json")
     assert resumed.status == 0 and "recorded" not in resumed.stderr
 

@@ -17,6 +17,7 @@ from tests import support
 from tests.check import corpus
 from tests.recordings import check_run, compare
 from ttanalyze.core import zones
+from ttanalyze.format import layout
 from ttanalyze.verbs.check import bounds, session
 from ttanalyze.verbs.check import check as run_checks
 from ttanalyze.verbs.check.findings import Outcome
@@ -287,6 +288,41 @@ def test_freed_memory_that_is_not_held_back_keeps_its_zones(built: Path, tmp_pat
     assert np.count_nonzero(process.regions.birth["kind"] == zones.ZONE) == 2
     (zone,) = zones.changed_zones(process)
     assert zone.side == zones.END and zone.allocation == given["id"][-1]
+
+
+@pytest.mark.parametrize("size", [80_000_000, 512])
+@pytest.mark.parametrize("fill", ["keep", "zero"])
+def test_epochs_read_zones_alone(size: int, fill: str, built: Path, tmp_path: Path) -> None:
+    """Then memory that is allocated again has the same region, until it is held back."""
+    steps = [one for slot in range(8) for one in (f"a:{size}", f"f:{slot}", "s")]
+    program = support.build_program("recorder_out_of_bounds", built)
+    steps += [f"a:{size}", f"m:8:{size}:4:7", "s", "a:77"]
+    options = {"zones": "256", "contents": "none", "fill": fill, "regions": "zones"}
+    done = support.run([program, *steps], support.recording(SIM, tmp_path / "run", **options))
+    assert done.status == 0, done.stderr
+    process = tt.open(tmp_path / "run").process(0)
+    regions = process.regions
+    arena, zone_rows = (regions.birth["kind"] == kind for kind in (zones.ARENA, zones.ZONE))
+    captured = np.unique(process.digests(0, len(process.epochs))["region"])
+    assert len(captured) and set(captured) <= set(regions.id[zone_rows])
+    held = size == 512
+    count = 2 if fill == "keep" and not held else 10
+    assert len(zones.allocations(process)) == 10
+    assert len(set(zones.allocations(process).tolist())) == arena.sum() == count
+    assert zones.coverage(process)[:2] == (10, 10)
+    died = regions.died[arena] != layout.NO_EPOCH
+    assert died.sum() == arena.sum() - 2, "what is held back or placed again has ended"
+    (zone,) = zones.changed_zones(process)
+    assert zone.side == zones.END
+    assert zone.allocation == regions.id[zones.allocations(process)[8]]
+
+
+def test_only_zones_needs_zones(tmp_path: Path) -> None:
+    out = ("-o", tmp_path / "run", "--regions", "zones")
+    done = support.ttanalyze("record", *out, "--", "true")
+    assert done.status and "--regions zones needs --zones" in done.stderr
+    done = support.ttanalyze("record", *out[:3], "touched", "--zones", "256", "--", "true")
+    assert done.status and "--zones needs another --regions than touched" in done.stderr
 
 
 def test_a_program_that_frees_much_has_less_held_back(built: Path, tmp_path: Path) -> None:

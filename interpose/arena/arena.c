@@ -211,15 +211,21 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	return ARENA_SERVED;
 }
 
-static void hand_out(struct block *b, CUdeviceptr *out)
+/* Where a block is, and the region that goes on there. */
+static struct arena_place place_of(const struct block *b)
+{
+	return (struct arena_place){b->base, b->has_region ? b->region : TT_NO_ID};
+}
+
+static void hand_out(struct block *b, struct arena_place *out)
 {
 	pthread_mutex_lock(&arena.lock);
 	free_list_set_state(free_list_of(b->base), b, BLOCK_LIVE);
-	*out = b->base;
+	*out = (struct arena_place){b->base, TT_NO_ID};
 	pthread_mutex_unlock(&arena.lock);
 }
 
-enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused)
+enum arena_result arena_allocate(struct context *c, uint64_t size, struct arena_place *out, CUresult *refused)
 {
 	struct tt_fill_range ranges[3];
 	struct arena_resources *h;
@@ -227,7 +233,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	CUdeviceptr none;
 	CUresult r;
 
-	if (atomic_load(&c->lost) || !size || !out || !(h = arena_resources_of(c)))
+	if (atomic_load(&c->lost) || !size || !(h = arena_resources_of(c)))
 		return ARENA_NOT;
 	/* Larger than any device: out of memory where the thread may allocate, else the error of the capture. */
 	if (arena_capture_matters() && forbidden(r = real.cuMemAlloc_v2(&none, (size_t)1 << 60))) {
@@ -236,7 +242,7 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	}
 	enum arena_result result = place(c, NULL, NULL, size, true, &b);
 	if (result == ARENA_RENEWED)
-		*out = b->base;
+		*out = place_of(b);
 	if (result != ARENA_SERVED)
 		return result;
 	if (arena_fill(h, ranges, zones_ranges(b, ranges)) != CUDA_SUCCESS) {
@@ -247,21 +253,21 @@ enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *
 	return ARENA_SERVED;
 }
 
-enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, uint64_t size, CUdeviceptr *out)
+enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, uint64_t size, struct arena_place *out)
 {
 	struct context *c = s->context;
 	struct tt_fill_range ranges[3];
 	struct pool *pool;
 	struct block *b;
 
-	if (driver_must_say(c) || !size || !out || !(pool = arena_pool(c->device, handle)))
+	if (driver_must_say(c) || !size || !(pool = arena_pool(c->device, handle)))
 		return ARENA_NOT;
 	enum arena_result result = place(c, s, pool, size, true, &b);
 	if (result != ARENA_SERVED && result != ARENA_RENEWED)
 		return result;
 	arena_pool_took(pool, b->size, b->room);
 	if (result == ARENA_RENEWED) {
-		*out = b->base;
+		*out = place_of(b);
 	} else if (arena_fill_in_stream(c, s->handle, ranges, zones_ranges(b, ranges)) == CUDA_SUCCESS) {
 		hand_out(b, out);
 	} else {

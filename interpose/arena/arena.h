@@ -47,12 +47,17 @@ enum arena_result {
 	ARENA_REFUSED,
 };
 
+struct arena_place {
+	CUdeviceptr base;
+	uint32_t region; /* that goes on there; else TT_NO_ID */
+};
+
 /* In the current context, which is c; the memory is filled on return. *refused: the reason. */
-enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused);
+enum arena_result arena_allocate(struct context *c, uint64_t size, struct arena_place *out, CUresult *refused);
 /* The driver's pitch for rows of that width; 0: ask the driver. */
 uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element);
 /* Ordered by a stream that is not being captured. pool NULL: the device's current pool. */
-enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool pool, uint64_t size, CUdeviceptr *out);
+enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool pool, uint64_t size, struct arena_place *out);
 
 struct thread;
 /*
@@ -91,8 +96,13 @@ struct arena_allocation {
 	unsigned sync_memops;
 };
 bool arena_find(uint64_t address, struct arena_allocation *found);
-/* The new zones of an allocation: from start to base, and from its end to end. False: none, or they go on. */
-bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end);
+/*
+ * The new zones of an allocation, which is this region: from start to base, and from its end to end. False: none, or
+ * they go on.
+ */
+bool arena_zones(CUdeviceptr base, uint32_t region, uint64_t *start, uint64_t *end);
+/* Whether the region of a block that is being freed goes on. */
+bool arena_region_goes_on(const struct block *b);
 /* Whether unmapped addresses follow an allocation. */
 bool arena_has_guard(CUdeviceptr base);
 /* Whether other processes can share the memory at that address. */

@@ -78,6 +78,8 @@ struct block {
 	bool was_held;             /* freed memory is held back only once */
 	bool hold;                 /* of a block that is being freed: it will be held back */
 	bool has_zones;            /* their pattern is in memory, and they are regions */
+	bool has_region;           /* it goes on with them, from allocation to allocation */
+	uint32_t region;           /* its id */
 	TAILQ_ENTRY(block) freed;  /* in the list of its state */
 	TAILQ_ENTRY(block) alike;  /* in the freed and the spare ones of about its size */
 };

@@ -29,11 +29,15 @@ unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3])
 	return count;
 }
 
-bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
+bool arena_zones(CUdeviceptr base, uint32_t region, uint64_t *start, uint64_t *end)
 {
 	pthread_mutex_lock(&arena.lock);
 	struct block *b = free_list_find(&arena_range_of(base)->free_list, base);
 	bool found = b && b->base == base && !b->has_zones;
+	if (b && b->base == base && options.regions == REGIONS_ZONES) {
+		b->has_region = true;
+		b->region = region;
+	}
 	if (found) {
 		*start = block_start(b);
 		*end = block_end(b);
@@ -41,6 +45,11 @@ bool arena_zones(CUdeviceptr base, uint64_t *start, uint64_t *end)
 	}
 	pthread_mutex_unlock(&arena.lock);
 	return found;
+}
+
+bool arena_region_goes_on(const struct block *b)
+{
+	return b->has_region;
 }
 
 /* ---- freed memory ---- */
@@ -68,6 +77,7 @@ static void end_zones(struct block *b, bool around)
 	if (!inside)
 		gate_enter(t);
 	region_died(b->base, &origin);
+	b->has_region = false;
 	if (around) {
 		region_died(block_start(b), &origin);
 		region_died(b->base + b->size, &origin);
@@ -112,6 +122,9 @@ static void hold(struct block *b)
 {
 	struct region_origin origin = {.seq = session_last_seq(), .call = TT_NO_ID, .label = TT_NO_ID};
 
+	if (b->has_region)
+		region_died(b->base, &origin);
+	b->has_region = false;
 	region_born(b->context, TT_REGION_ZONE, b->base, b->size, TT_NO_ID, &origin);
 	pthread_mutex_lock(&arena.lock);
 	free_list_set_state(&arena_range_of(b->base)->free_list, b, BLOCK_HELD);

@@ -74,7 +74,7 @@ bool controls_set(const char *text, char *why, size_t size)
 
 void controls_begin(void)
 {
-	static const char *const initial[] = {"all", "touched", "named"};
+	static const char *const initial[] = {"all", "touched", "named", "all"};
 	char why[200];
 
 	atomic_store(&controls.points, true);

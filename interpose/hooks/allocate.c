@@ -4,18 +4,24 @@
 #include "arena/arena.h"
 #include "hooks/memory.h"
 
-/* The kind of its region, and *r is the result for the program; 0: the driver must allocate. */
-static uint32_t from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)
+/* *r is the result for the program. Without a kind, the driver must allocate. */
+static struct served from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)
 {
 	enum arena_result result;
+	struct arena_place at;
 
 	*r = CUDA_SUCCESS;
 	if (!op->on || !options.deterministic || !p || !n)
-		return 0;
+		return (struct served){.region = TT_NO_ID};
 	do {
-		result = arena_allocate(op->context, n, p, r);
+		result = arena_allocate(op->context, n, &at, r);
 	} while (result == ARENA_SHORT && memory_given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
-	return result == ARENA_REFUSED ? TT_REGION_ARENA : arena_kind(result);
+	if (result == ARENA_REFUSED)
+		return (struct served){.kind = TT_REGION_ARENA, .region = TT_NO_ID};
+	struct served served = arena_served(result, at);
+	if (served.kind)
+		*p = at.base;
+	return served;
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
@@ -23,28 +29,30 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 	CUresult r;
 
 	HOOK(op, cuMemAlloc_v2, op_begin(&op));
-	uint32_t settled = from_arena(&op, n, p, &r);
-	if (!settled)
+	struct served settled = from_arena(&op, n, p, &r);
+	if (!settled.kind)
 		do {
 			r = real.cuMemAlloc_v2(p, n);
 		} while (memory_given_back(&op, r) || memory_fill(&op, r, r == CUDA_SUCCESS ? *p : 0, n));
-	memory_born(&op, r, settled ? settled : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, n);
+	memory_served(&op, r, settled, TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, n);
 	return r;
 }
 
-static uint32_t pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e, CUresult *r)
+static struct served pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e,
+					CUresult *r)
 {
-	uint32_t kind;
+	struct served served = {.region = TT_NO_ID};
 	size_t n;
 
 	if (!op->on || !options.deterministic || !pitch)
-		return 0;
+		return served;
 	uint64_t row = arena_pitch(op->context, w, e);
-	if (!row || __builtin_mul_overflow(row, h, &n) || !(kind = from_arena(op, n, p, r)))
-		return 0;
-	if (*r == CUDA_SUCCESS)
+	if (!row || __builtin_mul_overflow(row, h, &n))
+		return served;
+	served = from_arena(op, n, p, r);
+	if (served.kind && *r == CUDA_SUCCESS)
 		*pitch = row;
-	return kind;
+	return served;
 }
 
 EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e)
@@ -52,14 +60,13 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t
 	CUresult r;
 
 	HOOK(op, cuMemAllocPitch_v2, op_begin(&op));
-	uint32_t settled = pitched_from_arena(&op, p, pitch, w, h, e, &r);
-	if (!settled)
+	struct served settled = pitched_from_arena(&op, p, pitch, w, h, e, &r);
+	if (!settled.kind)
 		do {
 			r = real.cuMemAllocPitch_v2(p, pitch, w, h, e);
 		} while (memory_given_back(&op, r) ||
 			 memory_fill(&op, r, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * h : 0));
-	memory_born(&op, r, settled ? settled : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0,
-		    r == CUDA_SUCCESS ? *pitch * h : 0);
+	memory_served(&op, r, settled, TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, r == CUDA_SUCCESS ? *pitch * h : 0);
 	return r;
 }
 
@@ -70,7 +77,7 @@ static CUresult free_in_arena(struct op *op, struct context *c, CUdeviceptr p, s
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	*ended = memory_dies(op, p);
+	*ended = arena_region_goes_on(b) ? NULL : memory_dies(op, p);
 	return arena_free_end(c, b);
 }
 

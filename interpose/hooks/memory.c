@@ -8,11 +8,11 @@
 #include "hooks/multicast.h"
 #include "track/copy_sources.h"
 
-static void zones_born(struct context *c, uint64_t base, uint64_t size, const struct region_origin *origin)
+static void zones_born(struct context *c, uint64_t base, uint64_t size, uint32_t id, const struct region_origin *origin)
 {
 	uint64_t start, end;
 
-	if (!options.zones || !arena_zones(base, &start, &end))
+	if (!options.zones || !arena_zones(base, id, &start, &end))
 		return;
 	region_born(c, TT_REGION_ZONE, start, base - start, TT_NO_ID, origin);
 	region_born(c, TT_REGION_ZONE, base + size, end - base - size, TT_NO_ID, origin);
@@ -27,29 +27,42 @@ static bool device_reads(uint32_t kind, uint64_t base)
 	       real.cuMemHostGetDevicePointer_v2(&same, (void *)(uintptr_t)base, 0) == CUDA_SUCCESS && same == base;
 }
 
-void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
+/* The region of new memory. */
+static uint32_t region_of(const struct op *op, struct served in_arena, uint32_t kind, uint64_t base, uint64_t size)
 {
-	bool memory = !(kind & NOT_MEMORY), zoned = kind & HAS_ZONES;
-	uint32_t id = TT_NO_ID;
+	struct region_origin origin = op_origin(op);
+	bool memory = !(kind & NOT_MEMORY);
 
-	kind &= ~(NOT_MEMORY | HAS_ZONES);
+	if (in_arena.region != TT_NO_ID)
+		return in_arena.region;
+	kind = in_arena.kind ? in_arena.kind : kind & ~NOT_MEMORY;
+	if (in_arena.kind && options.guard && arena_has_guard(base))
+		origin.flags |= TT_REGIONF_GUARDED;
+	uint32_t id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
+	if (in_arena.kind && (!in_arena.has_zones || options.regions == REGIONS_ZONES))
+		zones_born(op->context, base, size, id, &origin);
+	if (memory && device_reads(kind, base))
+		regions_set_readable(base, size, true);
+	return id;
+}
+
+void memory_served(struct op *op, CUresult r, struct served in_arena, uint32_t kind, uint64_t base, uint64_t size)
+{
+	uint32_t id = TT_NO_ID;
 
 	if (!op->on)
 		return;
-	if (r == CUDA_SUCCESS && base && size && !op->capturing) {
-		struct region_origin origin = op_origin(op);
-		if (kind == TT_REGION_ARENA && options.guard && arena_has_guard(base))
-			origin.flags |= TT_REGIONF_GUARDED;
-		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
-		if (kind == TT_REGION_ARENA && !zoned)
-			zones_born(op->context, base, size, &origin);
-		if (memory && device_reads(kind, base))
-			regions_set_readable(base, size, true);
-	}
+	if (r == CUDA_SUCCESS && base && size && !op->capturing)
+		id = region_of(op, in_arena, kind, base, size);
 	RECORD(op, r, TT_EVENT_ALLOC, e->dst = base, e->bytes = size, e->id = id);
 	op_end(op, r);
 	if (r == CUDA_SUCCESS)
 		capture_prepare(op->t, op->context);
+}
+
+void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
+{
+	memory_served(op, r, (struct served){.region = TT_NO_ID}, kind, base, size);
 }
 
 /* Inside the gate no epoch is being cut: later epochs leave the regions out, and earlier ones are waited for. */

@@ -9,16 +9,25 @@
 
 /* Added to the kind of a region: */
 #define NOT_MEMORY 0x80000000u  /* reads may have effects */
-#define HAS_ZONES 0x40000000u   /* its zones are regions already */
 
-/* Of what the arena served; 0: nothing. */
-static inline uint32_t arena_kind(enum arena_result result)
+/* What the arena served. */
+struct served {
+	uint32_t kind;   /* of its region; 0: nothing */
+	bool has_zones;  /* they are regions already */
+	uint32_t region; /* that goes on there; else TT_NO_ID */
+};
+
+static inline struct served arena_served(enum arena_result result, struct arena_place at)
 {
-	return result == ARENA_SERVED ? TT_REGION_ARENA : result == ARENA_RENEWED ? TT_REGION_ARENA | HAS_ZONES : 0;
+	bool served = result == ARENA_SERVED || result == ARENA_RENEWED;
+
+	return (struct served){served ? TT_REGION_ARENA : 0, result == ARENA_RENEWED, served ? at.region : TT_NO_ID};
 }
 
 /* After an allocation: its region, if it succeeded and was not captured, and its event; ends the op. */
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size);
+/* The same for what the arena served; else its kind is `kind`. */
+void memory_served(struct op *op, CUresult r, struct served in_arena, uint32_t kind, uint64_t base, uint64_t size);
 /*
  * Before a free, in any context: ends the region that starts at base, because another thread may get the address
  * afterwards. Pass the result to memory_died.

@@ -141,17 +141,21 @@ static bool given_back(struct op *op, CUresult r)
 	return more;
 }
 
-/* The kind of its region; 0: the arena does not serve it. */
-static uint32_t from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
+/* Without a kind, the arena does not serve it. */
+static struct served from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
 {
 	enum arena_result result;
+	struct arena_place at;
 
 	if (!op->on || op->capturing || !options.deterministic || !p || !n)
-		return 0;
+		return (struct served){.region = TT_NO_ID};
 	do {
-		result = arena_allocate_async(op->stream, pool, n, p);
+		result = arena_allocate_async(op->stream, pool, n, &at);
 	} while (result == ARENA_SHORT && given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
-	return arena_kind(result);
+	struct served served = arena_served(result, at);
+	if (served.kind)
+		*p = at.base;
+	return served;
 }
 
 /*
@@ -172,14 +176,16 @@ static bool reaches(const struct op *op, CUmemoryPool pool)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, true)); \
-		uint32_t in_arena = (any) ? from_arena(&op, pool_, n, p) : 0; \
-		CUresult r = in_arena ? CUDA_SUCCESS : real.symbol args; \
+		struct served in_arena = {.region = TT_NO_ID}; \
+		if (any) \
+			in_arena = from_arena(&op, pool_, n, p); \
+		CUresult r = in_arena.kind ? CUDA_SUCCESS : real.symbol args; \
 		while (given_back(&op, r)) \
 			r = real.symbol args; \
-		bool near = in_arena || reaches(&op, pool_); \
-		if (fill_asked() && !in_arena && near) \
+		bool near = in_arena.kind || reaches(&op, pool_); \
+		if (fill_asked() && !in_arena.kind && near) \
 			memory_fill_async(&op, r, r == CUDA_SUCCESS && p ? *p : 0, n); \
-		memory_born(&op, r, in_arena ? in_arena : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, near ? n : 0); \
+		memory_served(&op, r, in_arena, TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, near ? n : 0); \
 		return r; \
 	}
 
@@ -195,7 +201,7 @@ static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real
 	CUresult r = arena_free_async_begin(s, p, free_real, handle, &b);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (op->on) {
+	if (op->on && !arena_region_goes_on(b)) {
 		struct region_origin origin = op_origin(op);
 		region_died(p, &origin);
 	}

@@ -27,7 +27,7 @@
  *	NAMES     texts separated by commas
  *	TRIGGERS, CONTENTS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
  *
- * Rules hold for what is given. A value "" matches every value, "!v" every value but v.
+ * Rules hold for what is given. A value "" matches every value, "!v" every value but v, and "!" any value.
  *
  * IMPLIES(A, value, B, other): where A has this value, the default of B is `other`.
  * NEEDS(A, value, B, other, why): where A has this value, B has to have `other`.
@@ -56,9 +56,10 @@ OPTION(EPOCH, epoch, TRIGGERS, "", "sync", "WHEN",
        "MESSAGE or DOMAIN/MESSAGE). "
        "@FROM-TO limits all triggers to the time from launch FROM to launch TO of the process, counted from 1; 0 is the time "
        "before the first. Commas separate triggers. An expression takes the rest of its list; a semicolon, or another --epoch, begins a new one.")
-OPTION(REGIONS, regions, CHOICE, "all|touched|named", "all", "",
-       "Capture all allocations (default); only those that copies and launches name (touched); or only those with a name "
-       "(named): --names gives parameters, buffers, gradients and the state of optimizers theirs, and activations none.")
+OPTION(REGIONS, regions, CHOICE, "all|touched|named|zones", "all", "",
+       "Capture all allocations (default); only those that copies and launches name (touched); only those with a name "
+       "(named): --names gives parameters, buffers, gradients and the state of optimizers theirs, and activations none; or, "
+       "with --zones, only zones and managed memory (zones): then an allocation in the place of a freed one of its size has the same region.")
 OPTION(HOST_MEMORY, host_memory, SWITCH, "", "0", "",
        "Capture page-locked memory of the host, too, which devices can address. The host waits for each epoch.")
 OPTION(ARRAYS, arrays, SWITCH, "", "0", "",
@@ -259,7 +260,9 @@ NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
 NEEDS(REPLAYABLE, "1", HOST_MEMORY, "0", "replays have no memory of the host")
 NEEDS(REPLAYABLE, "1", ARRAYS, "0", "replays have no arrays")
 NEEDS(ZONES, "", DETERMINISTIC, "1", "the recorder allocates the memory between zones")
-NEEDS(ZONES, "", REGIONS, "all", "a zone is changed by work that does not name it")
+NEEDS(ZONES, "", REGIONS, "!touched", "a zone is changed by work that does not name it")
+NEEDS(ZONES, "", REGIONS, "!named", "zones have no names")
+NEEDS(REGIONS, "zones", ZONES, "!", "")
 NEEDS(ZONES, "", REPLAYABLE, "0", "replays allocate memory without zones")
 NEEDS(GUARD, "!off", DETERMINISTIC, "1", "the recorder allocates the memory before guards")
 NEEDS(GUARD, "!off", REPLAYABLE, "0", "replays allocate memory without guards")

@@ -432,11 +432,11 @@ static const char *spelled(unsigned number, const char *value, bool as_option, c
 
 static bool complain(const struct rule *r, bool as_option, char *error, size_t size)
 {
-	bool another = *r->other_value == '!';
+	bool any = !strcmp(r->other_value, "!"), another = *r->other_value == '!' && !any;
 	char a[160], b[160];
 
 	spelled(r->number, *r->value ? given[r->number] : "", as_option, a, sizeof(a));
-	spelled(r->other, another ? "" : r->other_value, as_option, b, sizeof(b));
+	spelled(r->other, another || any ? "" : r->other_value, as_option, b, sizeof(b));
 	snprintf(error, size, "%s needs %s%s%s%s%s%s", a, another ? "another " : "", b, another ? " than " : "",
 		 another ? r->other_value + 1 : "", *r->why ? ": " : "", r->why);
 	return false;

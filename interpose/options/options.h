@@ -15,7 +15,7 @@
 /* Which later work waits for a capture: none, all, or launches only if they name memory that it reads. */
 enum deps { DEPS_OFF, DEPS_DEVICE, DEPS_REGION };
 /* Which allocations epochs read. */
-enum regions_choice { REGIONS_ALL, REGIONS_TOUCHED, REGIONS_NAMED };
+enum regions_choice { REGIONS_ALL, REGIONS_TOUCHED, REGIONS_NAMED, REGIONS_ZONES };
 /* Functions in call stacks; auto: Python's if the thread is in any, else native ones; mixed: both. */
 enum callstacks {
 	CALLSTACKS_OFF,

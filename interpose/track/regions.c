@@ -134,6 +134,14 @@ static void bear_tail(const struct region *r, const struct region_origin *origin
 		region_born(r->context, TT_REGION_ZONE, end, size, TT_NO_ID, &tail);
 }
 
+static bool is_captured(uint32_t kind)
+{
+	/* An epoch that reads tails of managed memory has to wait as one that reads all of it. */
+	if (options.regions == REGIONS_ZONES)
+		return kind == TT_REGION_ZONE || kind == TT_REGION_MANAGED;
+	return kind < TT_REGION_HOST || (kind == TT_REGION_ARRAY ? options.arrays : options.host_memory);
+}
+
 uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
 		     const struct region_origin *origin)
 {
@@ -149,7 +157,7 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	r->base = base;
 	r->size = size;
 	r->context = c;
-	r->captured = kind < TT_REGION_HOST || (kind == TT_REGION_ARRAY ? options.arrays : options.host_memory);
+	r->captured = is_captured(kind);
 	r->readable = kind < TT_REGION_HOST && kind != TT_REGION_VMM;
 	if (r->captured && region_host_writes(r))
 		atomic_store(&regions_managed, true);

@@ -14,7 +14,7 @@ import numpy as np
 
 from ttanalyze.core.fill import fill_bytes
 from ttanalyze.errors import Error
-from ttanalyze.format import contents, layout
+from ttanalyze.format import contents, event_kinds, layout
 from ttanalyze.format.digest import digests_of_pattern
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -25,6 +25,7 @@ __all__ = ["ChangedZone", "changed_zones"]
 
 ZONE = layout.enum("region_kind")["TT_REGION_ZONE"]
 ARENA = layout.enum("region_kind")["TT_REGION_ARENA"]
+ALLOC = event_kinds.KIND["alloc"]
 SEED = 0x656E6F7A  # as interpose/include/fill_pattern.h has it
 END, START, FREED = "past the end", "before the start", "after free"
 
@@ -221,17 +222,33 @@ def coverage(process: Process) -> tuple[int, int, int, int]:
     return shares(process, (regions.birth["kind"] == ARENA) & np.isin(ends, zones["base"]))
 
 
+def allocations(process: Process) -> Array:
+    """Returns the rows of the arena's allocations in the table of regions, in their order. With
+    `--regions zones`, several may be the same region.
+    """
+    columns = process.event_columns("kind", "id", "seq")
+    rows = np.flatnonzero(columns["kind"] == ALLOC)
+    rows = rows[np.argsort(columns["seq"][rows], kind="stable")]
+    known = process.regions.rows(columns["id"][rows])
+    known = known[known >= 0]
+    return known[process.regions.birth["kind"][known] == ARENA]
+
+
 def shares(process: Process, served: Array) -> tuple[int, int, int, int]:
     """Returns the number of these allocations, of all allocations, and the bytes of both.
 
     Only allocations of device memory count.
     """
     regions = process.regions
+    if process.info.get("options", {}).get("TT_REGIONS") == "zones":
+        times = np.maximum(np.bincount(allocations(process), minlength=len(regions)), 1)
+    else:
+        times = np.ones(len(regions), "i8")
     kinds = np.array([kind or "" for kind in layout.REGION_KINDS])[regions.birth["kind"]]
     counted = np.isin(kinds, ["device", "managed", "async", "vmm", "ipc", "arena"])
     return (
-        int(served.sum()),
-        int(counted.sum()),
-        int(regions.size[served].sum()),
-        int(regions.size[counted].sum()),
+        int(times[served].sum()),
+        int(times[counted].sum()),
+        int((regions.size * times)[served].sum()),
+        int((regions.size * times)[counted].sum()),
     )

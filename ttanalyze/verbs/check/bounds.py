@@ -40,7 +40,13 @@ DESCRIPTION = "writes outside of allocations, and to memory that was freed"
 ZONES = {**PLAIN, "zones": "256"}
 # The first recording only tells whether a zone changes. It is compared with no other, so new memory
 # need not be the same; what names a culprit costs time, and comes with the next recording.
-FIRST = {"contents": "none", "deterministic": True, "zones": "256", "fill": "keep"}
+FIRST = {
+    "contents": "none",
+    "deterministic": True,
+    "zones": "256",
+    "regions": "zones",
+    "fill": "keep",
+}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 GRAPH_LAUNCH = event_kinds.KIND["graph-launch"]
 LAUNCHES = ("launch", "graph-launch", "kernel")  # the last one: a node of a graph

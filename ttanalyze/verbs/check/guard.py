@@ -254,7 +254,7 @@ def _outside(guarded: Process, of: dict[str, Any], zoned: Process) -> range | No
     """The addresses of the zone behind an allocation, or in its place if it was freed. of: a
     guard.Reached. Allocations are known by their number in both recordings.
     """
-    rows = [np.flatnonzero(one.regions.birth["kind"] == zones.ARENA) for one in (guarded, zoned)]
+    rows = [zones.allocations(one) for one in (guarded, zoned)]
     number = np.flatnonzero(guarded.regions.id[rows[0]] == of["region"])
     if not len(number) or number[0] >= len(rows[1]):
         return None
