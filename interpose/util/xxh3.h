@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__SSE2__) && !defined(__CUDACC__)
+#include <emmintrin.h>
+#endif
+
 #ifdef __CUDACC__
 #define XXH3_CALL static __host__ __device__ __forceinline__
 #define XXH3_ROLLED _Pragma("unroll 1") /* device code reads single bytes: unrolled, it grows large */
@@ -209,12 +213,24 @@ XXH3_CALL uint64_t xxh3_start(unsigned i)
 
 XXH3_CALL void xxh3_stripe(uint64_t accumulator[8], const uint8_t *p, const uint64_t secret[8])
 {
+#if defined(__SSE2__) && !defined(__CUDACC__)
+	for (unsigned i = 0; i < 8; i += 2) {
+		__m128i word = _mm_loadu_si128((const __m128i *)(p + 8 * i));
+		__m128i key = _mm_xor_si128(word, _mm_loadu_si128((const __m128i *)(secret + i)));
+		__m128i product = _mm_mul_epu32(key, _mm_srli_epi64(key, 32));
+		__m128i sum = _mm_add_epi64(product, _mm_shuffle_epi32(word, _MM_SHUFFLE(1, 0, 3, 2)));
+
+		sum = _mm_add_epi64(sum, _mm_loadu_si128((const __m128i *)(accumulator + i)));
+		_mm_storeu_si128((__m128i *)(accumulator + i), sum);
+	}
+#else
 	for (unsigned i = 0; i < 8; i++) {
 		uint64_t word = xxh3_read64(p + 8 * i);
 
 		accumulator[i ^ 1] += word;
 		accumulator[i] += xxh3_product(word, secret[i]);
 	}
+#endif
 }
 
 XXH3_CALL uint64_t xxh3_64(const void *data, size_t length)
