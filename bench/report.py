@@ -176,7 +176,7 @@ def _traces(results: dict[str, Any]) -> str:
         cells = [f"{bare:,.1f} µs{varies('bare', name)}"]
         for way in kinds:
             value = slow[way].get(name)
-            said = figures.amount(value, figures.RATIO) if value else "not traced"
+            said = figures.amount(value, figures.RATIO) if value else ""
             cells.append(said + varies(way, name))
         rows.append([WORKLOADS[name], *cells])
     return _measured_table(results, "traces", rows)

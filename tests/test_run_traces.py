@@ -16,6 +16,7 @@ from tests.rundir import Writer, record, seal
 from tests.trace_writer import TraceWriter
 from tests.traced_run import BEGIN, PARAM, RET, begun, warp, written
 from ttanalyze.format import layout
+from ttanalyze.output import tables
 from ttanalyze.traces.instructions import SIMULATOR
 from ttanalyze.verbs.query.native import TracedRun
 from ttanalyze.verbs.query.trace_columns import LISTS, RECORDED, WORKED_OUT
@@ -44,6 +45,25 @@ def test_records_are_rows(run: Path) -> None:
     assert (load["mem_space"], load["is_load"], load["access_size"]) == (1, True, 4)
     assert orjson.loads(load["addrs"])[:3] == [0x7000, 0x7004, 0x7008]
     assert orjson.loads(load["values"])[2] == [6]
+
+
+def test_addresses_are_shown_as_a_first_one_and_a_distance(run: Path) -> None:
+    shown = support.ttanalyze("query", run, "--table", "trace", "--head", "20").stdout
+    assert "addrs" in shown.splitlines()[0] and "0x7000 +4 x32" in shown
+    lanes = {
+        "0x7f00 +4 x32": [0x7F00 + 4 * lane for lane in range(32)],
+        "0x7f00 +8 x16": [0x7F00 + 4 * lane if lane % 2 == 0 else 0 for lane in range(32)],
+        "0x7f7c -4 x32": [0x7F7C - 4 * lane for lane in range(32)],
+        "0x7f00 x32": [0x7F00] * 32,
+        "0x0 +4 x32": [4 * lane for lane in range(32)],
+        "0x7f00 +4 x8, 0x9000 x8": [0x7F00 + 4 * lane for lane in range(8)]
+        + [0x9000] * 8
+        + [0] * 16,
+        "0x1, 0x5, 0x6, 0x9 and 28 more": [1, 5, 6, 9, *(lane**3 for lane in range(20, 48))],
+        "": [0] * 32,
+    }
+    column = pd.Series([np.array(one, "u8") for one in lanes.values()], name="addrs")
+    assert tables.cells(column) == [*lanes]
 
 
 def test_records_are_filtered(run: Path) -> None:

@@ -22,16 +22,18 @@ from ttanalyze.verbs.record.run import sanitizer_library
 
 RING = "8G"
 SECONDS = 60  # for each run
-WAYS = {  # --way, --kind
+WAYS = {  # --way, --kind; those with a figure come first, if there is no time for all
     "count": ("patcher", "count"),
     "heartbeat": ("patcher", "heartbeat"),
-    "opcode": ("patcher", "opcode"),
     "addresses": ("patcher", "addresses"),
-    "values": ("patcher", "values"),
-    "tma": ("patcher", "tma"),
     "sanitizer": ("sanitizer", "addresses"),
     "registers": ("patcher", "registers"),
+    "opcode": ("patcher", "opcode"),
+    "values": ("patcher", "values"),
+    "tma": ("patcher", "tma"),
 }
+PAUSES = {"registers": 1500}  # ms behind a launch, until its records are stored
+PAUSE = 300
 KERNELS = "^(copy|gemm|reduction)$"
 QUICK = ("count", "heartbeat")
 MANY, SOME = (12, 4, 1), (4, 2, 1)  # launches of each kernel: full, quick, simulator
@@ -69,15 +71,16 @@ def _built(bed: Bed) -> Path:
 
 
 def _compare(bed: Bed, result: Result, command: Command, options: list[str]) -> None:
-    bare: Times = bed.answer([*command, str(bed.pick(*MANY))], bed.bare(), SECONDS)
+    bare: Times = bed.answer([*command, str(bed.pick(*MANY)), str(PAUSE)], bed.bare(), SECONDS)
     result.data["bare_us"] |= {name: median(times) for name, times in bare.items()}
     _add_varies(result, "bare", bare)
     for way, (inserted, kind) in WAYS.items():
         if inserted == "sanitizer" and not sanitizer_library():
             continue
         given = ["--way", inserted, "--kind", kind, "--ring-bytes", RING, *options]
-        repeats = str(bed.pick(*(MANY if way in QUICK else SOME)))
-        result.attempt(partial(_traced, bed, result, way, given, [*command, repeats], bare))
+        counts = bed.pick(*(MANY if way in QUICK else SOME)), PAUSES.get(way, PAUSE)
+        line = [*command, *map(str, counts)]
+        result.attempt(partial(_traced, bed, result, way, given, line, bare))
 
 
 def _traced(

@@ -1,7 +1,7 @@
 /*
  * Kernels whose traces are timed: a copy, a product of matrices, a reduction with atomics.
  *
- * traced [REPEATS]: prints the microseconds of each launch as JSON: {"copy": […], "gemm": […], "reduction": […]}. A kernel
+ * traced [REPEATS [PAUSE]]: prints the microseconds of each launch as JSON: {"copy": […], "gemm": […], "reduction": […]}. A kernel
  * that waits runs before each, so that the time has nothing of the processor's work for a launch.
  */
 #include <cstdio>
@@ -14,7 +14,6 @@
 #define SIDE 256 /* of the matrices */
 #define TILE 16
 #define WAIT_CYCLES 8000000ll
-#define PAUSE_US 300000 /* until what a launch recorded is stored */
 
 KERNEL wait_long(long long cycles)
 {
@@ -72,7 +71,8 @@ static void check(cudaError_t e)
 	exit(1);
 }
 
-static void time_kernel(const char *name, const void *f, int blocks, int repeats, const float *in, float *out)
+/* pause: ms behind a launch, until its records are stored */
+static void time_kernel(const char *name, const void *f, int blocks, int repeats, int pause, const float *in, float *out)
 {
 	void *params[] = {&in, &out};
 	cudaEvent_t begin, end;
@@ -90,14 +90,14 @@ static void time_kernel(const char *name, const void *f, int blocks, int repeats
 		check(cudaEventElapsedTime(&ms, begin, end));
 		if (i)
 			printf("%s%.2f", i > 1 ? ", " : "", ms * 1000);
-		usleep(PAUSE_US);
+		usleep(pause * 1000);
 	}
 	printf("]");
 }
 
 int main(int argc, char **argv)
 {
-	int repeats = argc > 1 ? atoi(argv[1]) : 3;
+	int repeats = argc > 1 ? atoi(argv[1]) : 3, pause = argc > 2 ? atoi(argv[2]) : 300;
 	float *in, *out;
 
 	check(cudaMalloc(&in, WORDS * sizeof(float)));
@@ -105,11 +105,11 @@ int main(int argc, char **argv)
 	check(cudaMemset(in, 0, WORDS * sizeof(float)));
 	check(cudaMemset(out, 0, WORDS * sizeof(float)));
 	printf("{");
-	time_kernel("copy", (const void *)copy, 132 * 8, repeats, in, out);
+	time_kernel("copy", (const void *)copy, 132 * 8, repeats, pause, in, out);
 	printf(", ");
-	time_kernel("gemm", (const void *)gemm, SIDE / TILE * (SIDE / TILE), repeats, in, out);
+	time_kernel("gemm", (const void *)gemm, SIDE / TILE * (SIDE / TILE), repeats, pause, in, out);
 	printf(", ");
-	time_kernel("reduction", (const void *)reduction, 132 * 8, repeats, in, out);
+	time_kernel("reduction", (const void *)reduction, 132 * 8, repeats, pause, in, out);
 	printf("}\n");
 	return 0;
 }

@@ -17,7 +17,12 @@ from ttanalyze.output.times import as_nanoseconds
 FORMATS = ("table", "csv", "json", "ndjson", "parquet")
 SHOWN = 50  # rows of a text table, unless more are asked for
 OBJECTS = 1 << 12  # rows that are made to JSON at a time
-ADDRESSES = {"base", "dst", "src", "digest", "image"}
+ADDRESSES = {
+    *("base", "dst", "src", "digest", "image", "active_mask", "desc_addr", "func_addr"),
+    "tma_global_address",
+}
+LANES = {"addrs"}  # lists of addresses, one for each lane
+PARTS = 4  # of such a list that a table for a screen has
 IDS = (
     "process thread region epoch function module context device stream graph node parent id born "
     "died segment result flags"
@@ -34,6 +39,8 @@ def cells(column: Any) -> list[str]:
         shown = ["yes" if value else "no" for value in column.tolist()]
     elif not pd.api.types.is_numeric_dtype(column.dtype):
         values = column.tolist()
+        if name in LANES:
+            values = [_lanes_text(v) if isinstance(v, np.ndarray) else v for v in values]
         shown = [f"{v:,}" if isinstance(v, int) else str(_as_text(v)) for v in values]
     elif pd.api.types.is_float_dtype(column.dtype):
         numbers = column.to_numpy("f8", na_value=0.0).tolist()
@@ -52,6 +59,32 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     return value
+
+
+def _lanes_text(addresses: Any) -> str:
+    """Returns what lanes access: those with equal distances as `0x7f00 +4 x32`.
+
+    0 is a lane that accesses nothing, or the beginning of shared memory.
+    """
+    used, shown = addresses[addresses != 0].tolist(), 0
+    out: list[str] = []
+    if (
+        len(used) > 1
+        and len(used) == len(addresses) - 1
+        and not addresses[0]
+        and used[1] == 2 * used[0]
+    ):
+        used = [0, *used]
+    while shown < len(used) and len(out) < PARTS:
+        step = used[shown + 1] - used[shown] if shown + 1 < len(used) else 0
+        end = shown + 1
+        while end < len(used) and used[end] - used[end - 1] == step:
+            end += 1
+        count = end - shown if end - shown > 2 or not step else 1  # two always have one distance
+        distance = f" {step:+d}" if step and count > 1 else ""
+        out.append(f"{used[shown]:#x}{distance}" + (f" x{count}" if count > 1 else ""))
+        shown += count
+    return ", ".join(out) + (f" and {len(used) - shown} more" if shown < len(used) else "")
 
 
 def frame_text(frame: pd.DataFrame, width: int = 0) -> str:

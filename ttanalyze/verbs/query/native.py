@@ -13,6 +13,7 @@ import pandas as pd
 from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.errors import Error
 from ttanalyze.format import open_run
+from ttanalyze.format.instruction_traces import kind_number
 from ttanalyze.format.run import Run
 from ttanalyze.traces import ipc
 from ttanalyze.traces.hangs import hangs
@@ -33,6 +34,7 @@ HANGS = (
     *("process", "seq", "kernel", "hang", "doing", "warps", "block", "warp", "at"),
     *("instruction", "sass", "source", "caller"),
 )
+ADDRESSES = 1 << kind_number("addresses") | 1 << kind_number("values")
 OF_FILES = ("instructions", "warps", "histogram", "ipc", "mma", "tma")
 TRACE_TABLES = ("trace", "trace-counts", *OF_FILES, "hangs")
 
@@ -54,8 +56,11 @@ class TracedRun(TraceFile):
         self.path, self.notes = run.path, []
         self._run, self._launch = run, launch
         own = self._tables(regions)
+        kinds = {int(asked) for process in run.processes for asked in process.traced["kinds"]}
+        addresses = any(asked & ADDRESSES for asked in kinds)
+        shown = (*SHOWN, *(("addrs",) if addresses else ()))
         self.tables = {
-            "trace": Table(RECORDED, WORKED_OUT, SHOWN, pieces_of),
+            "trace": Table(RECORDED, WORKED_OUT, shown, pieces_of),
             "trace-counts": Table(COUNTS, (), COUNTS, self._counts),
             "hangs": Table(HANGS, (), HANGS, self._hangs),
             **{name: own[name] for name in OF_FILES},
