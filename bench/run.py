@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -131,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, metavar="N", help="what each part may take, for larger sizes"
     )
     options = parser.parse_args(arguments)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode
     sim = options.sim or not checks.check_driver()[2]
     runs = options.runs.absolute()
     bed = Bed(sim, options.quick, runs, ROOT / "build" / "bench" / "programs")
