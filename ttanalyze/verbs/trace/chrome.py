@@ -6,8 +6,10 @@ NUMBERS.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, cast
 
 import orjson
 
@@ -24,11 +26,22 @@ from ttanalyze.verbs.trace.rows import (
     Part,
     Rows,
     Template,
-    filled,
 )
 
 THREADS = 1 << 30  # what is no thread has its number from here on, where no thread has one
 FLOW, FIRST = 4, 5  # columns: the arrow's number, the first of NUMBERS
+
+
+@dataclass(frozen=True)
+class Text(Template):
+    """text: with a % conversion for each of these columns."""
+
+    text: str
+    columns: Sequence[int]
+    choose: Callable[[Sequence[Any]], Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choose", operator.itemgetter(*self.columns))
 
 
 class ChromeWriter:
@@ -58,14 +71,14 @@ class ChromeWriter:
         sort = {"sort_index": lane.rank}
         self._write(_json({**track, "name": "thread_sort_index", "args": sort}))
 
-    def template(self, parts: Sequence[Part]) -> Template:
+    def template(self, parts: Sequence[Part]) -> Text:
         texts: list[str] = []
         columns: list[int] = []
         for part in parts:
             for text, used in _events(part):
                 texts.append(text)
                 columns += used
-        return Template(",\n".join(texts), columns)
+        return Text(",\n".join(texts), columns)
 
     def rows(self, templates: Sequence[Template], rows: Rows) -> None:
         if not templates:
@@ -77,7 +90,8 @@ class ChromeWriter:
             else:
                 columns += [_microseconds(begins.tolist()), _lengths((ends - begins).tolist())]
         columns += [rows.flows.tolist(), *(column.tolist() for column in rows.numbers)]
-        self._write(",\n".join(filled(templates, columns)))
+        texts = zip(cast("Sequence[Text]", templates), zip(*columns, strict=True), strict=True)
+        self._write(",\n".join([t.text % t.choose(row) for t, row in texts]))
 
     def end(self) -> None:
         self._file.write(b"\n]}\n")

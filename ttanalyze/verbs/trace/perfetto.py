@@ -2,16 +2,16 @@
 
 Traces have TracePacket with TrackDescriptor, TrackEvent and InternedData. Repeated texts are
 interned, in one sequence of packets. Numbers in templates are varints of full length, which
-decoders accept, so the size of every packet is known.
+decoders accept, so the size of every packet is known, and the rows of a template are an array.
 
-The characters of a template are bytes (latin-1). The columns are begin and end of either span, the
-number of the arrow, then NUMBERS.
+The columns are begin and end of either span, the number of the arrow, then NUMBERS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ttanalyze.verbs.trace.rows import (
     Part,
     Rows,
     Template,
-    filled,
+    groups,
 )
 
 FLOW, FIRST = 4, 5  # columns: the arrow's number, the first of NUMBERS
@@ -50,17 +50,15 @@ CATEGORIES, NAMES, ARG_NAMES, TEXTS = 1, 2, 3, 29  # of InternedData: id 1, text
 Kind = int
 
 
-class _Message:
-    """A message or a part of one as a template, and its size when filled in."""
+@dataclass(frozen=True, eq=False)
+class _Message(Template):
+    """A message or a part of one. columns: where they are, and which."""
 
-    def __init__(self) -> None:
-        self.text: list[str] = []
-        self.columns: list[int] = []
-        self.size = 0
+    data: bytearray = field(default_factory=bytearray)
+    columns: list[tuple[int, int]] = field(default_factory=list)
 
-    def raw(self, data: bytes) -> None:
-        self.text.append(data.decode("latin-1").replace("%", "%%"))
-        self.size += len(data)
+    def raw(self, data: bytes | bytearray) -> None:
+        self.data.extend(data)
 
     def number(self, tag: int, value: int) -> None:
         self.raw(_varint(tag << 3) + _varint(value))
@@ -70,17 +68,19 @@ class _Message:
         self.raw(_varint(tag << 3 | 2) + _varint(len(data)) + data)
 
     def message(self, tag: int, value: _Message) -> None:
-        self.raw(_varint(tag << 3 | 2) + _varint(value.size))
-        self.text += value.text
-        self.columns += value.columns
-        self.size += value.size
+        self.raw(_varint(tag << 3 | 2) + _varint(len(value.data)))
+        self.add(value)
+
+    def add(self, value: _Message) -> None:
+        """Adds the contents of another."""
+        self.columns.extend((len(self.data) + at, column) for at, column in value.columns)
+        self.raw(value.data)
 
     def column(self, tag: int, column: int) -> None:
         fixed = column == FLOW
         self.raw(_varint(tag << 3 | fixed))  # wire type 1 is a number of eight bytes
-        self.text.append("%s")
-        self.columns.append(column)
-        self.size += FIXED if fixed else WIDTH
+        self.columns.append((len(self.data), column))
+        self.raw(bytes(FIXED if fixed else WIDTH))
 
 
 class PerfettoWriter:
@@ -124,22 +124,32 @@ class PerfettoWriter:
             track.message(COUNTS, counter)
         self._describe(track)
 
-    def template(self, parts: Sequence[Part]) -> Template:
-        packets = [packet for part in parts for packet in self._packets(part)]
+    def template(self, parts: Sequence[Part]) -> _Message:
+        out = _Message()
+        for part in parts:
+            for packet in self._packets(part):
+                out.add(packet)
         self._write_new()
-        text = "".join(text for packet in packets for text in packet.text)
-        return Template(text, [column for packet in packets for column in packet.columns])
+        return out
 
     def rows(self, templates: Sequence[Template], rows: Rows) -> None:
         if not templates:
             return
-        columns: list[Sequence[str]] = []
+        columns: list[Array] = []
         for begins, ends in rows.spans:
             again = columns and begins is rows.spans[0][0] and ends is rows.spans[0][1]
             columns += columns if again else [_varints(begins), _varints(ends)]
-        columns.append(_pieces(rows.flows.astype("<u8").tobytes(), FIXED))
+        columns.append(rows.flows.astype("<u8").view("u1").reshape(-1, FIXED))
         columns += [_varints(column) for column in rows.numbers]
-        self._file.write("".join(filled(templates, columns)).encode("latin-1"))
+        packets = np.empty(len(templates), object)
+        for _, some in groups(np.fromiter(map(id, templates), "u8", len(templates))):
+            template = cast("_Message", templates[some[0]])
+            filled = np.tile(np.frombuffer(template.data, "u1"), (len(some), 1))
+            for at, column in template.columns:
+                values = columns[column]
+                filled[:, at : at + values.shape[1]] = values[some]
+            packets[some] = filled.view(f"V{filled.shape[1]}").ravel().tolist()
+        self._file.write(b"".join(packets.tolist()))
 
     def end(self) -> None:
         pass
@@ -223,8 +233,7 @@ class PerfettoWriter:
 
     def _packet(self, packet: _Message, flags: int) -> None:
         """Writes a packet without columns."""
-        text = "".join(self._whole(packet, flags).text)
-        self._file.write((text % ()).encode("latin-1"))
+        self._file.write(self._whole(packet, flags).data)
 
     @staticmethod
     def _whole(packet: _Message, flags: int) -> _Message:
@@ -245,19 +254,13 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _varints(values: Array) -> list[str]:
-    """Returns non-negative integers as varints of WIDTH bytes."""
+def _varints(values: Array) -> Array:
+    """Returns non-negative integers as varints of WIDTH bytes, a row each."""
     rest = values.astype("u8")
-    if not rest.any():
-        return [(b"\x80" * (WIDTH - 1) + b"\0").decode("latin-1")] * len(rest)
-    out = np.empty((len(rest), WIDTH), "u1")
-    for i in range(WIDTH):
-        out[:, i] = rest & np.uint64(0x7F)
-        rest >>= np.uint64(7)
-    out[:, :-1] |= 0x80
-    return _pieces(out.tobytes(), WIDTH)
-
-
-def _pieces(data: bytes, size: int) -> list[str]:
-    text = data.decode("latin-1")
-    return [text[at : at + size] for at in range(0, len(text), size)]
+    out = np.full((len(rest), WIDTH), 0x80, "u1")
+    if rest.any():
+        for i in range(WIDTH):
+            out[:, i] |= (rest & np.uint64(0x7F)).astype("u1")
+            rest >>= np.uint64(7)
+    out[:, -1] &= 0x7F
+    return out

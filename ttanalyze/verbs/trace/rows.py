@@ -6,7 +6,6 @@ what rows share, once, and fills in the columns of many rows.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
@@ -80,16 +79,8 @@ class Rows:
     numbers: Sequence[Array]
 
 
-@dataclass(frozen=True)
 class Template:
-    """What rows share. text: with a % conversion for each of these columns."""
-
-    text: str
-    columns: Sequence[int]
-    choose: Callable[[Sequence[Any]], Any] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "choose", operator.itemgetter(*self.columns))
+    """What rows share. Each writer has its own."""
 
 
 class Templates:
@@ -117,12 +108,6 @@ def groups(values: Array) -> Iterator[tuple[int, Array]]:
     borders = np.flatnonzero(np.diff(values[order]) != 0) + 1
     for rows in np.split(order, borders) if len(values) else []:
         yield int(values[rows[0]]), rows
-
-
-def filled(templates: Sequence[Template], columns: Sequence[Sequence[Any]]) -> list[str]:
-    """Returns a text for each row, from its template and its values."""
-    rows = zip(*columns, strict=True)
-    return [t.text % t.choose(row) for t, row in zip(templates, rows, strict=True)]
 
 
 class Writer(Protocol):
