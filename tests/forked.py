@@ -63,12 +63,22 @@ def _end() -> None:
 
 
 def run(
-    module: str, arguments: Sequence[str], environment: dict[str, str], timeout: float
+    module: str,
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    timeout: float,
+    folder: Path = ROOT,
 ) -> tuple[str, str, int]:
-    """Runs ``python -m MODULE`` without input. Returns output, errors and status (-N: signal)."""
+    """Runs ``python -m MODULE`` in the folder, without input. Returns output, errors and status
+    (-N: signal).
+    """
     pipes = [os.pipe() for _ in range(3)]
     try:
-        asked = {"arguments": [module, *arguments], "environment": environment}
+        asked = {
+            "arguments": [module, *arguments],
+            "environment": environment,
+            "folder": str(folder),
+        }
         rights = array.array("i", [write for _, write in pipes])
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
         with _lock:
@@ -136,18 +146,24 @@ def _serve(control: socket.socket) -> list[str]:
         asked = json.loads(message)
         os.environ.clear()
         os.environ.update(asked["environment"])
+        os.chdir(asked["folder"])
         return list(asked["arguments"])
 
 
 def main() -> None:
     """Serves the process that started this one."""
     control = socket.socket(fileno=int(sys.argv[1]))
+    ended: list[int] = []
+    atexit.register(_end_at_once, ended)  # first, so it is called after all others
     import pandas  # noqa: F401
 
     import ttanalyze.verbs
+    from ttanalyze.cli import run_command
 
     for found in pkgutil.iter_modules(ttanalyze.verbs.__path__):
         import_module(f"ttanalyze.verbs.{found.name}")
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        run_command(["info", os.devnull])  # the first one imports much of Typer's
     gc.collect()
     gc.freeze()  # so that collections in children copy no memory
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -155,7 +171,24 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     random.seed()
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            ended.append(end.code or 0)
+        raise
+    ended.append(0)
+
+
+def _end_at_once(ended: list[int]) -> None:
+    """Ends the process with that status, if there is one. Python would visit all objects first,
+    which copies the memory of all modules.
+    """
+    with contextlib.suppress(OSError, ValueError):  # then Python tells it, and ends with 120
+        for stream in filter(None, (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)):
+            stream.flush()
+        if ended:
+            os._exit(ended[0])
 
 
 if __name__ == "__main__":

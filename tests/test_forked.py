@@ -32,6 +32,9 @@ sys.stdout.flush()
         ("os.kill(os.getpid(), 9)", -9),
         ("raise KeyboardInterrupt", -2),
         ("import atexit; atexit.register(print, 'at the end')", 0),
+        ("import threading; threading.Timer(0.2, print, ['later']).start()", 0),
+        ("sys.stdout = sys.stderr", 0),
+        ("sys.stdout = open('/dev/full', 'w'); print(1)", 120),
     ],
 )
 def test_end_is_that_of_a_process(last: str, status: int, tmp_path: Path) -> None:
@@ -64,3 +67,12 @@ def test_time_limit_ends_it(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         forked.run("forked_sleeper", [], environment, 5)
     assert time.monotonic() - began < 30
+
+
+def test_it_runs_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "forked_where.py").write_text("import os; print(os.getcwd())")
+    environment = support.importing_environment()
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    for folder in (tmp_path, support.ROOT):
+        done = forked.run("forked_where", [], environment, 60, folder)
+        assert done == (f"{folder}\n", "", 0)

@@ -34,10 +34,10 @@ RECIPES = examples()
 
 
 @pytest.fixture(scope="module")
-def beginning(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def beginning(built: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder with the runs that the guides record, and the first lines of all examples."""
     folder = tmp_path_factory.mktemp("guides")
-    support.build_examples(folder / "build")
+    (folder / "build").symlink_to(support.build_examples(built / "examples"))
     blocks = BLOCK.findall((GUIDES / "index.md").read_text())
     commands = re.findall(r"^examples\$ ttanalyze (.*)$", blocks[0][1], re.M)
     assert len(commands) == 3

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import ttanalyze as tt
-from tests import support
+from tests import forked, support
 from tests.rundir import Writer, small_run
 from tests.support import Outcome
 from ttanalyze.errors import Error
@@ -56,8 +56,11 @@ def recorded(environment: dict[str, str], tmp_path: Path) -> Record:
     """Runs `ttanalyze record --sim` in tmp_path."""
 
     def run(*arguments: str | Path, stdin: str = "", **variables: str) -> Outcome:
+        words = ["record", "--sim", *map(str, arguments)]
+        if not stdin:
+            return Outcome(*forked.run("ttanalyze", words, environment | variables, 60, tmp_path))
         done = subprocess.run(
-            [sys.executable, "-m", "ttanalyze", "record", "--sim", *map(str, arguments)],
+            [sys.executable, "-m", "ttanalyze", *words],
             env=environment | variables,
             cwd=tmp_path,
             input=stdin,

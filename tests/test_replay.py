@@ -41,9 +41,8 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Programs, with an epoch after every launch."""
-    built = tmp_path_factory.mktemp("built")
     out = {}
     for name, options in RUNS.items():
         run = tmp_path_factory.mktemp(name) / "run"

@@ -139,11 +139,10 @@ def browse(
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def training(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real recording: an epoch after every kernel of three steps."""
-    folder = tmp_path_factory.mktemp("tui")
-    program = support.build_examples(folder / "examples") / "training"
-    run = folder / "run"
+    program = support.build_examples(built / "examples") / "training"
+    run = tmp_path_factory.mktemp("tui") / "run"
     options = ("-q", "--sim", "--epoch", "launch", "-o", run, "--", program, "--steps", "3")
     outcome = support.ttanalyze("record", *options)
     assert outcome.status == 0, outcome.stderr
