@@ -66,6 +66,11 @@ def test_addresses_are_shown_as_a_first_one_and_a_distance(run: Path) -> None:
     assert tables.cells(column) == [*lanes]
 
 
+def test_cycles_come_from_a_run_or_from_proton(run: Path) -> None:
+    done = support.ttanalyze("query", run, "--table", "ipc")
+    assert "needs --times, a run of it with --timeline" in done.stderr
+
+
 def test_records_are_filtered(run: Path) -> None:
     options = ("--filter", "warp=3;opcode=ld", "--fields", "cta_x,warp,sass,category,active_mask")
     found = query(run, "--table", "trace", "--launch", "1", *options)

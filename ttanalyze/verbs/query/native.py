@@ -145,7 +145,10 @@ class TracedRun(TraceFile):
 
     def _ipc(self, trace: AnyTrace) -> Iterator[dict[str, Any]]:
         times = self._regions.times
-        if times is None or not os.path.isdir(times):
+        if times is None:
+            what = "a run of it with --timeline, for NVTX ranges, or a Chrome trace of Proton"
+            raise Error(f"--table ipc: needs --times, {what}")
+        if not os.path.isdir(times):
             yield from super()._ipc(trace)
         else:
             yield from ipc.of_ranges(self._run, open_run(times), self.notes)
