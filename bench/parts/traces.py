@@ -32,8 +32,9 @@ WAYS = {  # --way, --kind; those with a figure come first, if there is no time f
     "values": ("patcher", "values"),
     "tma": ("patcher", "tma"),
 }
-PAUSES = {"registers": 1500}  # ms behind a launch, until its records are stored
-PAUSE = 300
+PAUSE = 300  # ms behind a launch, until its records are stored
+SHORT = 50  # without records
+PAUSES = {"registers": 1500, "count": SHORT, "heartbeat": SHORT}
 KERNELS = "^(copy|gemm|reduction)$"
 QUICK = ("count", "heartbeat")
 MANY, SOME = (12, 4, 1), (4, 2, 1)  # launches of each kernel: full, quick, simulator
@@ -71,7 +72,7 @@ def _built(bed: Bed) -> Path:
 
 
 def _compare(bed: Bed, result: Result, command: Command, options: list[str]) -> None:
-    bare: Times = bed.answer([*command, str(bed.pick(*MANY)), str(PAUSE)], bed.bare(), SECONDS)
+    bare: Times = bed.answer([*command, str(bed.pick(*MANY)), str(SHORT)], bed.bare(), SECONDS)
     result.data["bare_us"] |= {name: median(times) for name, times in bare.items()}
     _add_varies(result, "bare", bare)
     for way, (inserted, kind) in WAYS.items():
