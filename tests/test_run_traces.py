@@ -66,6 +66,13 @@ def test_addresses_are_shown_as_a_first_one_and_a_distance(run: Path) -> None:
     assert tables.cells(column) == [*lanes]
 
 
+def test_info_counts_what_was_traced(run: Path) -> None:
+    told = tt.info(tt.open(run)).processes[0].traced
+    size = (run / "p0" / "trace.bin").stat().st_size
+    assert told == {"launches": 2, "bytes": size, "refused": {}}
+    assert "traced   2 launches" in support.ttanalyze("info", run).stdout
+
+
 def test_cycles_come_from_a_run_or_from_proton(run: Path) -> None:
     done = support.ttanalyze("query", run, "--table", "ipc")
     assert "needs --times, a run of it with --timeline" in done.stderr

@@ -103,17 +103,11 @@ def tracing_options(*names: str) -> Decorator:
 
 def traced_text(run: Path) -> str:
     """What was traced, as one line."""
-    from ttanalyze.format import layout, open_run
-    from ttanalyze.output import text
+    from ttanalyze.core.traced import totals, totals_text
+    from ttanalyze.format import open_run
 
-    processes = open_run(run).processes
-    refused = [int(why) for process in processes for why in process.traced["refused"]]
-    traced, size = refused.count(0), sum(p.instruction_trace.size for p in processes)
-    out = f"traced {text.count(traced, 'launch', 'launches')}, {text.size(size)}"
-    if traced < len(refused):
-        names = sorted({layout.REFUSED_TRACES[why] for why in refused if why})
-        out += f"; {len(refused) - traced:,} refused ({', '.join(names)})"
-    return f"{out}: ttanalyze query {run} --table traced"
+    found = totals(open_run(run).processes) or {"launches": 0, "bytes": 0, "refused": {}}
+    return f"traced {totals_text(found)}: ttanalyze query {run} --table traced"
 
 
 def say_hangs(done: Recorded) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ttanalyze.core import delays, guard, zones
 from ttanalyze.core.crash_report import crash_reports, last_epoch
+from ttanalyze.core.traced import totals
 from ttanalyze.core.waits import Waits
 from ttanalyze.format import event_kinds, layout, statuses, summaries
 from ttanalyze.format.captures import LATEST, Captures
@@ -70,6 +71,7 @@ def summarise(process: Process) -> dict[str, Any]:
         "bytes_captured": int(regions.size[np.array(captured, bool)].sum(dtype="u8")),
         "kernels": len(process.functions),
         "replayable": _replayable(process),
+        "traced": totals([process]),
         "modules": len(process.modules),
         "events": _events(process),
         "events_lost": recorded.get("counters", {}).get("events_lost", 0),

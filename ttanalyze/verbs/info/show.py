@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from ttanalyze.core.crash_report import crash_report_text
+from ttanalyze.core.traced import totals_text
 from ttanalyze.format import statuses
 from ttanalyze.format.process_info import Rank
 from ttanalyze.format.unread import UNREAD
@@ -123,6 +124,8 @@ def process_rows(process: ProcessSummary) -> list[tuple[str, str]]:
     )
     if process.replayable:
         pairs.append(("replay", _again(process.replayable)))
+    if process.traced:
+        pairs.append(("traced", totals_text(process.traced)))
     if process.timeline:
         pairs.append(("GPU", _gpu_times(process.timeline)))
     if process.capture_waits["count"]:

@@ -49,6 +49,8 @@ class ProcessSummary:
         kernels: The number of kernels.
         replayable: `launches`, `kernels`, and `without_code`: kernels by what is missing. None
             without `--replayable`.
+        traced: `launches` whose instructions were traced, `bytes` of that, and how many were
+            `refused`, by why. None if none was to be traced.
         modules: The number of loaded images.
         events: The number of driver calls.
         events_lost: The number of calls for which there was no room.
@@ -97,6 +99,7 @@ class ProcessSummary:
     bytes_captured: int
     kernels: int
     replayable: dict[str, Any] | None
+    traced: dict[str, Any] | None
     modules: int
     events: int
     events_lost: int
@@ -184,7 +187,7 @@ def info(run: Run) -> Info:
 
 def _process(run: Run, process: Process, kept: dict[str, Any] | None) -> ProcessSummary:
     """Returns what is told of a process of a run. kept: what it kept of this."""
-    told = {"process": process.index, **(kept or summarise(process))}
+    told = {"process": process.index, "traced": None, **(kept or summarise(process))}
     if told["status"] == statuses.RUNNING and run.over:
         told["status"] = statuses.KILLED
     told["incidents"] = [_incident(run, process, one) for one in told["incidents"]]
