@@ -31,6 +31,15 @@ ROOT = Path(__file__).resolve().parent.parent
 READ_EARLY = ("LD_", "LC_", "LANG", "PYTHON", "MALLOC_", "GLIBC_", "TT_LIB")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # to fork from
 MESSAGE = 1 << 20
+
+
+class TimeLimit(subprocess.TimeoutExpired):
+    """A program did not end, and was ended with all it started. Says what it wrote until then."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (super().__str__(), self.stdout, self.stderr)))
+
+
 _lock = threading.Lock()
 _servers: dict[tuple[tuple[str, str], ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
 
@@ -107,8 +116,9 @@ def _read(readers: list[int], timeout: float, command: list[str]) -> list[bytes]
         while selector.get_map():
             if time.monotonic() >= until:
                 for process in map(int, told[-1].split()[:1]):  # none before it has begun
-                    os.kill(process, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(command, timeout, told[0], told[1])
+                    os.killpg(process, signal.SIGKILL)
+                written = (text.decode(errors="replace") for text in told[:2])
+                raise TimeLimit(command, timeout, *written)
             for key, _ in selector.select(max(0, until - time.monotonic())):
                 some = os.read(key.fd, 1 << 16)
                 told[key.data] += some
@@ -132,6 +142,7 @@ def _serve(control: socket.socket) -> list[str]:
             continue
         child = os.fork()
         if child:
+            os.setpgid(child, child)
             os.write(files[2], b"%d " % child)
             os.close(files[0])
             os.close(files[1])

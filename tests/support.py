@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -259,18 +260,26 @@ def run(
     timeout: float = 120,
 ) -> Outcome:
     """Runs a program to its end."""
-    done = subprocess.run(
-        [str(word) for word in command],
+    words = [str(word) for word in command]
+    with subprocess.Popen(
+        words,
         env=environment,
         cwd=cwd,
-        timeout=timeout,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
-    )
-    return Outcome(done.stdout, done.stderr, done.returncode)
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise forked.TimeLimit(words, timeout, *process.communicate()) from None
+            raise
+    return Outcome(output, errors, process.returncode)
 
 
 PROGRESS = re.compile(r"^ttanalyze: [^\n]* after \d+ s\n", re.M)

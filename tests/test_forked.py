@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
+import contextlib
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,15 +60,35 @@ def test_end_is_that_of_a_process(last: str, status: int, tmp_path: Path) -> Non
     assert done[1][1].splitlines()[-1] == alone.stderr.splitlines()[-1]
 
 
-def test_time_limit_ends_it(tmp_path: Path) -> None:
-    (tmp_path / "forked_sleeper.py").write_text("import time; print(1, flush=True); time.sleep(60)")
+SLEEPER = """
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def exists(process: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_time_limit_ends_all_and_says_what_came(forks: bool, tmp_path: Path) -> None:
+    (tmp_path / "forked_sleeper.py").write_text(SLEEPER)
     environment = support.importing_environment()
     environment["PYTHONPATH"] += f":{tmp_path}"
-    forked.run("platform", [], environment, 60)
+    command = [sys.executable, "-m", "forked_sleeper"]
+    run: Callable[[], object] = partial(support.run, command, environment, timeout=5)
+    if forks:
+        forked.run("platform", [], environment, 60)
+        run = partial(forked.run, "forked_sleeper", [], environment, 5)
     began = time.monotonic()
-    with pytest.raises(subprocess.TimeoutExpired):
-        forked.run("forked_sleeper", [], environment, 5)
-    assert time.monotonic() - began < 30
+    with pytest.raises(forked.TimeLimit, match=r"after 5 seconds\n[0-9]+\n") as told:
+        run()
+    while exists(int(told.value.stdout)):
+        assert time.monotonic() - began < 30
+        time.sleep(0.01)
 
 
 def test_it_runs_in_its_folder(tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ a tensor beside their kernels.
 # mypy: disable-error-code="import-not-found,import-untyped"
 from __future__ import annotations
 
-import os
 import sys
 import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from rank_processes import start
 from torch.cuda import nvtx
 from torch.profiler import ProfilerActivity, profile
 
@@ -48,10 +47,6 @@ class Work:
 
 
 def work(rank: int, world: int, folder: str) -> None:
-    if world > 1:
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-        torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", rank=rank, world_size=world)
     task = Work(world)
     for _ in range(5):
         task.step()
@@ -66,18 +61,14 @@ def work(rank: int, world: int, folder: str) -> None:
         for _ in range(STEPS):
             task.step()
     profiler.export_chrome_trace(f"{folder}/rank{rank}.json")
-    if world > 1:
-        dist.destroy_process_group()
 
 
 def main() -> None:
     folder, world = sys.argv[1], int(sys.argv[2])
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
     if world == 1:
         work(0, 1, folder)
     else:
-        mp.spawn(work, (world, folder), nprocs=world)
+        start(work, world, folder)
 
 
 if __name__ == "__main__":

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from rank_processes import start
 
 
 def work(rank: int, world: int, results: mp.SimpleQueue) -> None:
-    """One rank; the first one reports."""
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", rank=rank, world_size=world)
+    """One rank."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(
         torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 10)
@@ -35,23 +33,13 @@ def work(rank: int, world: int, results: mp.SimpleQueue) -> None:
     weights = b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())
     results.put((rank, lines, hashlib.sha256(weights).hexdigest()))
     dist.barrier()
-    dist.destroy_process_group()
 
 
 def main() -> None:
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
-    context, world = mp.get_context("spawn"), int(sys.argv[1])
-    results = context.SimpleQueue()
-    ranks = [context.Process(target=work, args=(rank, world, results)) for rank in range(world)]
-    for process in ranks:
-        process.start()
-    said = sorted(results.get() for _ in ranks)
-    for process in ranks:
-        process.join()
-    for rank, lines, digest in said:
+    world, results = int(sys.argv[1]), mp.get_context("spawn").SimpleQueue()
+    start(work, world, results)
+    for rank, lines, digest in sorted(results.get() for _ in range(world)):
         print(f"rank {rank}", *lines, digest, sep="\n")
-    sys.exit(max(process.exitcode or 0 for process in ranks))
 
 
 if __name__ == "__main__":

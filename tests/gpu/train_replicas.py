@@ -9,13 +9,12 @@ step takes in a range "step N" and in one with another name.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from rank_processes import start
 from torch.cuda import nvtx
 
 import ttanalyze.integrations.torch
@@ -41,9 +40,6 @@ def parallel(model: torch.nn.Sequential, rank: int, sharded: bool) -> torch.nn.M
 
 
 def work(rank: int, world: int, options: argparse.Namespace) -> None:
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", rank=rank, world_size=world)
     torch.manual_seed(1)
     with torch.device("cuda"):
         plain = model_of(options.width, options.depth)
@@ -78,7 +74,6 @@ def work(rank: int, world: int, options: argparse.Namespace) -> None:
     else:
         print(f"{rank}: {loss.item():.6f}", flush=True)
     dist.barrier()
-    dist.destroy_process_group()
 
 
 def main() -> None:
@@ -93,9 +88,7 @@ def main() -> None:
     parser.add_argument("--bare", action="store_true", help="name no tensors")
     parser.add_argument("--time", action="store_true", help="print median times")
     options = parser.parse_args()
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
-    mp.spawn(work, (options.ranks, options), nprocs=options.ranks)
+    start(work, options.ranks, options)
 
 
 if __name__ == "__main__":
