@@ -188,7 +188,7 @@ def check_cut(run: Path) -> int:
 
 def check_late(run: Path) -> int:
     """The same of recorder_late_threads."""
-    return _check_counted(run, [None] * 3, 300)
+    return _check_counted(run, [None] * 3, 900)
 
 
 def _check_counted(run: Path, calls: list[pd.Series[bool] | None], rounds: int) -> int:

@@ -33,6 +33,7 @@ RECORDINGS = {
     "simonly_short_of_memory": {"epoch": "launch", "regions": "touched", "sim_memory": "64M"},
     "recorder_blocked_graph": {"epoch": "sync", "stall_ms": "200"},
     "recorder_graph_epochs_blocked": {"epoch": "graph-node:mix", "stall_ms": "200"},
+    "recorder_rank_threads": {"epoch": "sync", "sim_devices": "2"},
     "recorder_large_epochs": {"epoch": "sync", "ring_bytes": "128M"},
     "exit_thread": {"epoch": "sync", "launch_delay": "200000"},
     "exit_sigterm_thread": {"epoch": "sync"},
@@ -78,7 +79,8 @@ def test_recorder_threads_do_not_race(name: str, folder: Path) -> None:
     driver = ["-Wl,--as-needed", str(support.SIMULATOR)]
     include = f"-I{support.ROOT / 'interpose' / 'include'}"
     subprocess.run([*COMPILE, include, "-o", str(program), source, *driver], check=True)
-    environment = watched(folder, name)
+    machine = {k: v for k, v in RECORDINGS[name].items() if k.startswith("sim_")}
+    environment = watched(folder, name) | {f"TT_{k.upper()}": v for k, v in machine.items()}
     bare = support.run([*prefix(folder), program], environment)
     run = folder / f"{name}.run"
     recorded = support.recording(environment, run, **RECORDINGS[name])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
 from tests.devices import check_across, check_devices
 
@@ -54,3 +55,12 @@ def test_copies_to_the_other_device_are_captured(
     bare = support.run(command, environment)
     assert bare.stdout.count("CUDA_ERROR_INVALID_VALUE") == 3
     assert support.run(command, support.recording(environment, tmp_path / "run", **options)) == bare
+
+
+def test_threads_do_not_wait_for_a_capture_of_another_device(built: Path, tmp_path: Path) -> None:
+    """A thread waits for a capture that ends only with what another thread is about to submit."""
+    environment = support.simulator_environment(TT_SIM_DEVICES="2")
+    command = [str(support.build_program("recorder_rank_threads", built))]
+    bare, run = support.run(command, environment), tmp_path / "run"
+    assert support.run(command, support.recording(environment, run)) == bare
+    assert not tt.open(run).epochs["refused"].any()

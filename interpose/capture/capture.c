@@ -15,6 +15,7 @@
 #include "util/clock.h"
 
 #define GATE_MS 200
+#define STEP_MS 1
 #define OTHERS 64         /* other contexts that an epoch may include */
 #define NO_LAST_EPOCH "work of the program did not end: the last epoch is missing"
 #define HURRY_MS 700      /* wait for the GPU while the process ends */
@@ -71,6 +72,48 @@ static void end_own(struct thread *t, struct interrupted was)
 	if (!t->holds)
 		pthread_mutex_unlock(&capture_lock);
 	recorder_work_end(t, was.mode);
+}
+
+/* A wait for a context's last capture. */
+struct wait {
+	uint32_t epoch;
+	uint64_t deadline;
+};
+
+/* One step of it. True: it is over. */
+static bool settles(struct context *c, struct wait *w)
+{
+	struct capture *p = c->capture;
+
+	if (!c->alive || !p || p->broken || capture_is_blocked(p) || capture_completes(p, 0) || !capture_enter(c))
+		return true;
+	if (w->epoch != p->last_epoch) /* or another thread cut one meanwhile */
+		*w = (struct wait){p->last_epoch, clock_ns() + options.stall_ms * 1000000ull};
+	bool over = clock_ns() > capture_deadline(w->deadline, false);
+	if (over)
+		capture_give_up(p);
+	else
+		over = capture_completes(p, STEP_MS);
+	context_pop();
+	return over;
+}
+
+/*
+ * Waits for the captures of a context, or of all (NULL), before they are needed. What they wait for may need calls of
+ * other threads. So the gate is open meanwhile, and others get the lock between two steps.
+ */
+static void settle(const struct thread *t, const struct context *of)
+{
+	for (struct context *c = context_first(); c; c = c->next) {
+		struct wait w = {.epoch = TT_NO_EPOCH};
+		while ((!of || c == of) && !settles(c, &w)) {
+			if (t->holds)
+				continue;
+			pthread_mutex_unlock(&capture_lock);
+			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+			pthread_mutex_lock(&capture_lock);
+		}
+	}
 }
 
 static bool epochs_wanted(void)
@@ -167,11 +210,16 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 }
 
 /* An epoch asked for by tt_epoch or NVTX covers each context with work since its last epoch. */
+static bool covers_all(uint32_t trigger)
+{
+	return trigger == TT_TRIGGER_API || trigger == TT_TRIGGER_NVTX;
+}
+
 static unsigned find_others(const struct context *c, uint32_t trigger, struct context **others)
 {
 	unsigned n = 0;
 
-	if (trigger != TT_TRIGGER_API && trigger != TT_TRIGGER_NVTX)
+	if (!covers_all(trigger))
 		return 0;
 	for (struct context *o = context_first(); o && n < OTHERS; o = o->next) {
 		bool news = o != c && o->alive && context_work(o) && !(o->capture && context_work(o) == o->work_captured);
@@ -213,7 +261,7 @@ static bool skip(struct thread *t, struct context *c, uint32_t trigger, uint32_t
 {
 	bool skips = false;
 
-	if (!now || trigger == TT_TRIGGER_API || trigger == TT_TRIGGER_NVTX || trigger == TT_TRIGGER_FINAL || t->holds)
+	if (!now || covers_all(trigger) || trigger == TT_TRIGGER_FINAL || t->holds)
 		return false;
 	pthread_mutex_lock(&capture_lock);
 	if (session_state == SESSION_ON && c->capture && !capture_is_blocked(c->capture) && is_due(c, trigger) &&
@@ -245,6 +293,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		python_names_ask();
 	struct interrupted was = begin_own(t);
 	bool cuts = false;
+	settle(t, covers_all(trigger) ? NULL : c);
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
 		bool skips = !budget_allows(c->capture, trigger, clock_ns()), exact = !skips && gate_close(GATE_MS);
@@ -285,6 +334,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	if (atomic_load(&captures_active) || t->busy)
 		return false;
 	struct interrupted was = begin_own(t);
+	settle(t, c);
 	bool gate = session_state == SESSION_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
 	bool exact = gate && gate_close(GATE_MS);
 	*seq = session_next_seq(); /* a thread that waits at the closed gate gets a later number */
@@ -327,13 +377,9 @@ void capture_let_others(struct thread *t)
 bool capture_settle(struct thread *t, struct context *c)
 {
 	struct interrupted was = begin_own(t);
+	settle(t, c);
 	struct capture *p = c->capture;
-	bool settled = !p || p->broken || !p->open_count;
-
-	if (!settled && capture_enter(c)) {
-		settled = capture_settled(p);
-		context_pop();
-	}
+	bool settled = !p || p->broken || capture_completes(p, 0);
 	end_own(t, was);
 	return settled;
 }
@@ -395,6 +441,7 @@ static bool give_back(struct thread *t, struct context *c, struct capture *p)
 bool capture_give_back(struct thread *t, struct context *c)
 {
 	struct interrupted was = begin_own(t);
+	settle(t, c);
 	struct capture *p = c->capture;
 	bool gave = p && !p->broken && capture_settled(p) && give_back(t, c, p);
 
@@ -415,7 +462,7 @@ bool capture_control(const char *what, char *why, size_t size)
 void capture_dump(struct thread *t)
 {
 	struct interrupted was = begin_own(t);
-
+	settle(t, NULL);
 	for (struct context *c = context_first(); c; c = c->next) {
 		struct capture *p = c->capture;
 		if (!c->alive || !p || p->broken || !capture_enter(c))
@@ -447,6 +494,7 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 	if (final_epoch && (options.epoch.sync || options.epoch.launch) && may_end(t, c))
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, session_next_seq(), false);
 	struct interrupted was = begin_own(t);
+	settle(t, c);
 	struct capture *p = c->capture;
 	budget_flush();
 	bool settled = p && !p->broken && capture_settled(p);

@@ -192,6 +192,9 @@ void capture_opened(struct capture *p, uint32_t slot, uint64_t size);
  * list of blocks.
  */
 bool capture_settled(struct capture *p);
+/* Its parts: waits so long at most, and makes no driver call if that is 0; cancels what did not end, once. */
+bool capture_completes(struct capture *p, uint32_t timeout_ms);
+void capture_give_up(struct capture *p);
 /* Captures since the last snapshot were cancelled, or may be torn. */
 static inline bool capture_needs_snapshot(const struct capture *p)
 {

@@ -134,18 +134,25 @@ bool capture_is_blocked(const struct capture *p)
 	return p->open_count && p->last_epoch < atomic_load(&p->cancelled_before);
 }
 
+void capture_give_up(struct capture *p)
+{
+	if (!capture_is_blocked(p) && !p->broken && !session_hurried())
+		capture_cancel_all(p);
+}
+
+bool capture_completes(struct capture *p, uint32_t timeout_ms)
+{
+	if (p->open_count && !capture_complete(p, last_open(p)) && !(timeout_ms && capture_wait(p, last_open(p), timeout_ms)))
+		return false;
+	close_ended(p);
+	return true;
+}
+
 /* All captures use the kernels' one list: each must be complete before the next. */
 bool capture_settled(struct capture *p)
 {
-	bool late = capture_is_blocked(p);
-
-	if (!p->open_count)
+	if (capture_completes(p, capture_is_blocked(p) ? 0 : options.stall_ms))
 		return true;
-	if (!capture_wait(p, last_open(p), late ? 0 : options.stall_ms)) {
-		if (!late && !p->broken && !session_hurried())
-			capture_cancel_all(p);
-		return false;
-	}
-	close_ended(p);
-	return true;
+	capture_give_up(p);
+	return false;
 }

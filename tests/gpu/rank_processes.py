@@ -16,7 +16,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 
-def _rank(rank: int, work: Callable[..., None], world: int, place: str, given: tuple) -> None:
+def _rank(
+    rank: int, work: Callable[..., None], world: int, place: str, given: tuple[object, ...]
+) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", init_method=f"file://{place}", rank=rank, world_size=world)

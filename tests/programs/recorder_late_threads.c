@@ -12,7 +12,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-enum { THREADS = 3, ROUNDS = 300, WORDS = 64 };
+enum { THREADS = 3, ROUNDS = 900, WORDS = 64 };
 
 static CUcontext context;
 static CUdeviceptr counters[THREADS];
