@@ -107,6 +107,8 @@ API void harness_codes(const void *image, size_t size, unsigned capability, fatb
 }
 
 #define BEATS (1u << TT_TRACE_END) /* among kinds: heartbeats */
+#define FLAT (BEATS << 1)          /* and of launches with one dimension */
+#define KINDS(of) ((of) & ~(BEATS | FLAT))
 
 /* The code of a kernel with recording code at every instruction, of the same kinds; NULL: not possible. */
 API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned registers, uint32_t parameter, uint32_t kinds,
@@ -118,7 +120,7 @@ API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned regis
 				    .registers = registers,
 				    .parameter = parameter,
 				    .count = count,
-				    .wish = {.beats = kinds & BEATS}};
+				    .wish = {.beats = kinds & BEATS, .flat = kinds & FLAT}};
 	struct instruction *code = malloc(k->size);
 	struct trace_point *points = calloc(count, sizeof(*points));
 	struct traced_code traced = {0};
@@ -127,7 +129,7 @@ API uint64_t *harness_trace(const struct cubin *c, size_t kernel, unsigned regis
 	from.code = code;
 	for (size_t i = 0; i < count; i++) {
 		trace_use(c->architecture, code[i], &from.used);
-		points[i] = (struct trace_point){kinds & ~BEATS, NULL};
+		points[i] = (struct trace_point){KINDS(kinds), NULL};
 	}
 	const char *wrong = trace_insert(&from, points, &traced);
 	for (size_t i = 0; i < count; i++)
@@ -175,8 +177,9 @@ API uint8_t *harness_traced_image(const struct cubin *c, size_t kernel, uint32_t
 	struct traced_image image;
 
 	for (size_t i = 0; i < count; i++)
-		points[i].kinds = kinds & ~BEATS;
-	*wrong = trace_image(c, k, points, &(struct trace_wish){.beats = kinds & BEATS, .threads = threads},
+		points[i].kinds = KINDS(kinds);
+	*wrong = trace_image(c, k, points,
+			     &(struct trace_wish){.beats = kinds & BEATS, .flat = kinds & FLAT, .threads = threads},
 			     &(struct trace_variables){same_address, &variables}, &image);
 	const uint64_t all[7] = {image.parameters, image.offset, image.registers, image.points,
 				 image.slot_count, image.stride, image.copies};

@@ -109,7 +109,8 @@ static void begin_traced(struct op *op, struct function *f, struct shape *s)
 	if (!(atomic_load(&f->known) & context_bit(op->context)))
 		function_describe(op->context, f, s->f);
 	struct traced_launch l = {
-		.program = {s->f, s->params, s->extra, s->block[0] * s->block[1] * s->block[2], op->stream->handle},
+		.program = {s->f, s->params, s->extra, s->block[0] * s->block[1] * s->block[2],
+			    launch_is_flat(s->grid, s->block), op->stream->handle},
 		.grid = s->grid,
 		.block = s->block,
 		.seq = op->seq,

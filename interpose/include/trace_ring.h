@@ -63,6 +63,7 @@ enum tt_heartbeat_state {
 /* The state of a warp at the barrier with this number, for so many threads (0: all). */
 #define TT_WARP_NUMBER_SHIFT 8
 #define TT_WARP_THREADS_SHIFT 16
+#define TT_WARP_COUNT_SHIFT 28 /* above: how many barriers the warp has come to, if that is counted, else 0 */
 #define TT_WARP_AT(number, threads) \
 	(TT_WARP_AT_NUMBERED | (uint32_t)(number) << TT_WARP_NUMBER_SHIFT | (uint32_t)(threads) << TT_WARP_THREADS_SHIFT)
 
@@ -87,7 +88,7 @@ struct tt_heartbeat {
 	uint32_t access;       /* the instruction of `object`; it is `instruction` at a barrier */
 	uint32_t first, last;  /* instructions of the last pass: its first one, and the one from which it begins again */
 	uint32_t exited;       /* lanes; if these are all, the warp has exited, whatever its state is */
-	uint64_t reserved;
+	uint64_t barriers;     /* for who reads it: the state's count of barriers */
 };
 
 #endif

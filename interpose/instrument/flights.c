@@ -138,7 +138,7 @@ static bool empty(struct context_ring *r)
 		flight_store_end(r, f, lost);
 		release(r, f);
 	}
-	zeros_wait(&r->zeros, &r->ring);
+	zeros_clear(&r->zeros, &r->ring, all);
 	if (all && ended && (given_up || discards)) {
 		pthread_mutex_lock(&flights.lock);
 		bool idle = !r->flights && !flights.full;

@@ -211,7 +211,8 @@ static bool begin_kernel(const struct graph_launch *l, struct graph_kernel *k, c
 	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)k->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
 			 CU_LAUNCH_PARAM_END};
 	struct traced_launch t = {
-		.program = {handle, NULL, extra, r->block[0] * r->block[1] * r->block[2], l->stream},
+		.program = {handle, NULL, extra, r->block[0] * r->block[1] * r->block[2], launch_is_flat(r->grid, r->block),
+			    l->stream},
 		.grid = r->grid,
 		.block = r->block,
 		.seq = l->seq,

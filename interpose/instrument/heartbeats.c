@@ -12,6 +12,7 @@
 
 #define HEARTBEAT_KIND 6               /* its word in TT_INSTRUMENT, from 0 */
 #define MOST_BYTES ((uint64_t)256 << 20)
+#define COUNTS 16u                     /* of barriers, before they begin again */
 #define GROUPS 64                      /* of a launch; more are counted with one that is alike */
 #define LISTED 8                       /* warps of a group that are named */
 
@@ -56,7 +57,7 @@ void heartbeats_free(struct heartbeats *h)
 
 /*
  * Whether the barrier of a warp still waits. A heartbeat remains at a barrier that was passed, until the next one. Then all
- * others have come as well.
+ * others have come as well, or have gone on to a later one.
  */
 static bool waits(const struct heartbeats *h, uint64_t warp)
 {
@@ -65,7 +66,8 @@ static bool waits(const struct heartbeats *h, uint64_t warp)
 	uint32_t here = 0, live = 0;
 
 	for (uint32_t i = 0; i < h->warps_per_block; i++) {
-		here += TT_WARP_STATE(block[i].state) == TT_WARP_AT_BARRIER && block[i].object == object;
+		here += TT_WARP_STATE(block[i].state) == TT_WARP_AT_BARRIER && block[i].object == object &&
+			(block[i].barriers - h->now[warp].barriers) % COUNTS < COUNTS / 2;
 		live += TT_WARP_STATE(block[i].state) != TT_WARP_EXITED;
 	}
 	return (uint32_t)object == TT_CLUSTER_BARRIER || (threads ? here * 32 < threads : here < live);
@@ -93,9 +95,10 @@ static enum doing doing(const struct heartbeats *h, uint64_t warp)
 
 static void note_barrier(struct tt_heartbeat *now)
 {
-	uint64_t number = now->state >> TT_WARP_NUMBER_SHIFT & 0xff, threads = now->state >> TT_WARP_THREADS_SHIFT;
+	uint64_t number = now->state >> TT_WARP_NUMBER_SHIFT & 0xff, threads = now->state >> TT_WARP_THREADS_SHIFT & 0xfff;
 
-	now->state = TT_WARP_AT_BARRIER;
+	now->barriers = now->state >> TT_WARP_COUNT_SHIFT;
+	now->state += TT_WARP_AT_BARRIER - TT_WARP_AT_NUMBERED;
 	now->object = number | threads << 32;
 }
 

@@ -173,7 +173,7 @@ static struct flight *begin_patched(struct context *c, struct tt_traced *t, cons
 	uint32_t refused;
 	CUdeviceptr device;
 
-	const struct patched *copy = patcher_copy(c, f, l->program.f, l->program.threads, &refused, &text);
+	const struct patched *copy = patcher_copy(c, f, &l->program, &refused, &text);
 	if (!copy)
 		return refuse(t, f, refused, text);
 	struct flight_counts counts = patcher_counts(copy);

@@ -51,6 +51,7 @@ struct patched {
 	size_t constant_count;
 	unsigned threads; /* that a block can have */
 	unsigned from, to; /* it is for blocks of so many threads */
+	bool flat; /* and launches like that */
 };
 
 static struct {
@@ -255,10 +256,9 @@ static const char *load_copy(struct patched *p, const struct traced_image *image
 	return NULL;
 }
 
-static const char *fill(struct patched *p, const struct function *f, CUfunction handle, const struct code *code,
-			unsigned threads)
+static const char *fill(struct patched *p, const struct function *f, const struct launch_arguments *a, const struct code *code)
 {
-	struct constants constants = {p, original_of(handle)};
+	struct constants constants = {p, original_of(a->f)};
 	bool any = heartbeats_wanted();
 	struct trace_point *points = points_of(code, &any);
 	struct traced_image image = {0};
@@ -271,12 +271,13 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 	}
 	if (points)
 		wrong = trace_image(&code->cubin, code->found, points,
-				    &(struct trace_wish){options.instrument_blocks.end, heartbeats_wanted(), threads},
+				    &(struct trace_wish){options.instrument_blocks.end, heartbeats_wanted(), p->flat,
+							 a->threads},
 				    &(struct trace_variables){address_of, &constants.original}, &image);
 	if (!wrong && image.parameters != f->param_count)
 		wrong = "their parameters are unknown";
 	if (!wrong)
-		wrong = load_copy(p, &image, f->name, threads);
+		wrong = load_copy(p, &image, f->name, a->threads);
 	if (!wrong) {
 		p->image = code->compiled ? store_image(session_store(), code->expanded, code->compiled) : 0;
 		p->parameters = image.parameters;
@@ -293,7 +294,7 @@ static const char *fill(struct patched *p, const struct function *f, CUfunction 
 }
 
 /* Caller holds the lock. */
-static struct patched *make(struct context *c, const struct function *f, CUfunction handle, unsigned threads)
+static struct patched *make(struct context *c, const struct function *f, const struct launch_arguments *a)
 {
 	struct patched *p = calloc(1, sizeof(*p));
 	struct code code = {0};
@@ -302,11 +303,12 @@ static struct patched *make(struct context *c, const struct function *f, CUfunct
 		return NULL;
 	p->context = c;
 	p->function = f->id;
-	p->from = threads; /* fewer threads can have more registers */
+	p->from = a->threads; /* fewer threads can have more registers */
 	p->to = UINT_MAX;
+	p->flat = a->flat && heartbeats_wanted();
 	p->text = module_has_references(f->module) ? "their module has texture references" : find_code(c, f, &code);
 	if (!p->text)
-		p->text = fill(p, f, handle, &code, threads);
+		p->text = fill(p, f, a, &code);
 	p->refused = p->text ? TT_REFUSED_CODE : TT_REFUSED_NONE;
 	if (code.found)
 		cubin_close(&code.cubin);
@@ -316,25 +318,26 @@ static struct patched *make(struct context *c, const struct function *f, CUfunct
 	return p;
 }
 
-const struct patched *patcher_copy(struct context *c, const struct function *f, CUfunction handle, unsigned threads,
+const struct patched *patcher_copy(struct context *c, const struct function *f, const struct launch_arguments *a,
 				   uint32_t *refused, const char **text)
 {
 	image_prepare();
 	pthread_mutex_lock(&patcher.lock);
 	struct patched *p = patcher.all;
-	while (p && (p->context != c || p->function != f->id || threads < p->from || threads > p->to))
+	bool flat = a->flat && heartbeats_wanted();
+	while (p && (p->context != c || p->function != f->id || a->threads < p->from || a->threads > p->to || p->flat != flat))
 		p = p->next;
 	if (!p)
-		p = make(c, f, handle, threads);
+		p = make(c, f, a);
 	pthread_mutex_unlock(&patcher.lock);
 	*refused = p ? p->refused : TT_REFUSED_MEMORY;
 	*text = p ? p->text : "no host memory";
-	if (!*refused && threads > p->threads) {
+	if (!*refused && a->threads > p->threads) {
 		*refused = TT_REFUSED_REGISTERS;
 		*text = "with the registers of code that records, a block has too many threads";
 	}
 	if (!*refused && p->copy)
-		copy_attributes(p, handle, c->device);
+		copy_attributes(p, a->f, c->device);
 	return *refused ? NULL : p;
 }
 
@@ -380,7 +383,7 @@ bool patcher_redirect(const struct patched *p, const struct function *f, struct 
 	for (uint32_t i = 0; i < p->parameters; i++)
 		params[i] = buffer ? (void *)(buffer + f->params[i].offset) : a->params[i];
 	params[p->parameters] = flight_param(flight, &device);
-	*a = (struct launch_arguments){p->copy, params, NULL, a->threads, a->stream};
+	*a = (struct launch_arguments){p->copy, params, NULL, a->threads, a->flat, a->stream};
 	return true;
 }
 

@@ -16,8 +16,14 @@ struct launch_arguments {
 	CUfunction f;
 	void **params, **extra;
 	unsigned threads; /* of a block */
+	bool flat;        /* the grid and its blocks have one dimension */
 	CUstream stream;
 };
+
+static inline bool launch_is_flat(const unsigned grid[3], const unsigned block[3])
+{
+	return grid[1] == 1 && grid[2] == 1 && block[1] == 1 && block[2] == 1;
+}
 
 struct patched;
 
@@ -27,7 +33,7 @@ void patcher_module(uint32_t module, const struct loading *l);
  * The copy of a kernel for this context, which is current; of a kernel without instructions that are to be traced, what
  * stands for it. NULL: *refused (enum tt_trace_refused) and *text say why.
  */
-const struct patched *patcher_copy(struct context *c, const struct function *f, CUfunction handle, unsigned threads,
+const struct patched *patcher_copy(struct context *c, const struct function *f, const struct launch_arguments *a,
 				   uint32_t *refused, const char **text);
 /* What the driver compiled for it, as in tt_traced. */
 uint64_t patcher_image(const struct patched *p);

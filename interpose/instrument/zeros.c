@@ -28,6 +28,7 @@ bool zeros_take(struct zeros *z, struct ring *r, struct memory *m, uint64_t byte
 		free(p);
 		return true;
 	}
+	atomic_store(&z->wanted, true);
 	return memory_on_device(r->context, m, bytes) && clear(r, m) && real.cuStreamSynchronize(r->stream) == CUDA_SUCCESS;
 }
 
@@ -35,19 +36,30 @@ void zeros_give(struct zeros *z, struct ring *r, struct memory *m)
 {
 	struct zeros_piece *p = m->size && !r->broken ? calloc(1, sizeof(*p)) : NULL;
 
-	if (!p || !clear(r, m)) {
-		free(p);
+	if (!p) {
 		memory_free(r->context, m);
 		return;
 	}
 	p->memory = *m;
-	p->next = z->cleaning;
-	z->cleaning = p;
+	p->next = z->dirty;
+	z->dirty = p;
 	*m = (struct memory){0};
 }
 
-void zeros_wait(struct zeros *z, struct ring *r)
+void zeros_clear(struct zeros *z, struct ring *r, bool idle)
 {
+	if (!idle && !atomic_exchange(&z->wanted, false))
+		return;
+	for (struct zeros_piece *p; (p = z->dirty);) {
+		z->dirty = p->next;
+		if (clear(r, &p->memory)) {
+			p->next = z->cleaning;
+			z->cleaning = p;
+		} else {
+			memory_free(r->context, &p->memory);
+			free(p);
+		}
+	}
 	if (z->cleaning && real.cuStreamSynchronize(r->stream) != CUDA_SUCCESS)
 		r->broken = true;
 }
@@ -85,14 +97,14 @@ void zeros_cleared(struct zeros *z, struct ring *r)
 
 void zeros_end(struct zeros *z, struct ring *r, bool gone)
 {
-	struct zeros_piece *lists[] = {z->clean, z->cleaning};
+	struct zeros_piece *lists[] = {z->clean, z->cleaning, z->dirty};
 
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		for (struct zeros_piece *p = lists[i], *next; p; p = next) {
 			next = p->next;
 			if (!gone)
 				memory_free(r->context, &p->memory);
 			free(p);
 		}
-	*z = (struct zeros){0};
+	*z = (struct zeros){.wanted = false};
 }

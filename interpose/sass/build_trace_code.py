@@ -32,7 +32,7 @@ KERNELS = {"opcode": "TT_TRACE_OPCODE", "addresses": "TT_TRACE_ADDRESSES"}
 KERNELS |= {"count_blocks": "TT_TRACE_COUNT"}
 KERNELS |= {"registers_begin": "TT_TRACE_REGISTERS", "tma_begin": "TT_TRACE_TMA"}
 KERNELS |= {"values_begin": "TT_TRACE_VALUES", "values_end": "VALUES_END"}
-KERNELS |= {"beat_enter": "BEAT_ENTER"}
+KERNELS |= {"beat_enter": "BEAT_ENTER", "beat_enter_flat": "BEAT_ENTER_FLAT"}
 # trace_parts.h's order
 INPUTS = [f"SR_{which}MASK" for which in ("EQ", "LE", "LT", "GE", "GT")]
 INPUTS += [f"SR_PM{i}" for i in range(2)]

@@ -25,6 +25,7 @@
 #define THREADS_SHIFT 42
 #define RZ 255u
 #define UNIFORM_MAX 63u
+#define URZ 63u
 #define PREDICATES 7u
 
 #define EACH_PASS 0x00400000u /* added at a pass: 1 / 1024 */
@@ -40,8 +41,7 @@
 #define BARRIER_COST 16u
 #define PASS_COST 64u
 
-/* UMOV d, imm; ULDC.64 d, c[0x0][0x208]; UIADD3 d, UP, a, imm, URZ; R2UR d, a; BRA.U UP */
-static const struct instruction encoding_uniform = {0x0000000000007882, 0};
+/* ULDC.64 d, c[0x0][0x208]; UIADD3 d, UP, a, imm, URZ; R2UR d, a; BRA.U UP */
 static const struct instruction encoding_descriptor = {0x0000820000007ab9, 0x0a00};
 static const struct instruction encoding_count = {0x0000000000007890, 0x0ff1e03f};
 static const struct instruction encoding_to_uniform = {0x00000000000072ca, 0x000e0000};
@@ -116,6 +116,29 @@ enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at)
 	return BEAT_AT_LOOP;
 }
 
+unsigned trace_enter_piece(const struct trace_kernel *k)
+{
+	return k->wish.flat ? BEAT_ENTER_FLAT : BEAT_ENTER;
+}
+
+bool trace_counts_barriers(const struct trace_kernel *k)
+{
+	const uint64_t same = (15ull << NUMBER_SHIFT) | (0xfffull << THREADS_SHIFT);
+	const struct instruction *first = NULL;
+
+	for (size_t at = 0; at < k->count; at++) {
+		struct instruction i = k->code[at];
+		const char *mnemonic = code_mnemonic(k->architecture, i);
+		if (!mnemonic || strcmp(mnemonic, "BAR"))
+			continue;
+		first = first ? first : &k->code[at];
+		if (trace_beat_point(k, at) != BEAT_AT_BARRIER || (i.low & 0xfff) != BARRIER ||
+		    (i.low >> THREADS_SHIFT & 0xfff) || (i.low & same) != (first->low & same))
+			return false;
+	}
+	return first;
+}
+
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used)
 {
 	uint32_t predicates = k->used.uniforms.predicates;
@@ -158,6 +181,12 @@ size_t trace_beat_room(const struct trace_kernel *k)
 	return room;
 }
 
+static struct instruction guarded(struct instruction i, unsigned predicate)
+{
+	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12;
+	return i;
+}
+
 /* What goes to a member of the heartbeat, from registers. */
 static void put_member(struct writer *w, struct instruction i, size_t member, unsigned from, unsigned predicate)
 {
@@ -178,6 +207,19 @@ static bool has_passes(const struct trace_kernel *k)
 	return false;
 }
 
+/* The descriptor of memory, and that no pass is due. */
+static void put_kept(struct writer *w, uint64_t schedule)
+{
+	const struct layout *l = w->layout;
+
+	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), schedule);
+	if (!has_passes(w->kernel))
+		return;
+	struct instruction none = trace_with(encoding_count, l->passes, URZ, 0, 0);
+	none.high |= (uint64_t)l->due << 17;
+	trace_put(w, none, schedule);
+}
+
 void trace_put_enter(struct writer *w)
 {
 	const struct layout *l = w->layout;
@@ -188,24 +230,26 @@ void trace_put_enter(struct writer *w)
 	own.base = 0;
 	for (unsigned u = 0; u < UNIFORMS_MAX; u++)
 		own.uniform[u] = (uint8_t)(OF_PIECES + u);
-	w->layout = &own;
-	if (w->kernel->wish.beats)
-		trace_put_straight(w, BEAT_ENTER, &in);
-	w->layout = l;
-	trace_put(w, trace_with(encoding_descriptor, l->descriptor, 0, 0, 0), SETTLED);
-	if (w->kernel->wish.beats) {
+	if (!w->kernel->wish.beats) {
+		put_kept(w, SETTLED);
+	} else {
+		const struct template *t = trace_template(trace_enter_piece(w->kernel));
+		bool apart = l->descriptor >= t->uniforms && l->passes >= t->uniforms;
+		if (apart)
+			put_kept(w, AT_ONCE); /* the piece takes longer */
 		put_number(w, l->state, 0, AT_ONCE);
-		put_number(w, l->base, TT_WARP_RUNS, QUICK);
+		if (l->barriers)
+			put_number(w, l->barriers, 0, AT_ONCE);
+		put_number(w, l->base, TT_WARP_RUNS, AT_ONCE);
+		w->layout = &own;
+		trace_put_straight(w, trace_enter_piece(w->kernel), &in);
+		w->layout = l;
+		if (!apart)
+			put_kept(w, SETTLED);
 		put_member(w, encoding_store, MEMBER(state), l->base, ALWAYS);
 	}
 	if (l->counting.pairs)
 		trace_put_first_counts(w);
-	if (!has_passes(w->kernel))
-		return;
-	struct instruction none = trace_with(encoding_count, l->passes, l->passes, 0, 0);
-	none.high |= (uint64_t)l->due << 17;
-	trace_put(w, trace_with(encoding_uniform, l->passes, 0, 0, 0), SETTLED);
-	trace_put(w, none, SETTLED); /* no pass is due */
 }
 
 /*
@@ -238,16 +282,27 @@ static void put_barrier_state(struct writer *w, struct instruction i, unsigned t
 	trace_put(w, trace_with(encoding_or, to, to, TT_WARP_AT(0, 0), 0), QUICK);
 }
 
-/* The state behind a barrier has the clock, so that it is never twice the same. */
+/*
+ * A count of barriers tells which warps wait. Without one, a state behind the barrier says that this one does not. It has
+ * the clock, so that it is never twice the same.
+ */
 size_t trace_put_barrier(struct writer *w, struct instruction i, uint32_t number)
 {
-	unsigned at_barrier = w->layout->base, behind = at_barrier + 2, guard = i.low >> 12 & 15;
+	unsigned at_barrier = w->layout->base, behind = at_barrier + 2, guard = i.low >> 12 & 15, count = w->layout->barriers;
 
+	if (count)
+		trace_put(w, guarded(trace_with(encoding_add, count, count, 1u << TT_WARP_COUNT_SHIFT, 0), guard), QUICK);
 	put_number(w, at_barrier, number, AT_ONCE | AFTER_STORE);
-	put_barrier_state(w, i, at_barrier + 1, behind);
+	if (!count)
+		put_barrier_state(w, i, at_barrier + 1, behind);
+	else
+		trace_put(w, trace_with(encoding_add, at_barrier + 1, count, TT_WARP_AT(i.low >> NUMBER_SHIFT & 15, 0), 0),
+			  QUICK);
 	put_member(w, encoding_store_2, MEMBER(instruction), at_barrier, guard);
 	size_t at = w->count;
 	w->out[w->count++] = code_without_reuse(i);
+	if (count)
+		return at;
 	trace_put(w, trace_with(encoding_clock, behind, 0, 0, 0), QUICK);
 	trace_put(w, trace_with(encoding_or, behind, behind, TT_WARP_RUNS_ON, 0), QUICK);
 	put_member(w, encoding_store, MEMBER(state), behind, guard);
@@ -359,12 +414,6 @@ static void put_hash(struct writer *w, size_t loop)
 static struct instruction compare(struct instruction i, enum comparison how, unsigned to, unsigned with)
 {
 	i.high |= how | (uint64_t)to << 17 | (uint64_t)with << 23;
-	return i;
-}
-
-static struct instruction guarded(struct instruction i, unsigned predicate)
-{
-	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12;
 	return i;
 }
 

@@ -340,3 +340,13 @@ extern "C" __global__ void tt_beat_enter(const __grid_constant__ tt_trace_param 
 	output((uint32_t)at);
 	output((uint32_t)(at >> 32));
 }
+
+/* The same of a launch whose grid and blocks have one dimension. */
+extern "C" __global__ void tt_beat_enter_flat(const __grid_constant__ tt_trace_param p)
+{
+	uint32_t warp = blockIdx.x * ((blockDim.x + 31) / 32) + threadIdx.x / 32;
+	uint64_t at = p.heartbeat + (uint64_t)warp * sizeof(tt_heartbeat);
+
+	output((uint32_t)at);
+	output((uint32_t)(at >> 32));
+}

@@ -31,6 +31,7 @@ struct trace_used {
 struct trace_wish {
 	bool some_blocks; /* of the grid are counted; else all */
 	bool beats;       /* warps keep heartbeats */
+	bool flat;        /* grids and blocks have one dimension */
 	unsigned threads; /* of a block that is to be possible; see also traced_code. 0: unknown */
 };
 

@@ -40,6 +40,7 @@ enum source {
 /* Pieces by enum tt_trace_kind. Others are behind them. */
 #define VALUES_END (TT_TRACE_END + 0)
 #define BEAT_ENTER (TT_TRACE_END + 1)
+#define BEAT_ENTER_FLAT (TT_TRACE_END + 2)
 
 struct template
 {
@@ -71,8 +72,9 @@ struct layout {
 	bool no_stack;  /* the kernel has none, and no stack pointer */
 	uint8_t uniform[UNIFORMS_MAX]; /* what pieces use: two for the descriptor of memory, and others */
 	unsigned barrier[BARRIERS];
-	/* kept while the kernel runs: the heartbeat's address, in two registers, and its state */
-	unsigned beat, state;
+	/* kept while the kernel runs: the heartbeat's address, in two registers, and its state; and how many barriers the
+	 * warp has come to, where that tells what they wait for, else 0 */
+	unsigned beat, state, barriers;
 	struct counting counting;
 	/* kept as well: two uniform registers, one, and a uniform predicate */
 	unsigned descriptor, passes, due;
@@ -251,6 +253,10 @@ enum beat_point { BEAT_NONE, BEAT_AT_EXIT, BEAT_AT_BARRIER, BEAT_AT_LOOP };
 /* The general registers that it may write: the first and how many. Many are assumed where that is not known. */
 unsigned trace_writes(unsigned architecture, struct instruction i, unsigned *first);
 enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at);
+/* The piece that begins a kernel with heartbeats. */
+unsigned trace_enter_piece(const struct trace_kernel *k);
+/* Whether all its barriers are of the whole block and have one number, so that counts tell which warps wait. */
+bool trace_counts_barriers(const struct trace_kernel *k);
 /* Finds what is kept while the kernel runs, for counts as well, and adds it to `used`. NULL, or why there is nothing. */
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used);
 /* How many instructions it adds there at most. */

@@ -64,7 +64,7 @@ void trace_use(unsigned architecture, struct instruction i, struct trace_used *u
 /* The pieces that code for these kinds needs, as bits. */
 static uint32_t pieces_of(const struct trace_kernel *k, const struct layout *l, uint32_t kinds)
 {
-	uint32_t pieces = k->wish.beats ? 1u << BEAT_ENTER : 0;
+	uint32_t pieces = k->wish.beats ? 1u << trace_enter_piece(k) : 0;
 
 	for (unsigned kind = TT_TRACE_OPCODE; kind < TT_TRACE_END; kind++)
 		if (kinds & 1u << kind && !(kind == TT_TRACE_COUNT && l->counting.quickly))
@@ -111,8 +111,12 @@ static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned u
 	}
 	l->beat = l->state + 1; /* two, from an even one on */
 	l->registers = l->one + 1;
+	if (k->wish.beats && trace_counts_barriers(k))
+		l->barriers = l->beat + 2 > l->registers ? l->beat + 2 : l->registers;
 	if (k->wish.beats && l->beat + 2 > l->registers)
 		l->registers = l->beat + 2;
+	if (l->barriers >= l->registers)
+		l->registers = l->barriers + 1;
 	l->registers += SPARE;
 }
 

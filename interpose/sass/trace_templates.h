@@ -1166,6 +1166,20 @@ static const struct piece beat_enter_90[] = {
 	{{0x000000030000735d, 0x000fea0003800000}, 0x8004},
 	{{0x000000000000794d, 0x000fea0003800000}, 0x0400},
 };
+static const struct piece beat_enter_flat_90[] = {
+	{{0x0000000000057919, 0x000e2e0000002100}, 0x0001},
+	{{0x00000000ff007b82, 0x000e700000000800}, 0x0001},
+	{{0x00000000000479c3, 0x000eb00000002500}, 0x0010},
+	{{0x00008c00ff027b82, 0x000ee20000000a00}, 0x0201},
+	{{0x0000001f00007810, 0x002fc80007ffe0ff}, 0x0003},
+	{{0x00000005ff007819, 0x000fe40000011600}, 0x0009},
+	{{0x00000005ff057819, 0x001fca0000011605}, 0x0009},
+	{{0x0000000400057c24, 0x004fc8000f8e0205}, 0x004b},
+	{{0x0000005005027825, 0x008fda00078e0002}, 0x000b},
+	{{0x000000020000735d, 0x000ff00003800000}, 0x8004},
+	{{0x000000030000735d, 0x000fea0003800000}, 0x8004},
+	{{0x000000000000794d, 0x000fea0003800000}, 0x0400},
+};
 static const struct template templates_90[] = {
 	[TT_TRACE_OPCODE] = {opcode_90, 155, 23, 9, 2},
 	[TT_TRACE_ADDRESSES] = {addresses_90, 246, 23, 9, 3},
@@ -1175,4 +1189,5 @@ static const struct template templates_90[] = {
 	[TT_TRACE_VALUES] = {values_begin_90, 263, 23, 9, 4},
 	[VALUES_END] = {values_end_90, 32, 9, 5, 0},
 	[BEAT_ENTER] = {beat_enter_90, 25, 11, 8, 0},
+	[BEAT_ENTER_FLAT] = {beat_enter_flat_90, 12, 7, 5, 0},
 };
