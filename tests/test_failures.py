@@ -181,7 +181,7 @@ def test_empty_environment(program: list[str], bare: support.Outcome, run: Path)
         ("epoch", "sync,never", "TT_EPOCH=sync,never: 'never': expected sync, launch"),
         ("epoch", "kernel:", "kernel:REGEX needs an expression"),
         ("epoch", "kernel:(", r"kernel:\(: "),
-        ("regions", "some", "expected all, touched or named"),
+        ("regions", "some", "expected all, touched, named or zones"),
         ("snapshot_every", "-1", "expected a whole number"),
         ("retain", "4294967296", "expected a whole number"),
         ("overwrite", "never", "expected backpressure, drop-oldest or fail"),

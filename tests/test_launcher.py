@@ -614,7 +614,7 @@ def test_missing_recorder_libraries_are_explained(
         (["--epoch", "kernel:"], "kernel:REGEX needs an expression"),
         (["--epoch", "sync,kernel:a(b"], "kernel:a(b: Unmatched ( or \\("),
         (["--epoch", ""], "--epoch: expected a value"),
-        (["--regions", "some"], "--regions some: expected all, touched or named"),
+        (["--regions", "some"], "--regions some: expected all, touched, named or zones"),
         (["--overwrite", "x"], "expected backpressure, drop-oldest or fail"),
         (["--ring-bytes", "big"], "expected a size of at least 256K, such as 256M or 2G"),
         (["--ring-bytes", "5"], "--ring-bytes 5: expected a size of at least 256K"),

@@ -325,9 +325,36 @@ def test_only_zones_needs_zones(tmp_path: Path) -> None:
     assert done.status and "--zones needs another --regions than touched" in done.stderr
 
 
+@pytest.mark.parametrize("epoch", ["none", "sync"])
+def test_waits_for_a_stream_are_enough_to_use_memory_again(
+    epoch: str, built: Path, tmp_path: Path
+) -> None:
+    """No wait for all work comes, which would end all captures that may read old zones."""
+    rounds, each = (8, 1000) if epoch == "none" else (60, 60)
+    steps = []
+    for number in range(rounds):
+        steps += [one for i in range(each) for one in ("A:512", f"F:{number * each + i}")]
+        steps.append("S")
+    last = rounds * each
+    steps += ["A:512", f"m:{last}:512:4:7", "S"]
+    program = support.build_program("recorder_out_of_bounds", built)
+    options = {"zones": "256", "contents": "none", "fill": "keep", "regions": "zones"}
+    recording = support.recording(SIM, tmp_path / "run", epoch=epoch, **options)
+    done = support.run([program, *steps], recording)
+    assert done.status == 0, done.stderr
+    process = tt.open(tmp_path / "run").process(0)
+    arena = process.regions.birth[process.regions.birth["kind"] == zones.ARENA]
+    held = 1024 if epoch == "none" else 256
+    assert len(zones.allocations(process)) == last + 1
+    assert held < len(set(arena["base"].tolist())) < 4 * 1024
+    if epoch == "sync":
+        (zone,) = zones.changed_zones(process)
+        assert (zone.side, zone.count) == (zones.END, None)
+
+
 def test_a_program_that_frees_much_has_less_held_back(built: Path, tmp_path: Path) -> None:
     """So that what it takes stays a share of what the program's calls take."""
-    rounds, each, always, calls = 21, 1000, 16384, 32
+    rounds, each, always, calls = 21, 1000, 16384, 128
     steps = []
     for number in range(rounds):
         steps += [one for i in range(each) for one in ("A:512", f"F:{number * each + i}")]

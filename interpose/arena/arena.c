@@ -53,6 +53,7 @@ CUresult arena_wait_for(const struct context *c)
 static void reclaim(struct context *c, const struct stream *s, uint64_t mark)
 {
 	struct blocks zoned = TAILQ_HEAD_INITIALIZER(zoned);
+	bool concern = zones_concern();
 
 	pthread_mutex_lock(&arena.lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
@@ -61,7 +62,7 @@ static void reclaim(struct context *c, const struct stream *s, uint64_t mark)
 			next = TAILQ_NEXT(b, freed);
 			if (b->freed_in == c && b->freed_serial <= mark &&
 			    (!s || (b->freed_on == s && b->freed_stream == s->id))) {
-				if (!zones_concern(b)) {
+				if (!concern) {
 					free_list_give(p, b);
 					continue;
 				}
@@ -97,21 +98,6 @@ static void wait_and_reclaim(struct context *c)
 	}
 }
 
-/* Frees blocks that passed a wait: only epochs may still read their zones. */
-static void free_kept(struct context *c)
-{
-	pthread_mutex_lock(&arena.lock);
-	for (int i = 0; i < ARENA_DEVICES; i++) {
-		struct free_list *p = &arena.ranges[i].free_list;
-		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
-			next = TAILQ_NEXT(b, freed);
-			if (b->freed_in == c && b->was_held && !b->has_zones)
-				free_list_give(p, b);
-		}
-	}
-	pthread_mutex_unlock(&arena.lock);
-}
-
 bool arena_give_back(struct context *c, bool (*epochs_end)(struct thread *t, struct context *c))
 {
 	if (!atomic_load(&arena_state.used) || atomic_load(&c->host_bound))
@@ -119,11 +105,8 @@ bool arena_give_back(struct context *c, bool (*epochs_end)(struct thread *t, str
 	bool waits = !atomic_load(&captures_active);
 	if (waits)
 		wait_and_reclaim(c);
-	bool kept = zones_let_go(true);
-	if (kept && waits)
-		wait_and_reclaim(c);
-	else if (kept && epochs_end(thread_current(), c))
-		free_kept(c);
+	if (zones_let_go(true) && (waits ? arena_wait_for(c) == CUDA_SUCCESS : epochs_end(thread_current(), c)))
+		zones_let_go(true);
 	bool margins = arena_give_margins(c);
 	return arena_retire(c, true) || margins;
 }
@@ -360,7 +343,7 @@ void arena_context_gone(struct context *c, bool primary)
 			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
 			if (live && b->pool)
 				arena_pool_gave(b->pool, b->size, b->room);
-			bool kept = (b->state == BLOCK_HELD || b->state == BLOCK_SPARE) && b->context == c;
+			bool kept = block_is_kept(b->state) && b->context == c;
 			if (live || kept || (b->state == BLOCK_FREED && b->freed_in == c))
 				free_list_give(p, b);
 		}

@@ -20,6 +20,7 @@ void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t
 	}
 	TAILQ_INIT(&p->freed);
 	TAILQ_INIT(&p->held);
+	TAILQ_INIT(&p->ended);
 	TAILQ_INIT(&p->spare);
 }
 
@@ -318,11 +319,9 @@ static struct block *take_zoned(struct free_list *p, uint64_t size, const struct
 		bool spare = b->state == BLOCK_SPARE;
 		if (!spare && (!s || !held_long_enough(p, b)))
 			break;
-		if (b->size != size ||
-		    (spare ? b->context != c : b->was_held || b->freed_on != s || b->freed_stream != stream_id))
+		if (b->size != size || (spare ? b->context != c : b->freed_on != s || b->freed_stream != stream_id))
 			continue;
 		free_list_set_state(p, b, BLOCK_NEW);
-		b->was_held = false;
 		return p->recent = b;
 	}
 	return NULL;
@@ -358,6 +357,8 @@ static struct blocks *list_of(struct free_list *p, enum block_state state)
 		return &p->freed;
 	case BLOCK_HELD:
 		return &p->held;
+	case BLOCK_ENDED:
+		return &p->ended;
 	case BLOCK_SPARE:
 		return &p->spare;
 	default:
@@ -400,12 +401,6 @@ struct block *free_list_take_kept(struct free_list *p, bool all, bool *was_spare
 	return b;
 }
 
-/* Whether the block is neither the program's nor free. */
-static int is_kept(const struct block *b, enum block_state state)
-{
-	return state == BLOCK_HELD || state == BLOCK_SPARE || (state == BLOCK_FREED && b->was_held);
-}
-
 void free_list_set_state(struct free_list *p, struct block *b, enum block_state state)
 {
 	if (list_of(p, b->state))
@@ -418,14 +413,14 @@ void free_list_set_state(struct free_list *p, struct block *b, enum block_state 
 		TAILQ_INSERT_HEAD(alike_of(p, b->room), b, alike);
 	}
 	if (state == BLOCK_FREED) {
-		p->freed_bytes += b->was_held ? 0 : b->room;
-		p->freed_count += !b->was_held;
+		p->freed_bytes += b->room;
+		p->freed_count++;
 		b->freed_bytes = p->freed_bytes;
 		b->freed_count = p->freed_count;
 		TAILQ_INSERT_TAIL(alike_of(p, b->room), b, alike);
 	}
 	count_state(p, b, -1);
-	b->mapping->held += (uint32_t)(is_kept(b, state) - is_kept(b, b->state));
+	b->mapping->held += (uint32_t)block_is_kept(state) - (uint32_t)block_is_kept(b->state);
 	b->state = state;
 	count_state(p, b, 1);
 }

@@ -22,8 +22,11 @@
  */
 #define HELD_BYTES ((uint64_t)256 << 20)
 #define HELD_COUNT 1024
-#define HELD_ALWAYS 16384 /* blocks of a process that may be held back in any case, */
-#define HELD_CALLS 32     /* and one more for so many calls */
+/* What that costs has units: one for a block, and one for each MiB of it that is filled. */
+#define HELD_UNIT ((uint64_t)1 << 20)
+#define HELD_ALWAYS 16384 /* units that a process may take in any case, */
+#define HELD_CALLS 128    /* and one more for so many calls; */
+#define HELD_BATCH 64     /* one wait takes at least so many then, because the host waits for the device once more */
 
 struct context;
 struct stream;
@@ -56,6 +59,7 @@ enum block_state {
 	BLOCK_LIVE,
 	BLOCK_FREED, /* freed by the program; submitted work may still use it */
 	BLOCK_HELD,  /* freed memory that is held back as a zone */
+	BLOCK_ENDED, /* its zones have ended, but captures that began before may read them */
 	BLOCK_SPARE, /* freed memory whose zones go on: for an allocation of its size, which may use it at once */
 };
 
@@ -75,7 +79,6 @@ struct block {
 	uint64_t freed_stream;
 	uint64_t freed_serial;
 	uint64_t freed_bytes, freed_count; /* with it, in this range so far */
-	bool was_held;             /* freed memory is held back only once */
 	bool hold;                 /* of a block that is being freed: it will be held back */
 	bool has_zones;            /* their pattern is in memory, and they are regions */
 	bool has_region;           /* it goes on with them, from allocation to allocation */
@@ -84,6 +87,12 @@ struct block {
 	TAILQ_ENTRY(block) alike;  /* in the freed and the spare ones of about its size */
 };
 TAILQ_HEAD(blocks, block);
+
+/* Whether the block is neither the program's nor free, and submitted work does not use it. */
+static inline bool block_is_kept(enum block_state state)
+{
+	return state == BLOCK_HELD || state == BLOCK_ENDED || state == BLOCK_SPARE;
+}
 
 /* The addresses of a block with its zones: [start, end). */
 static inline uint64_t block_start(const struct block *b)
@@ -111,9 +120,9 @@ struct free_list {
 	struct block *recent; /* the last one that was taken, or NULL */
 	struct mappings slabs, idle[FREE_LIST_SIZES]; /* oldest first */
 	uint64_t idle_bytes; /* of ready mappings without blocks */
-	struct blocks freed, held, spare; /* blocks in these states, oldest first */
+	struct blocks freed, held, ended, spare; /* blocks in these states, oldest first */
 	struct blocks alike[FREE_LIST_SIZES]; /* the spare ones, then the freed ones, oldest first */
-	uint64_t freed_bytes, freed_count; /* in all, but for what was held before */
+	uint64_t freed_bytes, freed_count; /* in all */
 	struct amount held_now, spare_now, live, live_most; /* of blocks in these states */
 };
 

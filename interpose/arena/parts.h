@@ -39,7 +39,7 @@ extern struct arena {
 	struct range ranges[ARENA_DEVICES];
 	struct arena_resources *resources;
 	uint64_t ids; /* given so far */
-	_Atomic uint64_t held; /* blocks that were held back so far */
+	_Atomic uint64_t held; /* how many blocks count as held back so far */
 } arena;
 
 static inline struct range *arena_range_of(uint64_t address)
@@ -76,11 +76,11 @@ uint64_t arena_block_freed(struct block *b, struct context *c, struct stream *s)
 
 /* What a new block must be filled with: its memory, and its zones unless it has them. Returns how many ranges. */
 unsigned zones_ranges(const struct block *b, struct tt_fill_range ranges[3]);
-/* Whether a block has zones that epochs may capture: these must end before the block is free. */
-bool zones_concern(const struct block *b);
+/* Whether epochs may capture zones: these must end before their block is free. */
+bool zones_concern(void);
 /* Takes such blocks. Their work is complete, and they are in no list. Holds them back, or ends their zones. */
 void zones_take(struct context *c, struct blocks *freed);
-/* Releases all held-back blocks, or those over the limit: they are free after a wait. True: there was one. */
+/* Releases all held-back blocks, or those over the limit. True: some have to wait until running captures have ended. */
 bool zones_let_go(bool all);
 
 /* ---- resources.c ---- */

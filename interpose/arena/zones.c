@@ -54,9 +54,9 @@ bool arena_region_goes_on(const struct block *b)
 
 /* ---- freed memory ---- */
 
-bool zones_concern(const struct block *b)
+bool zones_concern(void)
 {
-	return options.zones && (!b->was_held || b->has_zones) && atomic_load(&session_state) == SESSION_ON;
+	return options.zones && atomic_load(&session_state) == SESSION_ON;
 }
 
 static bool is_worth_holding(const struct context *c, const struct block *b)
@@ -95,26 +95,52 @@ static struct block *take_kept(struct free_list *p, bool all, bool *was_spare)
 	return b;
 }
 
-/* After the next wait, the block is spare if it has zones, else free: earlier epochs may read the zones that ended. */
 static void let_go(struct block *b, bool all)
 {
 	end_zones(b, all);
 	pthread_mutex_lock(&arena.lock);
-	arena_block_freed(b, b->context, NULL);
+	free_list_set_state(&arena_range_of(b->base)->free_list, b, BLOCK_ENDED);
 	pthread_mutex_unlock(&arena.lock);
+}
+
+/* Blocks that no capture reads any longer are spare if they have zones, else free. True: some are spare. */
+static bool release_ended(struct free_list *p)
+{
+	const struct context *asked = NULL;
+	bool ended = false, spare = false;
+
+	pthread_mutex_lock(&arena.lock);
+	for (struct block *b = TAILQ_FIRST(&p->ended), *next; b; b = next) {
+		next = TAILQ_NEXT(b, freed);
+		if (b->context != asked)
+			ended = session_listeners.captures_ended(b->context);
+		asked = b->context;
+		spare |= ended && b->has_zones;
+		if (ended && b->has_zones)
+			free_list_set_state(p, b, BLOCK_SPARE);
+		else if (ended)
+			free_list_give(p, b);
+	}
+	pthread_mutex_unlock(&arena.lock);
+	return spare;
 }
 
 bool zones_let_go(bool all)
 {
-	bool any = false, was_spare;
+	bool left = false, was_spare;
 	struct block *b;
 
-	for (int i = 0; i < ARENA_DEVICES; i++)
-		while (atomic_load(&arena_state.reserved[i]) && (b = take_kept(&arena.ranges[i].free_list, all, &was_spare))) {
-			let_go(b, all || was_spare);
-			any = true;
-		}
-	return any;
+	for (int i = 0; i < ARENA_DEVICES; i++) {
+		struct free_list *p = &arena.ranges[i].free_list;
+		if (!atomic_load(&arena_state.reserved[i]))
+			continue;
+		do
+			while ((b = take_kept(p, all, &was_spare)))
+				let_go(b, all || was_spare);
+		while (release_ended(p) && all);
+		left |= !TAILQ_EMPTY(&p->ended);
+	}
+	return left;
 }
 
 /* The pattern is in memory: later epochs capture it. */
@@ -153,16 +179,19 @@ static uint64_t may_hold(void)
 /* Of freed blocks, the last ones that are within the limits: the others would be let go at once. False: none. */
 static bool choose_held(const struct context *c, struct blocks *freed)
 {
-	uint64_t bytes = 0, count = 0, room = may_hold(), most = room < HELD_COUNT ? room : HELD_COUNT;
+	uint64_t bytes = 0, count = 0, units = 0, most = may_hold();
+	bool first = atomic_load(&arena.held) < HELD_ALWAYS;
 	struct block *b;
 
 	TAILQ_FOREACH_REVERSE(b, freed, blocks, freed)
 	{
-		b->hold = !b->was_held && is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < most;
+		uint64_t more = 1 + b->room / HELD_UNIT;
+		b->hold = is_worth_holding(c, b) && bytes + b->room <= HELD_BYTES && count < HELD_COUNT && units + more <= most;
 		bytes += b->hold ? b->room : 0;
 		count += b->hold;
+		units += b->hold ? more : 0;
 	}
-	atomic_fetch_add(&arena.held, count);
+	atomic_fetch_add(&arena.held, first || !units || units > HELD_BATCH ? units : HELD_BATCH);
 	return count;
 }
 
@@ -199,7 +228,6 @@ void zones_take(struct context *c, struct blocks *freed)
 		context_pop();
 	while ((b = TAILQ_FIRST(freed))) {
 		TAILQ_REMOVE(freed, b, freed);
-		b->was_held = true;
 		if (ok && b->hold)
 			hold(b);
 		else if (b->has_zones)

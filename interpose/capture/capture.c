@@ -384,6 +384,19 @@ bool capture_settle(struct thread *t, struct context *c)
 	return settled;
 }
 
+bool capture_have_ended(struct context *c)
+{
+	bool holds = thread_current()->holds;
+
+	if (!holds && pthread_mutex_trylock(&capture_lock))
+		return false;
+	struct capture *p = c->capture;
+	bool ended = !p || p->broken || capture_completes(p, 0);
+	if (!holds)
+		pthread_mutex_unlock(&capture_lock);
+	return ended;
+}
+
 /*
  * Whether the context has no running work of the program or of the recorder, as far as it may be queried. A free of
  * device memory and the load of a kernel wait for all running work. They never return if that work waits for this

@@ -146,6 +146,8 @@ bool capture_await(const struct stream *s, const struct context *other);
 void capture_overtake(struct stream *s);
 /* Waits until no capture reads memory, before the program frees some. False: one may still do so. */
 bool capture_settle(struct thread *t, struct context *c);
+/* Whether no capture is running. Does not wait: false also while another thread has the lock. */
+bool capture_have_ended(struct context *c);
 /* The program lacks device memory: frees the recorder's. True: some was freed. */
 bool capture_give_back(struct thread *t, struct context *c);
 /* The context or the process ends: drains and releases its capture. */

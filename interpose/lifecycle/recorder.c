@@ -208,6 +208,7 @@ static bool start(void)
 	session_set_store(run);
 	session_listeners = (struct session_listeners){
 		.region_gone = capture_region_gone,
+		.captures_ended = capture_have_ended,
 		.context_failed = crash_report_result,
 		.epoch_stored = crash_report_epoch,
 		.changed = note_changes,

@@ -104,6 +104,8 @@ uint64_t session_hurried(void);
 
 struct session_listeners {
 	void (*region_gone)(struct region *r);
+	/* Whether all captures in a context that began before have ended. Does not wait. */
+	bool (*captures_ended)(struct context *c);
 	/* A call of the recorder returned an error of a lost context. */
 	void (*context_failed)(struct context *c, CUresult r, const char *call, uint64_t seq);
 	void (*epoch_stored)(const struct tt_epoch *e);

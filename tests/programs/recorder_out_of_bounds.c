@@ -6,7 +6,7 @@
  *   w:SLOT:OFFSET:WORDS:VALUE    a kernel writes so many words to the offset, in any direction from the slot
  *   m:SLOT:OFFSET:BYTES:VALUE    a memset does
  *   c:SLOT:OFFSET:BYTES:FROM     a copy does, from the beginning of another slot
- *   s                            wait
+ *   s  S                         wait; for the stream alone
  *   p:SLOT:WORDS                 print words
  */
 #include "program.h"
@@ -50,6 +50,9 @@ static void step(const char *text, CUfunction fill, CUstream stream)
 		break;
 	case 's':
 		OK(cuCtxSynchronize());
+		break;
+	case 'S':
+		OK(cuStreamSynchronize(stream));
 		break;
 	case 'p':
 		print_words("words", slots[slot], (unsigned)offset);
