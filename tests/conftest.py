@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests import drain_run, support
+from tests import drain_run, forked, support
 from tests.rundir import Writer, small_run
 from ttanalyze.cli import run_command
 
@@ -54,6 +54,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    forked.build_commands_once()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -142,7 +143,6 @@ def _serve(control: socket.socket) -> list[str]:
             continue
         child = os.fork()
         if child:
-            os.setpgid(child, child)
             os.write(files[2], b"%d " % child)
             os.close(files[0])
             os.close(files[1])
@@ -150,6 +150,7 @@ def _serve(control: socket.socket) -> list[str]:
             with contextlib.suppress(BrokenPipeError):  # after a time limit
                 os.write(files[2], b"%d" % status)
             os._exit(0)
+        os.setpgid(0, 0)  # before it starts others
         os.dup2(files[0], 1)
         os.dup2(files[1], 2)
         for file in (control.detach(), *files):
@@ -159,6 +160,13 @@ def _serve(control: socket.socket) -> list[str]:
         os.environ.update(asked["environment"])
         os.chdir(asked["folder"])
         return list(asked["arguments"])
+
+
+def build_commands_once() -> None:
+    """Builds the command line once in this process, not for each command that it runs."""
+    import typer.main
+
+    typer.main.get_command = cache(typer.main.get_command)
 
 
 def main() -> None:
@@ -173,6 +181,7 @@ def main() -> None:
 
     for found in pkgutil.iter_modules(ttanalyze.verbs.__path__):
         import_module(f"ttanalyze.verbs.{found.name}")
+    build_commands_once()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         run_command(["info", os.devnull])  # the first one imports much of Typer's
     gc.collect()

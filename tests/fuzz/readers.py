@@ -36,9 +36,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
-from tests import rundir, support
+from tests import forked, rundir, support
 from tests.trace_writer import chunk
 from ttanalyze.cli import run_command
 from ttanalyze.format import layout
@@ -443,7 +442,7 @@ def one(bases: list[Base], folder: Path, seed: int, number: int) -> Failure | No
 
 def keep_what_never_changes() -> None:
     """Has made once what a process makes once, however many verbs it is given."""
-    typer.main.get_command = functools.cache(typer.main.get_command)
+    forked.build_commands_once()
     html._library = functools.cache(html._library)
     html._template = functools.cache(html._template)
 
