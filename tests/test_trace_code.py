@@ -529,6 +529,18 @@ def test_heartbeats_are_kept_at_loops_barriers_and_exits(
     assert places["loop"] or name not in ("warps", "bulk")
 
 
+@pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
+def test_barriers_are_not_counted_without_a_register_for_it(
+    cubin: sp.Cubin, tmp_path: Path
+) -> None:
+    kernel = next(k for k in cubin.kernels if k.name == "reduce")
+    for own, counts in ((238, True), (242, False)):
+        new = cubin.trace(kernel, own, BEATS)
+        assert new.registers <= 255 and not any(new.refused)
+        texts = disassemble(new.code, tmp_path)
+        assert any(", 0x10000000, RZ" in text for text in texts) == counts
+
+
 def test_loops_that_end_have_no_heartbeat(patcher: sp.Patcher) -> None:
     cubin = patcher.open((DATA / "loops_90a.cubin").read_bytes())
     for kernel in cubin.kernels:

@@ -84,6 +84,15 @@ static const char *plan_barriers(const struct trace_kernel *k, unsigned barriers
 	return found > barriers ? NULL : "no free convergence barriers";
 }
 
+/* The most registers that each thread of so many in a block can have. */
+static unsigned registers_of_threads(unsigned threads)
+{
+	unsigned warps = (threads + WARP - 1) / WARP;
+	unsigned most = warps ? REGISTERS_OF_BLOCK / (warps * WARP) / REGISTERS_TOGETHER * REGISTERS_TOGETHER : REGISTERS_MAX;
+
+	return most < REGISTERS_MAX ? most : REGISTERS_MAX;
+}
+
 /* Registers above the kernel's own: `used` by pieces or counts. */
 static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned used, struct layout *l)
 {
@@ -111,12 +120,10 @@ static void plan_registers(const struct trace_kernel *k, bool pieces, unsigned u
 	}
 	l->beat = l->state + 1; /* two, from an even one on */
 	l->registers = l->one + 1;
-	if (k->wish.beats && trace_counts_barriers(k))
-		l->barriers = l->beat + 2 > l->registers ? l->beat + 2 : l->registers;
 	if (k->wish.beats && l->beat + 2 > l->registers)
 		l->registers = l->beat + 2;
-	if (l->barriers >= l->registers)
-		l->registers = l->barriers + 1;
+	if (k->wish.beats && trace_counts_barriers(k) && l->registers + SPARE < registers_of_threads(k->wish.threads))
+		l->barriers = l->registers++;
 	l->registers += SPARE;
 }
 
@@ -168,15 +175,6 @@ static const char *plan_counts(const struct trace_kernel *k, uint32_t slots, uns
 	if (c->pairs)
 		l->registers = c->bit + 1 + SPARE;
 	return wrong;
-}
-
-/* The most registers that each thread of so many in a block can have. */
-static unsigned registers_of_threads(unsigned threads)
-{
-	unsigned warps = (threads + WARP - 1) / WARP;
-	unsigned most = warps ? REGISTERS_OF_BLOCK / (warps * WARP) / REGISTERS_TOGETHER * REGISTERS_TOGETHER : REGISTERS_MAX;
-
-	return most < REGISTERS_MAX ? most : REGISTERS_MAX;
 }
 
 /* Warps that take registers are the first to have no more, because they have others to save. */
