@@ -229,7 +229,7 @@ static uint64_t guard_cost(const struct free_list *p, const struct block *b)
 static struct block *block_add(struct free_list *p, struct mapping *m, uint64_t start, uint64_t size, uint64_t room)
 {
 	uint64_t before = p->guard && !m->slab ? room - round_up(size, p->guard) : p->zone;
-	struct block *b = calloc(1, sizeof(*b));
+	struct block *b = calloc_at_line(sizeof(*b));
 
 	if (!b)
 		return NULL;

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "util/cache_line.h"
+
 #define FREE_LIST_UNIT 512            /* alignment of each allocation, as in the driver */
 #define FREE_LIST_LARGE (1024 * 1024) /* a larger allocation has its own mapping */
 
@@ -63,28 +65,30 @@ enum block_state {
 	BLOCK_SPARE, /* freed memory whose zones go on: for an allocation of its size, which may use it at once */
 };
 
+/* One cache line for what a search reads, and two for what an allocation, a free and a wait need besides. */
 struct block {
-	uint64_t base, size;
+	AT_CACHE_LINE TAILQ_ENTRY(block) alike; /* in the freed and the spare ones of about its size */
+	TAILQ_ENTRY(block) freed;  /* in the list of its state */
+	uint64_t size;
+	struct context *context;   /* that allocated it */
+	enum block_state state;
+	uint32_t region;           /* its id, if it goes on */
+	bool has_region;           /* it goes on with the zones, from allocation to allocation */
+	bool has_zones;            /* their pattern is in memory, and they are regions */
+	bool hold;                 /* of a block that is being freed: it will be held back */
+	bool stream_ordered;
+	bool sync_memops;          /* the pointer attribute that the program set */
+	uint64_t base;
 	uint64_t room;   /* all bytes of the block, with its zones */
 	uint64_t before; /* of these, the bytes before base */
 	struct mapping *mapping;
-	enum block_state state;
-	bool stream_ordered;
-	unsigned sync_memops;      /* the pointer attribute that the program set */
-	uint64_t id;
-	struct context *context;   /* that allocated it */
 	struct pool *pool;
+	uint64_t id;
+	uint64_t freed_bytes, freed_count; /* with it, in this range so far */
 	struct context *freed_in;  /* whose work must be complete first */
 	struct stream *freed_on;   /* or only this stream's work, and its id: the struct may be reused */
 	uint64_t freed_stream;
 	uint64_t freed_serial;
-	uint64_t freed_bytes, freed_count; /* with it, in this range so far */
-	bool hold;                 /* of a block that is being freed: it will be held back */
-	bool has_zones;            /* their pattern is in memory, and they are regions */
-	bool has_region;           /* it goes on with them, from allocation to allocation */
-	uint32_t region;           /* its id */
-	TAILQ_ENTRY(block) freed;  /* in the list of its state */
-	TAILQ_ENTRY(block) alike;  /* in the freed and the spare ones of about its size */
 };
 TAILQ_HEAD(blocks, block);
 
