@@ -14,10 +14,10 @@ void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t
 {
 	*p = (struct free_list){.base = base, .size = size, .granule = granule, .zone = round_up(zone, FREE_LIST_UNIT)};
 	TAILQ_INIT(&p->slabs);
-	for (unsigned i = 0; i < FREE_LIST_SIZES; i++) {
+	for (unsigned i = 0; i < FREE_LIST_SIZES; i++)
 		TAILQ_INIT(&p->idle[i]);
+	for (unsigned i = 0; i < sizeof(p->alike) / sizeof(*p->alike); i++)
 		TAILQ_INIT(&p->alike[i]);
-	}
 	TAILQ_INIT(&p->freed);
 	TAILQ_INIT(&p->held);
 	TAILQ_INIT(&p->ended);
@@ -247,7 +247,7 @@ static struct block *block_add(struct free_list *p, struct mapping *m, uint64_t 
 /* Freed blocks with this room, and others. */
 static struct blocks *alike_of(struct free_list *p, uint64_t room)
 {
-	return &p->alike[(room / FREE_LIST_UNIT * 0x9e3779b97f4a7c15u) >> 58]; /* Fibonacci hashing, to FREE_LIST_SIZES */
+	return &p->alike[(room / FREE_LIST_UNIT * 0x9e3779b97f4a7c15u) >> (64 - FREE_LIST_ALIKE_BITS)]; /* Fibonacci hashing */
 }
 
 /* A mapping with free room, and where in it. NULL: there is none. */

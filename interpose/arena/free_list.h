@@ -34,7 +34,8 @@ struct context;
 struct stream;
 struct pool;
 
-#define FREE_LIST_SIZES 64      /* lists of idle large mappings and of freed blocks, by their size */
+#define FREE_LIST_SIZES 64       /* lists of idle large mappings, by their size */
+#define FREE_LIST_ALIKE_BITS 10  /* of the number of lists of freed blocks: a search passes all others in its list */
 
 struct mapping {
 	uint64_t base, size;
@@ -125,7 +126,7 @@ struct free_list {
 	struct mappings slabs, idle[FREE_LIST_SIZES]; /* oldest first */
 	uint64_t idle_bytes; /* of ready mappings without blocks */
 	struct blocks freed, held, ended, spare; /* blocks in these states, oldest first */
-	struct blocks alike[FREE_LIST_SIZES]; /* the spare ones, then the freed ones, oldest first */
+	struct blocks alike[1 << FREE_LIST_ALIKE_BITS]; /* the spare ones, then the freed ones, oldest first */
 	uint64_t freed_bytes, freed_count; /* in all */
 	struct amount held_now, spare_now, live, live_most; /* of blocks in these states */
 };
