@@ -81,5 +81,6 @@ def test_warps_that_have_exited_are_not_waited_for(told: Told) -> None:
 
 
 def test_a_barrier_and_a_loop_do_not_move(told: Told) -> None:
+    assert told([barrier(3), loop(2048)]) == ({"barrier": 1, "loops": 1}, False)
     assert told([barrier(3), barrier(3), {}]) == ({"barrier": 2, "not started": 1}, False)
     assert told([barrier(0, 1, 96), barrier(0, 1, 96), {"exited": ALL}])[1] is False

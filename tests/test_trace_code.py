@@ -472,16 +472,23 @@ def test_values_are_those_of_the_operands(cubin: sp.Cubin, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")
-@pytest.mark.parametrize("name", ["reduce", "numbered", "warps", "bulk", "groups"])
+@pytest.mark.parametrize("name", ["reduce", "numbered", "warps", "looping", "bulk", "groups"])
 def test_heartbeats_are_kept_at_loops_barriers_and_exits(
     name: str, cubin: sp.Cubin, patcher: sp.Patcher, tmp_path: Path
 ) -> None:
-    kernel = next(k for k in cubin.kernels if k.name == name.replace("numbered", "reduce"))
+    kernels = {k.name: k for k in cubin.kernels}
+    kernel = kernels[{"numbered": "reduce", "looping": "warps"}.get(name, name)]
+    at, (low, high) = next(
+        (i, one)
+        for i, one in enumerate(code_of(cubin, kernels["reduce"]))
+        if one[0] & 0xFFF == BARRIER
+    )
     if name == "numbered":  # one of its barriers gets another number
-        at, (low, high) = next(
-            (i, one) for i, one in enumerate(code_of(cubin, kernel)) if one[0] & 0xFFF == BARRIER
-        )
         cubin = patcher.open(with_instructions(cubin, kernel, {at: (low | 1 << 54, high)}))
+    elif name == "looping":  # who is in its loop does not say which barriers it has passed
+        texts = disassemble(code_of(cubin, kernel), tmp_path)
+        at = next(i for i, text in enumerate(texts) if i and text.startswith("IADD3 "))
+        cubin = patcher.open(with_instructions(cubin, kernel, {at: (low, high)}))
     old, new = code_of(cubin, kernel), cubin.trace(kernel, OWN, BEATS)
     before, after = disassemble(old, tmp_path), disassemble(new.code, tmp_path)
     count = len(old)
@@ -525,8 +532,8 @@ def test_heartbeats_are_kept_at_loops_barriers_and_exits(
         elif i:
             assert (new.code[i][0], new.code[i][1] & ~REUSE) == (old[i][0], old[i][1] & ~REUSE)
     assert places["exit"]
-    assert places["barrier"] or name not in ("reduce", "numbered")
-    assert places["loop"] or name not in ("warps", "bulk")
+    assert places["barrier"] or name not in ("reduce", "numbered", "looping")
+    assert places["loop"] or name not in ("warps", "looping", "bulk")
 
 
 @pytest.mark.skipif(not NVDISASM, reason="needs nvdisasm")

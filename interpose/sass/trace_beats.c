@@ -121,6 +121,14 @@ unsigned trace_enter_piece(const struct trace_kernel *k)
 	return k->wish.flat ? BEAT_ENTER_FLAT : BEAT_ENTER;
 }
 
+static bool has_passes(const struct trace_kernel *k)
+{
+	for (size_t i = 0; i < k->count; i++)
+		if (trace_beat_point(k, i) == BEAT_AT_LOOP)
+			return true;
+	return false;
+}
+
 bool trace_counts_barriers(const struct trace_kernel *k)
 {
 	const uint64_t same = (15ull << NUMBER_SHIFT) | (0xfffull << THREADS_SHIFT);
@@ -136,7 +144,7 @@ bool trace_counts_barriers(const struct trace_kernel *k)
 		    (i.low >> THREADS_SHIFT & 0xfff) || (i.low & same) != (first->low & same))
 			return false;
 	}
-	return first;
+	return first && !has_passes(k); /* a warp in a loop does not say how many barriers it has passed */
 }
 
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used)
@@ -197,14 +205,6 @@ static void put_member(struct writer *w, struct instruction i, size_t member, un
 static void put_number(struct writer *w, unsigned to, uint32_t number, uint64_t schedule)
 {
 	trace_put(w, trace_with(encoding_number, to, 0, number, 0), schedule);
-}
-
-static bool has_passes(const struct trace_kernel *k)
-{
-	for (size_t i = 0; i < k->count; i++)
-		if (trace_beat_point(k, i) == BEAT_AT_LOOP)
-			return true;
-	return false;
 }
 
 /* The descriptor of memory, and that no pass is due. */

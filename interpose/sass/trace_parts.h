@@ -255,7 +255,10 @@ unsigned trace_writes(unsigned architecture, struct instruction i, unsigned *fir
 enum beat_point trace_beat_point(const struct trace_kernel *k, size_t at);
 /* The piece that begins a kernel with heartbeats. */
 unsigned trace_enter_piece(const struct trace_kernel *k);
-/* Whether all its barriers are of the whole block and have one number, so that counts tell which warps wait. */
+/*
+ * Whether all its barriers are of the whole block and have one number, and no loop has heartbeats, so that counts tell
+ * which warps wait.
+ */
 bool trace_counts_barriers(const struct trace_kernel *k);
 /* Finds what is kept while the kernel runs, for counts as well, and adds it to `used`. NULL, or why there is nothing. */
 const char *trace_kept_plan(const struct trace_kernel *k, struct layout *l, uint64_t *used);
