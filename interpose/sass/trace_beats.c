@@ -27,6 +27,9 @@
 #define UNIFORM_MAX 63u
 #define URZ 63u
 #define PREDICATES 7u
+#define CONSTANT(offset) ((uint32_t)(offset) / 4 << 8)
+#define DESCRIPTOR 0x208u
+#define FETCH 0x7b2ull /* writes its register late, which scoreboard 5 says */
 
 #define EACH_PASS 0x00400000u /* added at a pass: 1 / 1024 */
 #define EACH_WAIT 0x04000000u /* where a pass may wait for long: 1 / 64 */
@@ -43,6 +46,9 @@
 
 /* ULDC.64 d, c[0x0][0x208]; UIADD3 d, UP, a, imm, URZ; R2UR d, a; BRA.U UP */
 static const struct instruction encoding_descriptor = {0x0000820000007ab9, 0x0a00};
+/* LDC d, c[0x0][imm]; LDC.64 */
+static const struct instruction encoding_load = {0x00000000ff007b82, 0x0800};
+static const struct instruction encoding_load_2 = {0x00000000ff007b82, 0x0a00};
 static const struct instruction encoding_count = {0x0000000000007890, 0x0ff1e03f};
 static const struct instruction encoding_to_uniform = {0x00000000000072ca, 0x000e0000};
 static const struct instruction encoding_if_due = {0x0000000100007547, 0x0b800000};
@@ -220,6 +226,20 @@ static void put_kept(struct writer *w, uint64_t schedule)
 	trace_put(w, none, schedule);
 }
 
+/*
+ * Has the lines of constants come that the piece and the kernel read, all at once. Only what follows the piece waits for
+ * the registers.
+ */
+static void put_fetch(struct writer *w)
+{
+	const struct layout *l = w->layout;
+	size_t own = w->kernel->parameter + offsetof(struct tt_trace_param, heartbeat);
+
+	trace_put(w, trace_with(encoding_load_2, l->base + 2, 0, CONSTANT(own), 0), FETCH);
+	trace_put(w, trace_with(encoding_load, l->saved, 0, CONSTANT(DESCRIPTOR), 0), FETCH);
+	trace_put(w, trace_with(encoding_load, l->one, 0, CONSTANT(0), 0), FETCH);
+}
+
 void trace_put_enter(struct writer *w)
 {
 	const struct layout *l = w->layout;
@@ -234,6 +254,7 @@ void trace_put_enter(struct writer *w)
 		put_kept(w, SETTLED);
 	} else {
 		const struct template *t = trace_template(trace_enter_piece(w->kernel));
+		put_fetch(w);
 		bool apart = l->descriptor >= t->uniforms && l->passes >= t->uniforms;
 		if (apart)
 			put_kept(w, AT_ONCE); /* the piece takes longer */
@@ -247,6 +268,7 @@ void trace_put_enter(struct writer *w)
 		if (!apart)
 			put_kept(w, SETTLED);
 		put_member(w, encoding_store, MEMBER(state), l->base, ALWAYS);
+		w->out[w->count - 1].high |= AFTER_STORE << SCHEDULE; /* what was fetched has come */
 	}
 	if (l->counting.pairs)
 		trace_put_first_counts(w);
