@@ -999,6 +999,26 @@ def test_driver_call_fails_from_some_point_on(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_context_that_can_not_be_entered_ends(failing: Path, built: Path, tmp_path: Path) -> None:
+    """Each time that the recorder enters it, the last time while its epochs are being stored."""
+    command = [str(support.build_program("recorder_context_ends", built))]
+    bare, library = support.run(command, SIM), failing / "failing_driver.so"
+
+    def recorded(what: str, name: str) -> support.Outcome:
+        run = tmp_path / name
+        options = {"epoch": "sync", "ring_bytes": "64M", "compress": "off"}
+        environment = with_failing(library, "FAILING_DRIVER", what, run, **options)
+        return support.run(command, environment)
+
+    count = counted(recorded("count", "whole"))["cuCtxPushCurrent_v2"]
+    assert count > 4
+    for n in range(1, count + 1):
+        outcome = recorded(f"cuCtxPushCurrent_v2:{n}-{n}:201", str(n))
+        check(bare, outcome, tmp_path / str(n))
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_stopped_recording_does_not_wait_for_a_last_epoch(
     failing: Path, built: Path, run: Path
 ) -> None:

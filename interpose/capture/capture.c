@@ -528,3 +528,13 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 	gate_open();
 	end_own(t, was);
 }
+
+void capture_abandon(struct thread *t, struct context *c)
+{
+	struct interrupted was = begin_own(t);
+
+	if (c->capture)
+		drain_leave(c->capture);
+	c->capture = NULL;
+	end_own(t, was);
+}

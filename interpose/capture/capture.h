@@ -152,6 +152,8 @@ bool capture_have_ended(struct context *c);
 bool capture_give_back(struct thread *t, struct context *c);
 /* The context or the process ends: drains and releases its capture. */
 void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends);
+/* The context ends, and no call of ours can be made in it: the drain leaves its memory. */
+void capture_abandon(struct thread *t, struct context *c);
 /* The earlier of `usual` and the deadline for waits of an ending process, for the GPU or for the drain. */
 uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of the recorder's device memory. */

@@ -51,8 +51,10 @@ static struct context *ending(struct op *op, struct context *c)
 		copy_sources_context_ends(c);
 	if (!c || !op_start(op, recording_or_stopped()))
 		return NULL;
-	if (!capture_enter(c))
+	if (!capture_enter(c)) {
+		capture_abandon(op->t, c);
 		return NULL;
+	}
 	inflight_handle_ends();
 	delays_context_ends(c);
 	instrument_context_ends(c);
