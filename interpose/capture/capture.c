@@ -374,12 +374,17 @@ void capture_let_others(struct thread *t)
 	pthread_mutex_unlock(&capture_lock);
 }
 
+/* Caller holds the lock. */
+static bool is_settled(const struct context *c)
+{
+	return !c->capture || c->capture->broken || capture_completes(c->capture, 0);
+}
+
 bool capture_settle(struct thread *t, struct context *c)
 {
 	struct interrupted was = begin_own(t);
 	settle(t, c);
-	struct capture *p = c->capture;
-	bool settled = !p || p->broken || capture_completes(p, 0);
+	bool settled = is_settled(c);
 	end_own(t, was);
 	return settled;
 }
@@ -390,8 +395,7 @@ bool capture_have_ended(struct context *c)
 
 	if (!holds && pthread_mutex_trylock(&capture_lock))
 		return false;
-	struct capture *p = c->capture;
-	bool ended = !p || p->broken || capture_completes(p, 0);
+	bool ended = is_settled(c);
 	if (!holds)
 		pthread_mutex_unlock(&capture_lock);
 	return ended;

@@ -12,16 +12,13 @@ static struct served from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresul
 
 	*r = CUDA_SUCCESS;
 	if (!op->on || !options.deterministic || !p || !n)
-		return (struct served){.region = TT_NO_ID};
+		return NOT_SERVED;
 	do {
 		result = arena_allocate(op->context, n, &at, r);
 	} while (result == ARENA_SHORT && memory_given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
 	if (result == ARENA_REFUSED)
 		return (struct served){.kind = TT_REGION_ARENA, .region = TT_NO_ID};
-	struct served served = arena_served(result, at);
-	if (served.kind)
-		*p = at.base;
-	return served;
+	return arena_served(result, at, p);
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
@@ -41,7 +38,7 @@ EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 static struct served pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e,
 					CUresult *r)
 {
-	struct served served = {.region = TT_NO_ID};
+	struct served served = NOT_SERVED;
 	size_t n;
 
 	if (!op->on || !options.deterministic || !pitch)

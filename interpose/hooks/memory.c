@@ -18,6 +18,8 @@ static void zones_born(struct context *c, uint64_t base, uint64_t size, uint32_t
 	region_born(c, TT_REGION_ZONE, base + size, end - base - size, TT_NO_ID, origin);
 }
 
+#define NOT_MEMORY 0x80000000u /* added to the kind: reads may have effects */
+
 /* Captures read memory of the host at the program's address. */
 static bool device_reads(uint32_t kind, uint64_t base)
 {
@@ -62,7 +64,7 @@ void memory_served(struct op *op, CUresult r, struct served in_arena, uint32_t k
 
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
-	memory_served(op, r, (struct served){.region = TT_NO_ID}, kind, base, size);
+	memory_served(op, r, NOT_SERVED, kind, base, size);
 }
 
 /* Inside the gate no epoch is being cut: later epochs leave the regions out, and earlier ones are waited for. */

@@ -7,9 +7,6 @@
 #include "arena/arena.h"
 #include "hooks/op.h"
 
-/* Added to the kind of a region: */
-#define NOT_MEMORY 0x80000000u  /* reads may have effects */
-
 /* What the arena served. */
 struct served {
 	uint32_t kind;   /* of its region; 0: nothing */
@@ -17,11 +14,15 @@ struct served {
 	uint32_t region; /* that goes on there; else TT_NO_ID */
 };
 
-static inline struct served arena_served(enum arena_result result, struct arena_place at)
-{
-	bool served = result == ARENA_SERVED || result == ARENA_RENEWED;
+#define NOT_SERVED ((struct served){.region = TT_NO_ID})
 
-	return (struct served){served ? TT_REGION_ARENA : 0, result == ARENA_RENEWED, served ? at.region : TT_NO_ID};
+/* *p: the address, if it did. */
+static inline struct served arena_served(enum arena_result result, struct arena_place at, CUdeviceptr *p)
+{
+	if (result != ARENA_SERVED && result != ARENA_RENEWED)
+		return NOT_SERVED;
+	*p = at.base;
+	return (struct served){TT_REGION_ARENA, result == ARENA_RENEWED, at.region};
 }
 
 /* After an allocation: its region, if it succeeded and was not captured, and its event; ends the op. */

@@ -148,14 +148,11 @@ static struct served from_arena(struct op *op, CUmemoryPool pool, size_t n, CUde
 	struct arena_place at;
 
 	if (!op->on || op->capturing || !options.deterministic || !p || !n)
-		return (struct served){.region = TT_NO_ID};
+		return NOT_SERVED;
 	do {
 		result = arena_allocate_async(op->stream, pool, n, &at);
 	} while (result == ARENA_SHORT && given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
-	struct served served = arena_served(result, at);
-	if (served.kind)
-		*p = at.base;
-	return served;
+	return arena_served(result, at, p);
 }
 
 /*
@@ -176,7 +173,7 @@ static bool reaches(const struct op *op, CUmemoryPool pool)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, true)); \
-		struct served in_arena = {.region = TT_NO_ID}; \
+		struct served in_arena = NOT_SERVED; \
 		if (any) \
 			in_arena = from_arena(&op, pool_, n, p); \
 		CUresult r = in_arena.kind ? CUDA_SUCCESS : real.symbol args; \

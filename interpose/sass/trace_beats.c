@@ -204,8 +204,9 @@ static struct instruction guarded(struct instruction i, unsigned predicate)
 /* What goes to a member of the heartbeat, from registers. */
 static void put_member(struct writer *w, struct instruction i, size_t member, unsigned from, unsigned predicate)
 {
-	i.low = (i.low & ~GUARD) | (uint64_t)predicate << 12 | (uint64_t)member << 40;
-	trace_put(w, trace_with(i, 0, w->layout->beat, from, w->layout->descriptor), STORES);
+	i = guarded(trace_with(i, 0, w->layout->beat, from, w->layout->descriptor), predicate);
+	i.low |= (uint64_t)member << 40;
+	trace_put(w, i, STORES);
 }
 
 static void put_number(struct writer *w, unsigned to, uint32_t number, uint64_t schedule)
