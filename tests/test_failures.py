@@ -799,6 +799,22 @@ def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> Non
     check_stored(opened)
 
 
+@pytest.mark.parametrize(("ring", "size"), [("64M", 1000), ("1M", 600000), ("256K", 600000)])
+def test_program_goes_on_while_the_disk_hangs(
+    ring: str, size: int, failing: Path, run: Path
+) -> None:
+    """However many epochs it asks for: all fit into the ring, the first one does, or none."""
+    environment = slow_disk(failing, run, "1-1", 3600_000, stall_ms="100", ring_bytes=ring)
+    outcome = support.run(fills(f"1,{size},1", "300,0,2"), environment, timeout=300)
+    assert (outcome.stdout, outcome.status) == ("", 0)
+    assert "the drain was blocked for 100 ms: the last " in outcome.stderr
+    opened = tt.open(run)
+    assert opened.processes[0].status == "failed"
+    check_stored(opened)
+    warnings = opened.processes[0].info["warnings"]
+    assert any(w.startswith("no epochs are captured while the drain is blocked") for w in warnings)
+
+
 @pytest.mark.parametrize("end", [[], ["end"]], ids=["process", "context"])
 def test_process_exit_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
     """For longer than the bound, as long as it gets on."""

@@ -17,6 +17,7 @@
 #define GATE_MS 200
 #define STEP_MS 1
 #define OTHERS 64         /* other contexts that an epoch may include */
+#define EPOCH_PLACES 2    /* in the drain's queue; more if it comes in parts, each of which waits for its own */
 #define NO_LAST_EPOCH "work of the program did not end: the last epoch is missing"
 #define HURRY_MS 700      /* wait for the GPU while the process ends */
 #define HURRY_DRAIN_MS 3000
@@ -158,6 +159,13 @@ bool capture_submit(struct thread *t, struct context *c, bool (*submit)(CUstream
 	return done;
 }
 
+static bool declines(struct capture *p, const char *why)
+{
+	p->gap = true;
+	session_lost("no epochs are captured while %s", why);
+	return false;
+}
+
 /* Whether the context needs an epoch and can be captured. */
 static bool is_due(struct context *c, uint32_t trigger)
 {
@@ -170,11 +178,10 @@ static bool is_due(struct context *c, uint32_t trigger)
 		return false;
 	/* The last epoch also covers what a skipped epoch did not. */
 	uint64_t seen = p->skipped && trigger != TT_TRIGGER_FINAL ? p->work_skipped : c->work_captured;
-	if (!capture_is_blocked(p) || capture_settled(p))
-		return !implied || p->gap || !p->epochs || context_work(c) != seen;
-	p->gap = true;
-	session_lost("no epochs are captured while a capture is blocked");
-	return false;
+	if (capture_is_blocked(p) && !capture_settled(p))
+		return declines(p, "a capture is blocked");
+	bool due = !implied || p->gap || !p->epochs || context_work(c) != seen;
+	return due && (drain_places(EPOCH_PLACES) || declines(p, "the drain is blocked: the disk takes nothing"));
 }
 
 /*

@@ -16,16 +16,20 @@
 #include "capture/epoch_store.h"
 #include "capture/writers.h"
 
+#define LONG_MS 5000 /* a wait that the user is told of */
+#define BLOCKED "the drain was blocked for %u ms, and its queue is full"
+
 static struct {
 	struct pending queue[CAPTURE_PENDING];
 	uint64_t added, drained;  /* in total */
 	_Atomic uint64_t progress; /* changes whenever the drain makes progress */
+	uint64_t stuck_at;         /* progress when a wait for it timed out */
 	bool running;
 	_Atomic bool stopping;
 	_Atomic bool given_up; /* an epoch could not be stored, so no later one can be */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-} drain = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} drain = {.stuck_at = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void drain_progressed(void)
 {
@@ -173,71 +177,98 @@ bool drain_start(void)
 	return drain.running;
 }
 
-uint32_t drain_slot(struct capture *p)
+/* A thread of the program waits for a long time. */
+static void tell_of_wait(void)
 {
-	(void)p;
-	pthread_mutex_lock(&drain.lock);
-	while (drain.running && drain.added - drain.drained >= CAPTURE_PENDING)
-		pthread_cond_wait(&drain.changed, &drain.lock);
-	uint32_t slot = (uint32_t)(drain.added % CAPTURE_PENDING);
 	pthread_mutex_unlock(&drain.lock);
-	return slot;
+	session_warn("the program waits until epochs are stored: they come faster than the disk takes them; fewer epochs, "
+		     "--contents none or --overwrite drop-oldest avoid that");
+	pthread_mutex_lock(&drain.lock);
 }
 
-bool drain_add_all(const struct pending *p, unsigned count)
+/*
+ * Waits until so many more can be added at once, and until chunks fit into the ring of p or nothing is pending. False:
+ * the drain makes no progress; later calls do not wait for the same again. Caller holds the lock.
+ */
+static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
 {
-	pthread_mutex_lock(&drain.lock);
-	while (drain.running && drain.added + count - drain.drained > CAPTURE_PENDING)
-		pthread_cond_wait(&drain.changed, &drain.lock);
-	bool ok = drain.running;
-	if (ok) {
-		for (unsigned i = 0; i < count; i++)
-			drain.queue[drain.added++ % CAPTURE_PENDING] = p[i];
-		pthread_cond_broadcast(&drain.changed);
+	uint64_t begun = clock_ns(), since = begun, seen = drain.progress, all = drain.added;
+	uint64_t target = all + places > CAPTURE_PENDING ? all + places - CAPTURE_PENDING : 0;
+	bool ok, told = false;
+
+	while (!(ok = drain.drained >= target && (!p || drain.drained >= all || capture_fits(p, size, largest))) &&
+	       drain.running) {
+		uint64_t now = clock_ns();
+		if (seen != drain.progress) {
+			seen = drain.progress;
+			since = now;
+		}
+		if (seen == drain.stuck_at || now > capture_deadline(since + options.stall_ms * 1000000ull, true)) {
+			drain.stuck_at = seen;
+			break;
+		}
+		if (!told && now - begun > LONG_MS * 1000000ull) {
+			told = true;
+			tell_of_wait();
+			continue;
+		}
+		wait_for_change(100);
 	}
-	pthread_mutex_unlock(&drain.lock);
 	return ok;
 }
 
-bool drain_add(const struct pending *p)
+static bool waits(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
 {
-	return drain_add_all(p, 1);
-}
-
-/* Waits until that many more can be added at once, or until chunks fit into the ring of p. */
-static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
-{
-	uint64_t seen = drain.progress, since = clock_ns();
-
 	pthread_mutex_lock(&drain.lock);
-	uint64_t target = drain.added + places > CAPTURE_PENDING ? drain.added + places - CAPTURE_PENDING : 0;
-	while (drain.running && drain.drained < target && !(p && capture_fits(p, size, largest))) {
-		if (seen != drain.progress) {
-			seen = drain.progress;
-			since = clock_ns();
-		}
-		if (clock_ns() > capture_deadline(since + options.stall_ms * 1000000ull, true))
-			break;
-		wait_for_change(100);
-	}
-	bool ok = drain.drained >= target || (p && capture_fits(p, size, largest));
+	bool ok = wait_drained(places, p, size, largest);
 	pthread_mutex_unlock(&drain.lock);
 	return ok;
 }
 
 bool drain_flush(void)
 {
-	return wait_drained(CAPTURE_PENDING, NULL, 0, 0);
+	return waits(CAPTURE_PENDING, NULL, 0, 0);
 }
 
 bool drain_places(unsigned places)
 {
-	return wait_drained(places, NULL, 0, 0);
+	return waits(places, NULL, 0, 0);
 }
 
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 {
-	return wait_drained(CAPTURE_PENDING, p, size, largest) && session_state == SESSION_ON;
+	return waits(1, p, size, largest) && session_state == SESSION_ON;
+}
+
+uint32_t drain_slot(void)
+{
+	pthread_mutex_lock(&drain.lock);
+	bool free = wait_drained(1, NULL, 0, 0);
+	uint32_t slot = (uint32_t)(drain.added % CAPTURE_PENDING);
+	pthread_mutex_unlock(&drain.lock);
+	if (!free && session_state == SESSION_ON)
+		session_fail(BLOCKED, options.stall_ms);
+	return slot;
+}
+
+bool drain_add_all(const struct pending *p, unsigned count)
+{
+	pthread_mutex_lock(&drain.lock);
+	bool free = wait_drained(count, NULL, 0, 0), ok = free && drain.running;
+	if (ok) {
+		for (unsigned i = 0; i < count; i++)
+			drain.queue[drain.added++ % CAPTURE_PENDING] = p[i];
+		pthread_cond_broadcast(&drain.changed);
+	}
+	pthread_mutex_unlock(&drain.lock);
+	if (!free && session_state == SESSION_ON)
+		session_fail(BLOCKED, options.stall_ms);
+	return ok;
+}
+
+bool drain_add(const struct pending *p)
+{
+	return drain_add_all(p, 1);
 }
 
 /* Number of epochs that are not stored, of one context or of all (NULL). Caller holds the lock. */
@@ -284,4 +315,5 @@ void drain_forget(void)
 	epoch_store_forget();
 	drain.running = drain.stopping = drain.given_up = false;
 	drain.added = drain.drained = 0;
+	drain.stuck_at = UINT64_MAX;
 }

@@ -24,18 +24,19 @@ struct capture;
 
 bool drain_start(void);
 /*
- * Adds a copy of *p. Caller holds the capture lock; waits while the queue is full. False: the drain has given up.
+ * Adds a copy of *p. Caller holds the capture lock; waits while the queue is full. False: the drain has given up, or
+ * makes no progress: recording has stopped.
  */
 bool drain_add(const struct pending *p);
 /* The same for several at once, at most CAPTURE_PENDING. */
 bool drain_add_all(const struct pending *p, unsigned count);
-/* The slot that the next drain_add will use; waits for it. */
-uint32_t drain_slot(struct capture *p);
+/* The slot that the next drain_add will use; waits for it. If the drain makes no progress, recording has stopped. */
+uint32_t drain_slot(void);
 /* Waits until all added epochs are stored. False: the drain makes no progress. */
 bool drain_flush(void);
-/* Waits until that many more can be added without a wait. */
+/* Waits until that many more can be added without a wait. False: as drain_flush. */
 bool drain_places(unsigned places);
-/* Waits until chunks fit into the ring (as in capture_fits) or nothing is pending. False: as drain_flush. */
+/* Waits until chunks fit into the ring (as in capture_fits) or nothing is pending, and one more can be added. */
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
 /*
  * The context is about to be destroyed: its memory is not used any more, and epochs not stored yet get no contents.

@@ -78,7 +78,7 @@ bool capture_begin_ring(struct capture *p, uint64_t size)
 
 uint32_t capture_slot(struct capture *p)
 {
-	uint32_t slot = drain_slot(p);
+	uint32_t slot = drain_slot();
 
 	close_ended(p); /* the drain has stored the slot's last user */
 	capture_status(p, slot)->sequence = 0;
