@@ -179,7 +179,13 @@ def _traces(results: dict[str, Any]) -> str:
             said = figures.amount(value, figures.RATIO) if value else ""
             cells.append(said + varies(way, name))
         rows.append([WORKLOADS[name], *cells])
-    return _measured_table(results, "traces", rows)
+    plain = [
+        f"{refused:,} of {launches:,} launches of {what.split(' ', 1)[1]} ran without {kinds[way]}."
+        for what, (refused, launches) in data.get("refused", {}).items()
+        if refused and (way := what.split(" ", 1)[0]) in kinds
+    ]
+    table = _measured_table(results, "traces", rows)
+    return f"{table}\n\n{' '.join(plain)}" if table and plain else table
 
 
 def _measured_table(results: dict[str, Any], name: str, rows: list[list[str]]) -> str:

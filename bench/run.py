@@ -41,7 +41,7 @@ PARTS = {
     "budget": 60,
     "bounds": 150,
     "check": 240,
-    "traces": 240,
+    "traces": 420,
     "memory": 50,
     "growth": 130,
     "toolkit": 40,

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from bench import figures, plot, readme, report
-from bench.bed import PROGRAMS, Bed, ProgramError, by_turns
+from bench.bed import PROGRAMS, Bed, ProgramError, Result, by_turns
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
 from bench.forks import Forks, of_ways
-from bench.parts import kernels, llama, programs, training
+from bench.parts import kernels, llama, programs, traces, training
 from bench.run import FORMAT
 from tests import support
 from ttanalyze.format import layout
@@ -277,12 +277,35 @@ def test_traces_have_a_column_for_each_way() -> None:
         "bare_us": {"copy": 61.02},
     }
     machine = {"gpu": "NVIDIA H100", "driver": "1", "cpu": "C"}
+    data["refused"] = {"count copy, gemm": [0, 9], "sanitizer copy, gemm": [2, 9]}
     part = {"machine": machine, "date": "D", "data": data}
     lines = report._traces({"simulator": False, "parts": {"traces": part}}).splitlines()
     assert lines[0] == "Measured on D: NVIDIA H100, driver 1, C."
     assert lines[2] == "| kernels | bare | count | addresses, Sanitizer API | tma |"
     cells = lines[4].replace("\N{MULTIPLICATION SIGN}", "x")
     assert cells == "| copy of 64 MiB | 61.0 µs ± 1 % | 1.25x ± 3 % | 113x |  |"
+    assert lines[6] == "2 of 9 launches of copy, gemm ran without addresses, Sanitizer API."
+
+
+def test_times_of_traces_are_of_all_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes differ, so no pair of them decides. A way whose runs fail takes no other along."""
+    given = {"bare": iter([10.0, 12.0, 11.0]), "heartbeat": iter([22.0, 11.0, 33.0])}
+    monkeypatch.setattr(Bed, "answer", lambda *_: {"step": [next(given["bare"])]})
+
+    def traced(_bed: Bed, _result: Result, _load: object, way: str, _line: object) -> traces.Times:
+        if way == "count":
+            raise ProgramError("count failed")
+        return {"step": [next(given[way])]}
+
+    monkeypatch.setattr(traces, "_traced", traced)
+    bed, workload = Bed(False, True, tmp_path, tmp_path), traces.Workload(["step"], [])
+    result = Result(data={"slowdown": {}, "varies": {}, "bare_us": {}})
+    for way in traces.CLOSE * 3:
+        result.attempt(partial(traces._time, bed, result, workload, way))
+    assert result.data["bare_us"] == {"step": 11.0}
+    assert result.data["slowdown"] == {"heartbeat": {"step": 2.0}}
+    assert result.data["varies"]["heartbeat"] == {"step": 0.5}
+    assert result.failed == ["count failed"] * 3
 
 
 @pytest.mark.parametrize("late", [True, False])
