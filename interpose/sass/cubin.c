@@ -44,6 +44,11 @@ static bool read_architecture(struct cubin *c)
 	return c->architecture;
 }
 
+bool cubin_has_bytes(const struct cubin *c, uint32_t section)
+{
+	return c->sections[section].sh_type != SHT_NOBITS;
+}
+
 static const char *read_sections(struct cubin *c)
 {
 	const Elf64_Ehdr *h = &c->header;
@@ -58,7 +63,7 @@ static const char *read_sections(struct cubin *c)
 	c->section_count = h->e_shnum;
 	for (uint32_t i = 0; i < c->section_count; i++) {
 		const Elf64_Shdr *s = &c->sections[i];
-		if (s->sh_type != SHT_NOBITS && !lies_in(c, s->sh_offset, s->sh_size))
+		if (cubin_has_bytes(c, i) && !lies_in(c, s->sh_offset, s->sh_size))
 			return damaged;
 	}
 	const Elf64_Shdr *names = &c->sections[h->e_shstrndx];
@@ -85,7 +90,9 @@ static const char *read_symbols(struct cubin *c)
 		}
 	}
 	const Elf64_Shdr *t = &c->sections[c->symbol_table];
-	return c->symbol_table && t->sh_entsize == sizeof(Elf64_Sym) && t->sh_size % sizeof(Elf64_Sym) == 0 ? NULL : no_cubin;
+	if (!c->symbol_table || t->sh_entsize != sizeof(Elf64_Sym) || t->sh_size % sizeof(Elf64_Sym))
+		return no_cubin;
+	return t->sh_link < c->section_count && cubin_has_bytes(c, t->sh_link) ? NULL : damaged;
 }
 
 static uint32_t symbol_count(const struct cubin *c)

@@ -58,6 +58,8 @@ struct cubin {
 const char *cubin_open(struct cubin *c, const void *image, size_t size);
 void cubin_close(struct cubin *c);
 
+/* Whether the section has bytes in the file. If not, its offset may be anything. */
+bool cubin_has_bytes(const struct cubin *c, uint32_t section);
 const char *cubin_section_name(const struct cubin *c, uint32_t section);
 Elf64_Sym cubin_symbol(const struct cubin *c, uint32_t symbol);
 /* Iterates over the attributes of a section; *offset is 0 at first. False: the end, or invalid. */

@@ -46,7 +46,7 @@ static uint16_t half(const struct cubin *c, size_t at)
 
 static const char *symbol_name(const struct cubin *c, Elf64_Sym y)
 {
-	const Elf64_Shdr *names = &c->sections[c->sections[c->symbol_table].sh_link % c->section_count];
+	const Elf64_Shdr *names = &c->sections[c->sections[c->symbol_table].sh_link];
 
 	if (y.st_name >= names->sh_size || !memchr(c->bytes + names->sh_offset + y.st_name, 0, names->sh_size - y.st_name))
 		return "";
@@ -66,7 +66,7 @@ static const char *find_numbers(struct maker *m)
 	struct attribute a;
 
 	for (uint32_t i = 1; i < c->section_count; i++) {
-		if (strcmp(cubin_section_name(c, i), ".nv.info"))
+		if (strcmp(cubin_section_name(c, i), ".nv.info") || !cubin_has_bytes(c, i))
 			continue;
 		for (size_t offset = 0; cubin_attribute(c, i, &offset, &a);)
 			if (a.form == FORM_SIZED && a.value == 8 && cubin_word(c, a.data) == m->kernel->symbol) {
@@ -95,7 +95,8 @@ static const char *find_bank(struct maker *m)
 		if (y.st_shndx == m->bank_section && ELF64_ST_TYPE(y.st_info) == STT_SECTION)
 			m->bank_symbol = i;
 	}
-	return m->bank_symbol && cubin_stands_alone(c, m->bank_section) ? NULL : "its constant bank is unknown";
+	bool alone = m->bank_symbol && cubin_has_bytes(c, m->bank_section) && cubin_stands_alone(c, m->bank_section);
+	return alone ? NULL : "its constant bank is unknown";
 }
 
 static const char *find_parameters(struct maker *m)
@@ -186,7 +187,7 @@ static bool find_place(const struct cubin *c, uint32_t section, const Elf64_Rela
 	uint64_t type = ELF64_R_TYPE(r->r_info), size = code ? sizeof(struct instruction) : sizeof(uint64_t);
 	struct instruction i;
 
-	if (r->r_offset > to->sh_size || to->sh_size - r->r_offset < size)
+	if (!cubin_has_bytes(c, section) || r->r_offset > to->sh_size || to->sh_size - r->r_offset < size)
 		return false;
 	if (!code) {
 		*p = (struct place){r->r_offset, sizeof(uint64_t), 0};

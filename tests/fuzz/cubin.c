@@ -72,7 +72,8 @@ static void trace(const struct cubin *c)
 					 (1u << TT_TRACE_END) - 2};
 	const struct trace_variables variables = {address, NULL};
 	const unsigned way = c->header.e_ident[EI_NIDENT - 1]; /* a byte that means nothing else */
-	const struct trace_wish wish = {.some_blocks = way & 1, .beats = way & 2, .threads = way & 32 ? 384 : 0};
+	const struct trace_wish wish = {
+		.some_blocks = way & 1, .beats = way & 2, .flat = way & 64, .threads = way & 32 ? 384 : 0};
 	size_t names = 0;
 
 	for (size_t i = 0; i < c->kernel_count; i++) {

@@ -37,14 +37,15 @@ MOST = 10  # crashes and hangs of a target, until it is left
 class Target:
     """What a target is made of, how long its inputs get, and from what the first ones are taken.
 
-    by_lines: texts, mutated by lines and words. compares: constants of comparisons are tried in
-    inputs, which halves the speed of a target that does much besides reading.
+    mutator: the file beside this one that changes inputs as their format has it. compares:
+    constants of comparisons are tried in inputs, which halves the speed of a target that does much
+    besides reading.
     """
 
     sources: tuple[str, ...]
     longest: int
     seeds: tuple[str, ...] = ()
-    by_lines: bool = False
+    mutator: str = ""
     compares: bool = True
 
     def files(self, name: str) -> list[Path]:
@@ -61,12 +62,14 @@ TARGETS = {
         ("sim/ptx/*.c",),
         12000,
         ("tests/data/ptx/*.ptx", "examples/*.ptx"),
-        by_lines=True,
+        mutator="lines.c",
         compares=False,
     ),
-    "cubin": Target(SASS, 1 << 15, ("tests/data/sass/*.cubin",), compares=False),
+    "cubin": Target(
+        SASS, 1 << 15, ("tests/data/sass/*.cubin",), mutator="sections.c", compares=False
+    ),
     "fatbin": Target(("sass/fatbin.c", "track/image.c"), 1 << 16),
-    "delays": Target(JSON, 4096, by_lines=True),
+    "delays": Target(JSON, 4096, mutator="lines.c"),
     "nvtx": Target(("nvtx/texts.c", "options/triggers.c"), 4096),
     "loader": Target(
         ("load/load.c", "load/digests.c", "load/manifest_digests.c", "load/recompute.c"), 8192
@@ -87,7 +90,7 @@ def build(
 
 def build_fuzzer(name: str, folder: Path, compiler: str, flags: list[str]) -> Path:
     target = TARGETS[name]
-    extra = [HERE / "lines.c"] if target.by_lines else []
+    extra = [HERE / target.mutator] if target.mutator else []
     flags = FUZZER + ([] if target.compares else [NO_COMPARISONS]) + flags
     return build(name, folder, [compiler], extra, flags)
 
