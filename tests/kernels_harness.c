@@ -35,9 +35,24 @@ static bool within(size_t i, uint64_t address, size_t size, bool write)
 	       (ranges[i].writable || !write);
 }
 
+static struct { uint64_t address; void (*call)(void); } awaited;
+
+/* What another stream or the host does when a kernel writes there next. */
+void harness_at_write(uint64_t address, void (*call)(void))
+{
+	awaited.address = address;
+	awaited.call = call;
+}
+
 static void *translate(void *user, uint64_t address, size_t size, bool write)
 {
 	(void)user;
+	if (write && awaited.call && address == awaited.address) {
+		void (*call)(void) = awaited.call;
+
+		awaited.call = NULL;
+		call();
+	}
 	if (within(last_hit, address, size, write))
 		return (void *)(uintptr_t)address;
 	for (size_t i = 0; i < range_count; i++)

@@ -10,7 +10,7 @@ import importlib.util
 import random
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +35,7 @@ HEADER, ENTRY = 64, 32
 FUNCTIONS = """
 void harness_allow(uint64_t, uint64_t, bool);
 void harness_forbid_all(void);
+void harness_at_write(uint64_t, void (*)(void));
 void *harness_load(const char *, char *, size_t);
 int harness_launch(void *, const char *, unsigned, unsigned, uint64_t, const void *, size_t,
                    char *, size_t);
@@ -129,6 +130,7 @@ class Bed:
     all_listed: set[int] = field(default_factory=set)
     readable: bool = True
     by_warp: bool = False  # each block by a warp, not by a CTA
+    waiting: Any = None  # keeps the function of at_write
 
     def __post_init__(self) -> None:
         ffi = self.run.ffi
@@ -201,6 +203,17 @@ class Bed:
         }
         self.run.launch(
             kernel, self.ctas, self.seed, self.run.ffi.new("struct tt_capture_params *", params)
+        )
+
+    def at_write(self, address: int, act: Callable[[], None]) -> None:
+        """Acts as another stream or the host when a kernel writes to the address next."""
+        self.waiting = self.run.ffi.callback("void(void)", act)
+        self.run.lib.harness_at_write(address, self.waiting)
+
+    def end_address(self) -> int:
+        """What a kernel writes last: then the host may start the next epoch in any stream."""
+        return self.address(self.status) + self.run.ffi.offsetof(
+            "struct tt_capture_status", "sequence"
         )
 
     def read_status(self) -> Any:
@@ -524,6 +537,59 @@ def test_a_cancelled_epoch_reads_no_memory(
     assert bed.capture(full).flags == DISCARDED | FINAL
     assert bed.head() == head
     bed.readable = True
+    bed.capture(full=True)
+    assert bed.read_chunk(head) == bed.blocks
+
+
+@pytest.mark.parametrize("discards", [False, True], ids=["stored", "discarded"])
+def test_the_next_epoch_may_begin_when_the_host_sees_the_end(
+    interpreter: Interpreter, grid: tuple[int, int], discards: bool
+) -> None:
+    """It may be that of a graph in another stream, while the gather's kernel still runs."""
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    bed.change([(0, 0)])
+    if discards:
+        bed.tail = bed.head() - BIG_RING
+        assert bed.capture(full=False).flags == OVERFLOW
+        bed.tail = 0
+    else:
+        bed.epoch += 1
+        bed.launch("tt_capture_digest", 0)
+    head = bed.head()
+    changed = [(2, 1), (3, 0), (4, 0), (7, 1)]
+
+    def begin_next() -> None:
+        nonlocal head
+        if not discards:
+            head = bed.head()
+        bed.change(changed)
+        bed.epoch += 1
+        bed.launch("tt_capture_digest", 0)
+        bed.epoch -= 1
+
+    bed.at_write(bed.end_address(), begin_next)
+    assert bed.gather(DISCARD if discards else 0).flags & FINAL
+    bed.epoch += 1
+    bed.gather()
+    assert sorted(bed.read_chunk(head)) == [(0, 0)] * discards + changed
+
+
+def test_an_epoch_that_is_cancelled_while_it_is_copied(
+    interpreter: Interpreter, grid: tuple[int, int]
+) -> None:
+    """Entries that some CTAs have copied are not in the sum of the next epoch."""
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    head = bed.tail = bed.head()
+    control = interpreter.ffi.cast("struct tt_capture_control *", bed.control.address)
+    bed.change([(0, 0), (2, 1), (3, 0)])
+    bed.epoch += 1
+    bed.sequence += 1
+    bed.launch("tt_capture_digest", 0)
+    bed.at_write(bed.digests.address, lambda: setattr(control, "cancelled", bed.epoch + 1))
+    assert bed.gather().flags == DISCARDED | FINAL
+    assert bed.head() == head
     bed.capture(full=True)
     assert bed.read_chunk(head) == bed.blocks
 

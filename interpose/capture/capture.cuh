@@ -86,15 +86,18 @@ INLINE bool cancelled(const struct tt_capture_params &p)
 	return (int32_t)(until - p.epoch) > 0;
 }
 
-/* True in one thread of the launch, in the last of these CTAs that has finished. */
-INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check, unsigned ctas)
+/*
+ * True in one thread of the launch, in the last CTA to finish. It counts all of them: one that starts after the status is
+ * written would find what the next epoch does.
+ */
+INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check)
 {
 	if (threadIdx.x != 0)
 		return false;
 	if (check)
 		add(&control->entries_check, check);
 	__threadfence();
-	if (atomicAdd(&control->done, 1u) != ctas - 1)
+	if (atomicAdd(&control->done, 1u) != gridDim.x - 1)
 		return false;
 	__threadfence();
 	control->done = 0;
@@ -226,7 +229,7 @@ INLINE void end_digest(const struct tt_capture_params &p, const struct found &fo
 	if (!(p.flags & TT_CAPTURE_FULL))
 		return;
 	__syncthreads();
-	if (!last_to_finish(control, found.check, gridDim.x))
+	if (!last_to_finish(control, found.check))
 		return;
 	struct place place = place_chunk(p, p.blocks, p.payload);
 	uint64_t total = 0;
@@ -447,14 +450,11 @@ INLINE void gather(const struct tt_capture_params &p)
 	__shared__ struct job jobs[4];
 	__shared__ struct tt_chunk_entry listed[4];
 	__shared__ uint64_t entries, payload, from;
-	__shared__ unsigned first, last, ctas;
+	__shared__ unsigned first, last;
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP, digests = p.flags & TT_CAPTURE_DIGESTS;
-	uint64_t check = 0, count = at<struct tt_capture_control>(p.control)->cursor >> CURSOR_SHIFT;
+	uint64_t check = 0;
 
-	/* The others have nothing to do. */
-	if (blockIdx.x >= max((uint64_t)1, count))
-		return;
 	prepare_constants(&constants, lane);
 	if (prepares) {
 		struct range r = find_range(p);
@@ -464,7 +464,6 @@ INLINE void gather(const struct tt_capture_params &p)
 		payload = p.ring + place.at + place.payload;
 		from = r.from;
 		first = r.first;
-		ctas = max(1u, min(gridDim.x, r.count));
 		last = place.fits && !discarded(p) ? r.last : 0;
 		if (first + blockIdx.x < last)
 			prepare_copy(&jobs[0], &listed[0], p, first + blockIdx.x, payload, from);
@@ -492,21 +491,21 @@ INLINE void gather(const struct tt_capture_params &p)
 	}
 	__syncthreads();
 	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
-	if (!last_to_finish(control, check, ctas))
+	if (!last_to_finish(control, check))
 		return;
 	struct range r = find_range(p);
 	struct place place = place_chunk(p, r.last - r.first, r.bytes);
-	bool discard = discarded(p);
+	bool discard = discarded(p), ends = discard || (place.fits && r.last == r.count);
 
-	if (!place.fits || discard) {
+	check = place.fits && !discard ? commit_chunk(p, place, r.last - r.first) : 0;
+	control->entries_check = 0; /* if it was cancelled, some CTAs may have copied entries */
+	if (ends)
+		control->cursor = 0;
+	if (place.fits && !discard)
+		write_status(p, place, r.last - r.first, r.bytes, check, ends ? TT_CAPTURE_FINAL : 0);
+	else
 		write_status(p, place, r.count, r.total, 0,
 		             discard ? TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
-	} else {
-		check = commit_chunk(p, place, r.last - r.first);
-		write_status(p, place, r.last - r.first, r.bytes, check, r.last == r.count ? TT_CAPTURE_FINAL : 0);
-	}
-	if (discard || (place.fits && r.last == r.count))
-		control->cursor = 0;
 }
 
 /* ---- kernels ---- */

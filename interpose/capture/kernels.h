@@ -31,9 +31,10 @@
  * then read no memory, and their status says TT_CAPTURE_DISCARDED. The next epoch must be a full one.
  * No other epoch may be launched with this control block while it has a list. Read the status of one
  * epoch before you launch the next, unless the ring has room for the largest chunks of both. The kernels
- * of one epoch run after those of the epoch before. A delta's digest is always followed by its gather,
- * which also makes the control block ready for the next epoch. If a launch fails, copy head and head_at,
- * zero the rest, and treat the epoch as refused.
+ * of one epoch run after those of the epoch before, or after the host has read its status: kernels that wrote it
+ * do nothing more, in any CTA. A delta's digest is always followed by its gather, which also makes the control
+ * block ready for the next epoch. If a launch fails, copy head and head_at, zero the rest, and treat the epoch as
+ * refused.
  *
  * A block's stored digest changes only with the chunk that has its contents, and is their digest:
  * a block that was written between digest and gather is hashed again, and its entry says so.
