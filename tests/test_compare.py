@@ -80,6 +80,18 @@ def test_first_difference_is_named(
     assert f"  {a}: line {row + 1}: {member} = " in text and f"  {b}: line {row + 1}: " in text
 
 
+@pytest.mark.parametrize(("a", "b"), [(1, True), (1, 1.0), (0, False)])
+def test_numbers_that_python_takes_for_equal_differ(
+    a: object, b: object, cli: Cli, tmp_path: Path
+) -> None:
+    def trace(name: str, value: object) -> Path:
+        return made.ndjson(tmp_path / name, made.METADATA, {**made.values()[0], "mem_space": value})
+
+    found = cli("compare", trace("a", a), trace("b", b), "--json")
+    assert found.status == 1, found
+    assert json.loads(found.stdout)["first"]["member"] == "mem_space"
+
+
 def test_missing_records_are_named(cli: Cli, tmp_path: Path) -> None:
     a = made.ndjson(tmp_path / "a", made.METADATA, *made.opcodes())
     b = made.ndjson(tmp_path / "b", made.METADATA, *made.opcodes()[:-1])

@@ -160,7 +160,7 @@ class _Side:
                 self.known(warp, other), (array("Q"), array("Q"))
             )
             told = [_value(record, member) for member in self.common(warp.kind, other)]
-            digests.append(xxhash.xxh3_64_intdigest(orjson.dumps(told, None, orjson.OPT_SORT_KEYS)))
+            digests.append(xxhash.xxh3_64_intdigest(_as_json(told)))
             lines.append(record.place.number)
 
     def known(self, warp: Warp, other: _Side) -> Warp:
@@ -176,6 +176,11 @@ class _Side:
         mine, theirs = (side.members.get(kind, set()) for side in (self, other))
         wanted = mine & theirs if self.text or other.text else mine | theirs
         return [member for member in MEMBERS if member in wanted]
+
+
+def _as_json(value: Any) -> bytes:
+    """Returns what is compared. Python takes 1, 1.0 and True for equal."""
+    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS)
 
 
 def _value(record: Record, member: str) -> Any:
@@ -274,7 +279,7 @@ def _told_apart(
     ]
     for member in sides[0].common(kind, sides[1]):
         x, y = (_value(record, member) for record in records)
-        if x != y:
+        if _as_json(x) != _as_json(y):
             return _inner(member, x, y)
     raise AssertionError("digests of equal records differ")
 
@@ -287,7 +292,7 @@ def _inner(where: str, x: Any, y: Any) -> tuple[str, tuple[Any, Any]]:
     elif isinstance(x, dict) and isinstance(y, dict) and x.keys() == y.keys():
         keys = [*x]
     for key in keys:
-        if x[key] != y[key]:
+        if _as_json(x[key]) != _as_json(y[key]):
             return _inner(
                 f"{where}[{key}]" if type(key) is int else f"{where}.{key}", x[key], y[key]
             )
