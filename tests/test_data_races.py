@@ -33,6 +33,11 @@ RECORDINGS = {
     "simonly_short_of_memory": {"epoch": "launch", "regions": "touched", "sim_memory": "64M"},
     "recorder_blocked_graph": {"epoch": "sync", "stall_ms": "200"},
     "recorder_graph_epochs_blocked": {"epoch": "graph-node:mix", "stall_ms": "200"},
+    "recorder_unmap_while_blocked": {
+        "epoch": "sync",
+        "stall_ms": "300",
+        "sim_fault": "one-queue:1",
+    },
     "recorder_rank_threads": {"epoch": "sync", "sim_devices": "2"},
     "recorder_large_epochs": {"epoch": "sync", "ring_bytes": "128M"},
     "exit_thread": {"epoch": "sync", "launch_delay": "200000"},

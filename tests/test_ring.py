@@ -169,6 +169,29 @@ def test_cancelled_epoch_leaves_a_gap(built: Path, run: Path) -> None:
     assert epochs["full"].tolist()[:4] == [True, False, True, False]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "arguments", "stall_ms"),
+    [("recorder_blocked_graph", ["off"], "200"), ("recorder_unmap_while_blocked", [], "5000")],
+)
+def test_streams_go_on_where_the_device_takes_no_cancellation(
+    name: str, arguments: list[str], stall_ms: str, built: Path, run: Path
+) -> None:
+    """It is behind the capture, in the one queue for all streams with a priority. That capture
+    still reads the memory, beside other work.
+    """
+    command = [str(support.build_program(name, built)), *arguments]
+    environment = support.simulator_environment(TT_SIM_FAULT="one-queue:1")
+    bare = support.run(command, environment)
+    outcome = support.run(command, support.recording(environment, run, stall_ms=stall_ms))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, 0), outcome.stderr
+    assert "the device did not take a cancellation" in outcome.stderr
+    epochs = tt.open(run).epochs
+    assert epochs["loose"].tolist()[:3] == [False, True, False]
+    assert epochs["full"].tolist()[:3] == [True, False, True]
+    check_stored(tt.open(run))
+
+
 def test_process_exit_with_a_blocked_capture(built: Path, run: Path) -> None:
     """What the ring held before that is stored."""
     command = [str(support.build_program("recorder_blocked_graph", built)), "end"]

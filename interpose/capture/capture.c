@@ -77,19 +77,27 @@ static void end_own(struct thread *t, struct interrupted was)
 
 /* A wait for a context's last capture. */
 struct wait {
+	bool frees; /* memory that it must not read after that, although it was cancelled */
 	uint32_t epoch;
 	uint64_t deadline;
 };
+
+/* A cancelled capture reads no memory, if the device took the cancellation. */
+static bool may_read(const struct capture *p)
+{
+	return p->last_epoch < atomic_load(&p->torn_before);
+}
 
 /* One step of it. True: it is over. */
 static bool settles(struct context *c, struct wait *w)
 {
 	struct capture *p = c->capture;
 
-	if (!c->alive || !p || p->broken || capture_is_blocked(p) || capture_completes(p, 0) || !capture_enter(c))
+	if (!c->alive || !p || p->broken || (capture_is_blocked(p) && !(w->frees && may_read(p))) || capture_completes(p, 0) ||
+	    !capture_enter(c))
 		return true;
 	if (w->epoch != p->last_epoch) /* or another thread cut one meanwhile */
-		*w = (struct wait){p->last_epoch, clock_ns() + options.stall_ms * 1000000ull};
+		*w = (struct wait){w->frees, p->last_epoch, clock_ns() + options.stall_ms * 1000000ull};
 	bool over = clock_ns() > capture_deadline(w->deadline, false);
 	if (over)
 		capture_give_up(p);
@@ -103,10 +111,10 @@ static bool settles(struct context *c, struct wait *w)
  * Waits for the captures of a context, or of all (NULL), before they are needed. What they wait for may need calls of
  * other threads. So the gate is open meanwhile, and others get the lock between two steps.
  */
-static void settle(const struct thread *t, const struct context *of)
+static void settle(const struct thread *t, const struct context *of, bool frees)
 {
 	for (struct context *c = context_first(); c; c = c->next) {
-		struct wait w = {.epoch = TT_NO_EPOCH};
+		struct wait w = {.frees = frees, .epoch = TT_NO_EPOCH};
 		while ((!of || c == of) && !settles(c, &w)) {
 			if (t->holds)
 				continue;
@@ -300,7 +308,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		python_names_ask();
 	struct interrupted was = begin_own(t);
 	bool cuts = false;
-	settle(t, covers_all(trigger) ? NULL : c);
+	settle(t, covers_all(trigger) ? NULL : c, false);
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
 		bool skips = !budget_allows(c->capture, trigger, clock_ns()), exact = !skips && gate_close(GATE_MS);
@@ -341,7 +349,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	if (atomic_load(&captures_active) || t->busy)
 		return false;
 	struct interrupted was = begin_own(t);
-	settle(t, c);
+	settle(t, c, false);
 	bool gate = session_state == SESSION_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
 	bool exact = gate && gate_close(GATE_MS);
 	*seq = session_next_seq(); /* a thread that waits at the closed gate gets a later number */
@@ -390,7 +398,7 @@ static bool is_settled(const struct context *c)
 bool capture_settle(struct thread *t, struct context *c)
 {
 	struct interrupted was = begin_own(t);
-	settle(t, c);
+	settle(t, c, true);
 	bool settled = is_settled(c);
 	end_own(t, was);
 	return settled;
@@ -465,7 +473,7 @@ static bool give_back(struct thread *t, struct context *c, struct capture *p)
 bool capture_give_back(struct thread *t, struct context *c)
 {
 	struct interrupted was = begin_own(t);
-	settle(t, c);
+	settle(t, c, false);
 	struct capture *p = c->capture;
 	bool gave = p && !p->broken && capture_settled(p) && give_back(t, c, p);
 
@@ -486,7 +494,7 @@ bool capture_control(const char *what, char *why, size_t size)
 void capture_dump(struct thread *t)
 {
 	struct interrupted was = begin_own(t);
-	settle(t, NULL);
+	settle(t, NULL, false);
 	for (struct context *c = context_first(); c; c = c->next) {
 		struct capture *p = c->capture;
 		if (!c->alive || !p || p->broken || !capture_enter(c))
@@ -518,7 +526,7 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 	if (final_epoch && (options.epoch.sync || options.epoch.launch) && may_end(t, c))
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, session_next_seq(), false);
 	struct interrupted was = begin_own(t);
-	settle(t, c);
+	settle(t, c, false);
 	struct capture *p = c->capture;
 	budget_flush();
 	bool settled = p && !p->broken && capture_settled(p);

@@ -78,6 +78,7 @@ struct capture {
 	pthread_mutex_t cancel_lock;     /* guards cancelling: the start of a capture waits for it */
 	uint32_t last_epoch;             /* last epoch that was started: captures up to it are cancelled together */
 	_Atomic uint32_t cancelled_before;     /* epochs before this one were cancelled if they were incomplete */
+	_Atomic uint32_t torn_before; /* those before this one may read after that, and beside work of the program */
 	uint32_t base; /* the last snapshot: a delta is valid only if this is not older than cancelled_before */
 	struct open_capture open[CAPTURE_PENDING]; /* a circular list from open_first on, in order */
 	uint32_t open_first, open_count;
@@ -199,6 +200,8 @@ bool capture_settled(struct capture *p);
 /* Its parts: waits so long at most, and makes no driver call if that is 0; cancels what did not end, once. */
 bool capture_completes(struct capture *p, uint32_t timeout_ms);
 void capture_give_up(struct capture *p);
+/* The user learns that an epoch is cancelled, once. */
+void capture_tell_late(uint32_t epoch);
 /* Captures since the last snapshot were cancelled, or may be torn. */
 static inline bool capture_needs_snapshot(const struct capture *p)
 {

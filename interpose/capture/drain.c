@@ -54,6 +54,8 @@ static bool store_lost(struct pending *q)
 static void take_status(struct pending *q)
 {
 	capture_take_status(q, capture_status(q->capture, q->slot));
+	if (!q->refused && q->epoch.number < atomic_load(&q->capture->torn_before))
+		q->epoch.flags |= TT_EPOCHF_LOOSE;
 	budget_captured(q);
 }
 
@@ -80,9 +82,8 @@ static bool wait_captured(struct pending *q)
 	bool off = q->epoch.number < atomic_load(&p->cancelled_before);
 	bool captured = capture_wait(p, q->slot, off ? 0 : options.stall_ms);
 
-	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
-		session_warn("epoch %u was cancelled: it waited more than %u ms for work of the program", q->epoch.number,
-			     options.stall_ms);
+	if (!captured && !p->broken && !session_hurried())
+		capture_tell_late(q->epoch.number);
 	while (!captured && !p->broken && !atomic_load(&drain.stopping) && !session_hurried()) {
 		capture_cancel(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
@@ -90,6 +91,21 @@ static bool wait_captured(struct pending *q)
 	if (captured)
 		take_status(q);
 	return captured;
+}
+
+void drain_cancel_later(struct capture *p)
+{
+	pthread_mutex_lock(&drain.lock);
+	uint64_t i = drain.drained, end = drain.added;
+	pthread_mutex_unlock(&drain.lock);
+	while (++i < end) {
+		const struct pending *q = &drain.queue[i % CAPTURE_PENDING];
+		if (q->capture != p || q->read || capture_complete(p, q->slot))
+			continue;
+		capture_tell_late(q->epoch.number);
+		capture_cancel(p, q->slot);
+		return;
+	}
 }
 
 /* Also waits if recording has failed: streams of the program may wait for this capture. */

@@ -46,6 +46,11 @@ void drain_leave(struct capture *p);
 void drain_stop(void);
 /* For the drain's own files: the part after q, if it is of the same context and captured; else NULL. */
 struct pending *drain_following(const struct pending *q);
+/*
+ * For the drain's own files: copies from the ring do not end. They may be behind a later capture, in the same queue of
+ * the device: cancels what is not complete.
+ */
+void drain_cancel_later(struct capture *p);
 /* It made progress; it must end, so no more waits. */
 void drain_progressed(void);
 bool drain_is_stopping(void);

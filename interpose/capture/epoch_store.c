@@ -78,6 +78,7 @@ static bool fetched(struct capture *p, int buffer)
 	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer], copies_of(p, buffer), options.stall_ms)) {
 		if (p->broken || drain_is_stopping() || (session_hurried() && clock_ns() - since > HURRY_MS * 1000000ull))
 			return false;
+		drain_cancel_later(p);
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
 	drain_progressed();

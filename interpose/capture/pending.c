@@ -110,8 +110,11 @@ void capture_cancel(struct capture *p, uint32_t slot)
 	pthread_mutex_unlock(&p->cancel_lock);
 	/* Cancelled captures must stop reading first: the program may free the memory next. */
 	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
-		if (clock_ns() > until)
-			return; /* the device makes no progress, so released streams would not either */
+		if (clock_ns() > until) { /* the write may be behind these captures, in the same queue of the device */
+			atomic_store(&p->torn_before, epoch);
+			session_warn("the device did not take a cancellation: the program goes on, and epochs may be torn");
+			break;
+		}
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
 	if (late)
@@ -134,10 +137,19 @@ bool capture_is_blocked(const struct capture *p)
 	return p->open_count && p->last_epoch < atomic_load(&p->cancelled_before);
 }
 
+void capture_tell_late(uint32_t epoch)
+{
+	if (session_state == SESSION_ON)
+		session_warn("epoch %u was cancelled: it waited more than %u ms for work of the program", epoch,
+			     options.stall_ms);
+}
+
 void capture_give_up(struct capture *p)
 {
-	if (!capture_is_blocked(p) && !p->broken && !session_hurried())
-		capture_cancel_all(p);
+	if (capture_is_blocked(p) || p->broken || session_hurried())
+		return;
+	capture_tell_late(p->last_epoch);
+	capture_cancel_all(p);
 }
 
 bool capture_completes(struct capture *p, uint32_t timeout_ms)

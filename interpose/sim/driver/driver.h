@@ -52,6 +52,7 @@ struct sim_settings {
 	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
 	bool apart;      /* no device can access another's memory */
+	bool one_queue;  /* work of streams with a priority runs in the order of submission, as in one hardware queue */
 	bool deadlocks;  /* a kernel whose threads wait for each other never ends, as on a GPU */
 	bool blocking;   /* a launch returns when it is complete: CUDA_LAUNCH_BLOCKING, as on a GPU */
 	char *refused_name; /* modules that contain this text do not load */
@@ -160,6 +161,7 @@ struct CUctx_st {
 	struct mipmap_list mipmaps;
 	struct op_list pending;  /* unfinished work, in order of submission */
 	unsigned pending_count;
+	struct sim_op *queued;   /* last work of streams with a priority, with one queue for them */
 	uint64_t peers;          /* bit per device whose memory is open to kernels */
 	size_t limits[CU_LIMIT_MAX];
 	CUfunc_cache cache;

@@ -102,6 +102,8 @@ static bool parse_fault(const char *fault)
 		sim_settings.ipc = number;
 	else if (length == 5 && !strncmp(fault, "apart", 5) && number <= 1)
 		sim_settings.apart = number;
+	else if (length == 9 && !strncmp(fault, "one-queue", 9) && number <= 1)
+		sim_settings.one_queue = number;
 	else if (length == 8 && !strncmp(fault, "deadlock", 8) && number <= 1)
 		sim_settings.deadlocks = number;
 	else if (length == 7 && !strncmp(fault, "version", 7) && number >= 11000 && number <= 99990)

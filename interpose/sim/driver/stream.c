@@ -109,6 +109,11 @@ struct sim_op *stream_push(CUstream stream, struct sim_work *work, struct sim_op
 	} else if (blocking(stream)) {
 		op_after(op, stream->ctx->legacy->last);
 	}
+	if (sim_settings.one_queue && stream->priority) {
+		op_after(op, stream->ctx->queued);
+		op_unref(stream->ctx->queued);
+		stream->ctx->queued = op_ref(op);
+	}
 	op_submit(op);
 	op_unref(stream->last);
 	stream->last = op;
