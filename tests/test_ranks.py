@@ -17,6 +17,7 @@ from tests import support
 from tests.rundir import Writer
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import manifest
+from ttanalyze.format.process_info import MOST_RANKS
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -67,6 +68,21 @@ def test_process_without_a_sound_rank_has_none(
 ) -> None:
     assert record(built, run_path, wrong).stderr == ""
     assert tt.open(run_path).processes[0].rank is None
+
+
+def test_job_of_too_many_ranks(built: Path, run_path: Path) -> None:
+    """Readers list the ranks that are missing, so a run must not make them list any number."""
+    record(built, run_path, TORCHRUN | {"WORLD_SIZE": str(MOST_RANKS + 1)})
+    assert tt.open(run_path).processes[0].rank is None
+    shutil.rmtree(run_path)
+    record(built, run_path, TORCHRUN | {"WORLD_SIZE": str(MOST_RANKS)})
+    assert len(tt.open(run_path).missing_ranks) == MOST_RANKS - 1
+    path = run_path / "p0" / "process.json"
+    info = json.loads(path.read_bytes())
+    info["rank"]["world_size"] = 1 << 40
+    path.write_text(json.dumps(info))
+    with pytest.raises(FormatError, match=r"rank\.world_size: more than 1,048,576 ranks"):
+        tt.open(run_path)
 
 
 def test_only_chosen_ranks_are_recorded(built: Path, run_path: Path) -> None:

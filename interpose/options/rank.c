@@ -14,6 +14,8 @@
 #include "options/options.h"
 #include "util/json_writer.h"
 
+#define MOST_RANKS (1 << 20) /* of a job; readers refuse more, because they list those that are missing */
+
 /* The variables of each launcher. `only`: it set the others if this one is there. */
 static const struct launcher {
 	const char *name, *only, *rank, *local_rank, *world_size, *job;
@@ -58,7 +60,7 @@ void rank_read(void)
 		const struct launcher *l = &launchers[i];
 
 		if (!getenv(l->only) || !number(l->rank, &here.rank) || !number(l->world_size, &here.world_size) ||
-		    here.rank >= here.world_size)
+		    here.rank >= here.world_size || here.world_size > MOST_RANKS)
 			continue;
 		here.launcher = l->name;
 		here.has_local_rank = number(l->local_rank, &here.local_rank);

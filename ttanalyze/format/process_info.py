@@ -37,6 +37,8 @@ class Rank:
     visible_devices: str
 
 
+MOST_RANKS = 1 << 20  # of a job: those that are missing are listed
+
 NO_RANK: dict[str, Any] = {
     "rank": 0,
     "local_rank": None,
@@ -175,6 +177,8 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
     rank = info.get("rank") or {}
     expect(path, f"{where}rank.", rank, rank=int, local_rank=(int, None), world_size=int)
+    if rank.get("world_size", 1) > MOST_RANKS:
+        raise FormatError(path, f"{where}rank.world_size", f"more than {MOST_RANKS:,} ranks")
     names = {"node": str, "job": str, "launcher": str, "visible_devices": str}
     expect(path, f"{where}rank.", rank, **names)
     crash_reports.check(path, where, info)
