@@ -18,6 +18,8 @@ from tests.rundir import Writer, digest_of, small_run
 from ttanalyze.format import contents, layout, manifest
 
 BLOCK = layout.BLOCK_SIZE
+TABLES = ["epochs", "regions", "events", "allocs", "activities", "ranges", "collectives", "digests"]
+TABLES += ["labels", "graphs", "stacks", "modules", "functions", "traced"]
 
 
 def check_contents(run: tt.Run, writer: Writer, process: int = 0) -> int:
@@ -574,3 +576,18 @@ def test_unmet_options_get_a_warning(run_path: Path) -> None:
         "no epoch was cut: --epoch graph-node:x never applied",
         "no launch was recorded for replay: no kernel matches --kernel y",
     ]
+
+
+def test_tables_without_rows_have_the_same_dtypes(small: Writer, tmp_path: Path) -> None:
+    """Of a program that used no GPU, and of one that was killed early."""
+    full = tt.open(small.path.parent)
+    path = tmp_path / "none"
+    path.mkdir()
+    (path / "run.json").write_text('{"format": "ttanalyze-run", "version": 1, "processes": []}')
+    early = Writer(tmp_path / "early")
+    early.close("running")
+    for run in (tt.open(path), tt.open(early.path.parent)):
+        for name in TABLES:
+            table = getattr(run, name)
+            assert not len(table)
+            assert table.dtypes.map(str).to_dict() == getattr(full, name).dtypes.map(str).to_dict()

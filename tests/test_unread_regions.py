@@ -47,6 +47,7 @@ def test_contents_are_correct_or_marked_uncertain(chased: dict[str, Path]) -> No
                 found = some.read(epoch, region)
             same = np.array_equal(found, every.read(epoch, region))
             assert same or [one.category for one in said] == [UnreadWarning]
+            assert {one.filename for one in said} <= {__file__}  # the caller's line
             warned[region] += len(said)
             stale += not same
     assert stale > 5

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ttanalyze.format.files import KINDS
+from ttanalyze.format.instruction_traces import SUMMARY
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+
+# Of the columns of a run without processes.
+DTYPES = {
+    name: dtype[name]
+    for dtype in (*(dtype for _, dtype in KINDS.values()), SUMMARY)
+    for name in dtype.names or ()
+}
 
 
 def names_of(texts: Sequence[str]) -> Any:
@@ -29,7 +38,8 @@ def concat(parts: Sequence[Array], dtype: Any) -> Array:
 
 
 def joined(records: Sequence[Array], field: str) -> Array:
-    return np.concatenate([r[field] for r in records]) if records else np.empty(0, "u4")
+    found = [r[field] for r in records]
+    return np.concatenate(found) if found else np.empty(0, DTYPES.get(field, "u4"))
 
 
 def plain(records: Sequence[Array], *fields: str) -> dict[str, Array]:

@@ -447,7 +447,7 @@ class Run:
         for one in parts:
             if of.unread.left_out(one, int(epoch)):
                 which = f"region {one} in epoch {epoch} is as it was when it was read last"
-                warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=2)
+                warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=3)
         if isinstance(found, int):
             out = contents.read(of, int(epoch), found, int(start), end)
         else:
