@@ -340,7 +340,7 @@ def test_memory_of_rebuilt_work_is_found_by_name(run_path: Path) -> None:
     )
     done = python("-c", script, run_path)
     assert done.stdout == "[0, 512]\n", done.stderr
-    assert done.stderr.endswith("no region or tensor 'gain' in process 0\n")
+    assert "no region or tensor 'gain' in process 0: `ttanalyze query --table" in done.stderr
 
 
 @pytest.mark.native

@@ -181,7 +181,7 @@ def test_watch_of_all_memory_names_the_tensor(runs: tuple[Path, Path], cli: Cli)
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["-r", "layers.9"], "no region or tensor 'layers.9' in process 0"),
+        (["-r", "layers.9"], "no region or tensor 'layers.9' in process 0: `ttanalyze query"),
         (["-r", SMALL, "--element", "2048"], f"no bytes 4096 to 4097 in {SMALL}: it has 4096"),
         (["-r", SMALL, "--offset", "-1"], "--offset -1"),
         (["-r", ODD, "--offset", "100"], f"no byte 100 in {ODD}: it has 100"),
@@ -272,4 +272,5 @@ def test_run_without_tensor_names(small: Writer, run_path: Path, cli: Cli) -> No
     assert tensor_at(process, 0, 0, epoch=0) is None and tensor_at(None, 0, 0) is None
     assert len(query(tt.open(run_path), Query("labels"))) == 0
     assert "Tensors" not in cli("memory", run_path).stdout
-    assert "no region 'layer' in process 0" in cli("blame", run_path, "-r", "layer").stderr
+    listed = "no region 'layer' in process 0: `ttanalyze query --table regions` lists them\n"
+    assert cli("blame", run_path, "-r", "layer").stderr.endswith(listed)

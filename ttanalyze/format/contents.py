@@ -25,6 +25,7 @@ READ_BLOCKS = 16  # read at once: what stays in a processor's cache to be checke
 SHARE_BLOCKS = 1024  # of what several threads go through, each one's part
 THREADS = 2
 OPEN_FILES = 16
+LISTED = "`ttanalyze query --table regions` lists them"
 NO_LIMIT = np.uint64((1 << 64) - 1)
 
 
@@ -56,7 +57,7 @@ def region_row(process: Process, region: int) -> int:
     known = 0 <= region < layout.NO_ID
     row = int(process.regions.rows(np.array([region]))[0]) if known else -1
     if row < 0:
-        raise Error(f"no region {region} in process {process.index}")
+        raise Error(f"no region {region} in process {process.index}: {LISTED}")
     return row
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ttanalyze.errors import Error
-from ttanalyze.format import layout
+from ttanalyze.format import contents, layout
 from ttanalyze.format.labels import Part
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -22,8 +22,11 @@ def region_named(process: Process, name: str, epoch: int | None = None) -> int:
     """
     if _has_id(process, name):
         return int(name)
-    what = "region or tensor" if len(process.labels) else "region"
-    missing = f"no {what} {name!r} in process {process.index}"
+    what, where = "region", contents.LISTED
+    if len(process.labels):
+        what = "region or tensor"
+        where = "`ttanalyze query --table regions` and `--table labels` list them"
+    missing = f"no {what} {name!r} in process {process.index}: {where}"
     return _only(process, _rows_labelled(process, name), epoch, missing, "--region")
 
 
@@ -98,7 +101,7 @@ def region_at(process: Process, address: int, epoch: int | None = None) -> tuple
     base = regions.birth["base"]
     there = np.uint64(min(address, (1 << 64) - 1))
     rows = np.flatnonzero((base <= there) & (there - base < regions.size))
-    missing = f"no captured region at {address:#x} in process {process.index}"
+    missing = f"no captured region at {address:#x} in process {process.index}: {contents.LISTED}"
     region = _only(process, rows, epoch, missing, "--region and --offset")
     return region, address - int(base[regions.rows(np.array([region]))[0]])
 

@@ -13,7 +13,7 @@ from ttanalyze.core.tensors import Tally, TensorDifference, type_of
 from ttanalyze.core.values import Tolerance, Type, ValueDifference
 from ttanalyze.core.values.compare import Comparison
 from ttanalyze.errors import Error
-from ttanalyze.format import layout
+from ttanalyze.format import contents, layout
 from ttanalyze.format.labels import Part
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
@@ -102,7 +102,7 @@ def check_regions(process: Process, types: Types, tolerances: Tolerances) -> Non
     known = ids.union(process.strings.get(label) for label in labels)
     for key in (*types, *tolerances):
         if key is not None and key not in known:
-            raise Error(f"no region {key}: `ttanalyze query --table regions` lists them")
+            raise Error(f"no region {key}: {contents.LISTED}")
 
 
 def of_region(given: Mapping[str | int | None, T], process: Process, row: int) -> T | None:
