@@ -86,3 +86,9 @@ def test_file_size_is_bounded(tmp_path: Path) -> None:
         read_regular(path, 4)
     with pytest.raises(tt.Error, match="not a valid file name"):
         read_regular("a\0b", 4)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_text_that_no_file_can_have_as_its_name(name: str) -> None:
+    with pytest.raises(tt.Error, match="not a valid file name"):
+        tt.open(name)

@@ -373,6 +373,7 @@ def test_divergences_that_diff_found_are_marked(
             "differences[0].message: expected a string",
         ),
         ('{"a": 1, "b": "", "processes": []}', "a: expected a string"),
+        (r'{"a": "\u0000", "b": "x", "processes": []}', r"compares \x00 with x, not "),
         (
             '{"a": "run", "b": "x", "processes": [{"divergences": 1}]}',
             "divergences: expected a list",

@@ -72,9 +72,16 @@ class Url(PosixPath):
 def place(path: str | os.PathLike[str]) -> Path:
     """Returns a path on this machine as a Path, and a URL as a Url.
 
-    The URL may have lost a slash, as in a Path. A file:// URL is a path on this machine.
+    The URL may have lost a slash, as in a Path. A file:// URL is a path on this machine. Raises
+    Error for text that no file can have as its name.
     """
     text = os.fspath(path)
+    try:
+        valid = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise Error(f"{text!r}: not a valid file name")
     scheme = SCHEME.match(text)
     if scheme is None:
         return Path(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,9 @@ def _side(path: Path, report: dict[str, Any], run: Run) -> str:
     ours = run.path.resolve()
     sides = {side: Path(report[side]) for side in ("a", "b")}
     for side, given in sides.items():
-        if given.resolve() == ours:
-            return side
+        with suppress(ValueError, RuntimeError):  # no file has such a name, or links form a circle
+            if given.resolve() == ours:
+                return side
     named = [side for side, given in sides.items() if given.name == ours.name]
     if len(named) == 1:
         return named[0]
