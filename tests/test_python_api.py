@@ -88,7 +88,7 @@ def test_memory_is_read_by_label(run: tt.Run) -> None:
 
 
 WRONG = {
-    "run.read(1, 'weights', dtype='zz')": "dtype='zz': data type 'zz' not understood",
+    "run.read(1, 'weights', dtype='zz')": "dtype='zz': data type 'zz' not understood: it is",
     "run.read('last', 'weights')": "epoch='last': expected a whole number",
     "run.read(1, None)": "region=None: expected a whole number or text",
     "run.tensors('x')": "epoch='x': expected a whole number",

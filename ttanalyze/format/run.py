@@ -418,7 +418,8 @@ class Run:
             region: The id of the region, from `run.regions`, its label, or the name of a tensor.
             process: The number of the process.
             rank: Its rank, instead of the number.
-            dtype: The numpy dtype of the items. Default: uint8.
+            dtype: The numpy dtype of the items. Default: uint8. numpy has no bf16, e4m3 and e5m2:
+                `ttanalyze.values.parse("bf16").view` makes numbers of uint8.
             start: The first byte, an offset in the region or tensor.
             stop: The end in bytes, exclusive. Default: the end of the region or tensor.
 
@@ -456,8 +457,9 @@ class Run:
             return out
         try:
             wanted = np.dtype(dtype)
-        except TypeError as e:
-            raise Error(f"dtype={dtype!r}: {e}") from e
+        except (TypeError, ValueError) as e:
+            other = "it is one of numpy's, and values.parse(NAME).view knows bf16 and others"
+            raise Error(f"dtype={dtype!r}: {e}: {other}") from e
         if wanted.hasobject or not wanted.itemsize:
             raise Error(f"dtype {wanted} can't be a view of memory")
         if len(out) % wanted.itemsize:
