@@ -145,6 +145,23 @@ def test_endless_recursion_overflows_the_stack() -> None:
     assert "stack overflow in the call of f" in error.message
 
 
+def test_registers_without_a_value_are_zero() -> None:
+    """Also where others, which nobody reads any more, had the same place before."""
+    body = """
+	add.u32 %r1, %t, 1; add.u32 %r2, %r1, %r1; add.u32 %r3, %r2, %r1; mov.u32 %r4, 0;
+	add.u32 %r5, %r3, %r2; setp.lt.u32 %p1, %r5, 50; @%p1 mov.u32 %r6, 7; mov.u32 %r7, %r6;
+	mov.b64 %l1, {%r5, %r7}; mov.b64 {%r8, %r9}, %l1; add.u32 %r20, %r8, %r9;
+loop:	add.u32 %r10, %r10, %r4; mov.u32 %r11, %r12; add.u32 %r12, %r4, 1; add.u32 %r4, %r4, 1;
+	add.u32 %r20, %r20, %r11; setp.ne.u32 %p2, %r4, 5; @%p2 bra loop;
+	mov.u32 %r13, %r10; add.u32 %r20, %r20, %r13; @%p1 bra end; mov.u32 %r14, 1000;
+end:	add.u32 %r20, %r20, %r14; st.global.u32 [%o], %r20;"""
+    expected = []
+    for t in range(32):
+        five = 5 * (t + 1)
+        expected.append(five + (7 if five < 50 else 1000) + (0 + 1 + 2 + 3 + 4) + (1 + 2 + 3 + 4))
+    assert list(run(body)) == expected
+
+
 def test_special_registers() -> None:
     machine = Machine()
     names = [f"{n}.{d}" for n in ("tid", "ntid", "ctaid", "nctaid") for d in "xyz"]

@@ -12,7 +12,7 @@
 
 #include "util/json_writer.h"
 
-#define WINDOW (256u << 10) /* ids */
+#define MOST_LIVES (256u << 10) /* in memory at a time */
 
 struct life {
 	uint64_t size;
@@ -105,11 +105,16 @@ static void live_on(struct life *l, const struct tt_region *r, uint32_t *born, u
 	}
 }
 
-/* Fills lives of ids first to first + WINDOW - 1; *next: start of the next window, TT_NO_ID: none. */
-static bool read_window(const struct manifest_source *m, uint32_t first, struct life *lives, struct tt_region *records,
-			uint32_t *next)
+static uint64_t record_count(const struct manifest_source *m)
 {
-	const uint64_t end = (m->regions->size - TT_FILE_HEADER_SIZE) / sizeof(*records);
+	return (m->regions->size - TT_FILE_HEADER_SIZE) / sizeof(struct tt_region);
+}
+
+/* Fills lives of ids first to first + window - 1; *next: start of the next window, TT_NO_ID: none. */
+static bool read_window(const struct manifest_source *m, uint32_t first, uint32_t window, struct life *lives,
+			struct tt_region *records, uint32_t *next)
+{
+	const uint64_t end = record_count(m);
 	const uint64_t piece = FILE_PIECE / sizeof(*records);
 	uint32_t born = 0, open = 0;
 
@@ -120,13 +125,13 @@ static bool read_window(const struct manifest_source *m, uint32_t first, struct 
 			return false;
 		for (uint64_t i = 0; i < n; i++) {
 			uint32_t id = records[i].id;
-			if (id >= first && id - first < WINDOW)
+			if (id >= first && id - first < window)
 				live_on(lives + (id - first), records + i, &born, &open);
 			else if (id >= first && id < *next)
 				*next = id;
 		}
-		if (*next != TT_NO_ID && born == WINDOW && !open) {
-			*next = first + WINDOW; /* the region may die in the rest of the file */
+		if (*next != TT_NO_ID && born == window && !open) {
+			*next = first + window; /* the region may die in the rest of the file */
 			break;
 		}
 	}
@@ -135,14 +140,17 @@ static bool read_window(const struct manifest_source *m, uint32_t first, struct 
 
 static bool write_regions(const struct manifest_source *m, struct json *j)
 {
+	/* Ids begin at 0 without gaps: a window of as many as there are records has all of a small run. */
+	const uint64_t count = record_count(m);
+	const uint32_t window = count < MOST_LIVES ? (uint32_t)count + 1 : MOST_LIVES;
 	struct tt_region *records = malloc(FILE_PIECE);
 	bool good = records != NULL;
 
 	json_member_open(j, "regions", '[');
 	for (uint32_t first = 0, next; good && first != TT_NO_ID; first = next) {
-		struct life *lives = calloc(WINDOW, sizeof(*lives));
-		good = lives && read_window(m, first, lives, records, &next);
-		for (uint32_t i = 0; good && i < WINDOW; i++)
+		struct life *lives = calloc(window, sizeof(*lives));
+		good = lives && read_window(m, first, window, lives, records, &next);
+		for (uint32_t i = 0; good && i < window; i++)
 			if (lives[i].captured)
 				good = write_region(m, j, first + i, lives + i);
 		free(lives);

@@ -60,7 +60,14 @@ struct sim_settings {
 extern struct sim_settings sim_settings;
 
 bool settings_load(void); /* Runs once. False: a variable is invalid, and a message said so. */
-uint64_t sim_mix(uint64_t value);
+
+static inline uint64_t sim_mix(uint64_t value)
+{
+	value += 0x9e3779b97f4a7c15;
+	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+	value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+	return value ^ (value >> 31);
+}
 
 /* ---- state.c: life of the driver, the lock, the handles ---- */
 

@@ -19,14 +19,6 @@ struct sim_settings sim_settings = {
 static bool settings_good;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 
-uint64_t sim_mix(uint64_t value)
-{
-	value += 0x9e3779b97f4a7c15;
-	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-	value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-	return value ^ (value >> 31);
-}
-
 static bool parse_number(const char *text, uint64_t *value, const char **end)
 {
 	char *stop;

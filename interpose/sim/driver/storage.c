@@ -16,9 +16,10 @@
 #include "sim/driver/driver.h"
 
 #define GARBAGE_BYTES (4u << 20)
+#define PIECE_BYTES (64u << 10) /* of garbage that is made at a time */
 #define SMALL_BYTES (64u << 10) /* below this, a mapping per block would be a waste */
 
-static unsigned char *garbage; /* what the garbage file holds */
+static const unsigned char *garbage; /* what the garbage file holds */
 static int garbage_file = -1;
 static struct stat garbage_status;
 static uint64_t blocks; /* number given out so far */
@@ -47,6 +48,33 @@ static int file_new(const char *name, size_t size)
 	return file;
 }
 
+/* Writing takes fewer page faults than filling a mapping. */
+static bool file_write(int file, const unsigned char *bytes, size_t size, size_t at)
+{
+	while (size) {
+		ssize_t n = pwrite(file, bytes, size, (off_t)at);
+		if (n <= 0)
+			return false;
+		bytes += n;
+		size -= (size_t)n;
+		at += (size_t)n;
+	}
+	return true;
+}
+
+static bool file_fill(int file, uint64_t seed)
+{
+	unsigned char *piece = malloc(PIECE_BYTES);
+	bool good = piece != NULL;
+
+	for (size_t at = 0; good && at < GARBAGE_BYTES; at += PIECE_BYTES) {
+		garbage_fill(piece, PIECE_BYTES, seed + at);
+		good = file_write(file, piece, PIECE_BYTES, at);
+	}
+	free(piece);
+	return good;
+}
+
 /* Programs close descriptors that are not theirs; the number may then belong to another file. */
 static bool garbage_ready(void)
 {
@@ -58,15 +86,16 @@ static bool garbage_ready(void)
 	garbage_file = file_new("garbage", GARBAGE_BYTES);
 	if (garbage_file < 0)
 		return false;
-	void *map = mmap(NULL, GARBAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, garbage_file, 0);
-	if (map == MAP_FAILED || fstat(garbage_file, &garbage_status)) {
+	void *map = MAP_FAILED;
+	if (file_fill(garbage_file, sim_mix(sim_settings.seed)) && !fstat(garbage_file, &garbage_status))
+		map = mmap(NULL, GARBAGE_BYTES, PROT_READ, MAP_SHARED, garbage_file, 0);
+	if (map == MAP_FAILED) {
 		close(garbage_file);
 		return false;
 	}
 	if (garbage)
-		munmap(garbage, GARBAGE_BYTES);
+		munmap((void *)garbage, GARBAGE_BYTES);
 	garbage = map;
-	garbage_fill(garbage, GARBAGE_BYTES, sim_mix(sim_settings.seed));
 	return true;
 }
 
@@ -75,12 +104,23 @@ static size_t page_round(size_t size)
 	return ROUND_UP(size, (size_t)4096);
 }
 
+/* Where the garbage of a new block begins. */
+static size_t garbage_offset(void)
+{
+	return sim_mix(sim_settings.seed + ++blocks) % (GARBAGE_BYTES / 4096) * 4096;
+}
+
+static size_t garbage_part(size_t offset, size_t size)
+{
+	return GARBAGE_BYTES - offset < size ? GARBAGE_BYTES - offset : size;
+}
+
 static bool map_garbage(unsigned char *memory, size_t size)
 {
-	size_t offset = sim_mix(sim_settings.seed + ++blocks) % (GARBAGE_BYTES / 4096) * 4096;
+	size_t offset = garbage_offset();
 
 	while (size) {
-		size_t part = GARBAGE_BYTES - offset < size ? GARBAGE_BYTES - offset : size;
+		size_t part = garbage_part(offset, size);
 		void *map = mmap(memory, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, garbage_file,
 				 (off_t)offset);
 		if (map == MAP_FAILED)
@@ -127,18 +167,35 @@ void storage_garbage(unsigned char *memory, size_t size)
 	garbage_fill(memory, size, sim_mix(sim_settings.seed + ++blocks));
 }
 
+static bool write_garbage(int file, size_t size)
+{
+	size_t offset = garbage_offset();
+
+	for (size_t at = 0, part; at < size; at += part, offset = 0) {
+		part = garbage_part(offset, size - at);
+		if (!file_write(file, garbage + offset, part, at))
+			return false;
+	}
+	return true;
+}
+
 unsigned char *storage_shared(size_t size, int *file)
 {
-	int flags = MAP_SHARED | MAP_NORESERVE;
+	bool filled = garbage_ready(); /* first: the program sees no other descriptors than without this one */
+	int made = file_new(STORAGE_FILE_NAME, size);
 
-	if (file && (*file = file_new(STORAGE_FILE_NAME, size)) < 0)
+	if (made < 0 && file)
 		return NULL;
-	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, file ? flags : flags | MAP_ANONYMOUS, file ? *file : -1, 0);
-	if (map == MAP_FAILED) {
-		if (file)
-			close(*file);
+	filled = filled && made >= 0 && write_garbage(made, size);
+	int flags = MAP_SHARED | MAP_NORESERVE | (made < 0 ? MAP_ANONYMOUS : 0);
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, made, 0);
+	if (file)
+		*file = made;
+	if (made >= 0 && (!file || map == MAP_FAILED))
+		close(made);
+	if (map == MAP_FAILED)
 		return NULL;
-	}
-	storage_garbage(map, size);
+	if (!filled)
+		storage_garbage(map, size);
 	return map;
 }

@@ -373,5 +373,6 @@ void ptx_parse_body(struct ptx_parser *p, struct ptx_function *f)
 			}
 		}
 	parse_scope(p, &b);
+	ptx_share_rows(p->source, f);
 }
 

@@ -241,7 +241,8 @@ static void decode_function(struct ptx_decoder *d, struct ptx_function *f)
 	d->statement = &(struct ptx_statement){.opcode = "ret", .line = d->line};
 	decode_statement(d);
 	fix_labels(d);
-	f->info.registers = f->rows32 + 2 * f->rows64 < 255 ? f->rows32 + 2 * f->rows64 : 255;
+	uint32_t registers = f->rows32 + 2 * f->rows64 + f->rows_saved;
+	f->info.registers = registers < 255 ? registers : 255;
 }
 
 void ptx_decode(struct ptx_source *s, ptx_module *m)

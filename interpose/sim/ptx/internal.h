@@ -213,6 +213,7 @@ struct ptx_function {
 	size_t frame_bytes; /* of the thread's stack: local variables, parameters, those of its calls */
 
 	uint32_t index, first, rows32, rows64, predicates;
+	uint32_t rows_saved; /* by sharing; one of 64 bits counts as two */
 	const uint32_t *first_of; /* the first operation of each statement */
 	size_t unsupported; /* 1 + index of the first such operation; of a kernel: reachable from it */
 	const struct ptx_function **callees;

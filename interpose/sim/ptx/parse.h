@@ -41,6 +41,7 @@ void ptx_add_variable(struct ptx_parser *p, struct ptx_variable *v);
 struct ptx_table *ptx_parse_prototype(struct ptx_source *s);
 struct ptx_table *ptx_parse_targets(struct ptx_source *s);
 const char *ptx_instruction(const char *opcode); /* the part of the name before its first dot; NULL: unknown */
+void ptx_share_rows(struct ptx_source *s, struct ptx_function *f);
 void ptx_parse_body(struct ptx_parser *p, struct ptx_function *f);
 
 #endif

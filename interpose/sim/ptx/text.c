@@ -58,7 +58,7 @@ void *ptx_arena_grow(struct ptx_source *s, void *array, size_t count, size_t *ca
 {
 	if (count < *capacity)
 		return array;
-	size_t n = *capacity ? *capacity * 2 : 8;
+	size_t n = *capacity ? *capacity * 2 : 4;
 	void *bigger = ptx_arena_take(s, n * element);
 	if (count)
 		memcpy(bigger, array, count * element);
