@@ -112,7 +112,7 @@ def epoch_after_copy(run: tt.Run, copy: int) -> int:
 
 
 FILLS = """
-import ctypes, sys
+import ctypes, os, sys, time
 driver = ctypes.CDLL("libcuda.so.1")
 shim = ctypes.CDLL(None)
 context = ctypes.c_void_p()
@@ -123,6 +123,11 @@ live = []
 for step in sys.argv[1:]:
     if step == "drain":
         assert shim.tt_dump() == 0
+        continue
+    if step == "committed":
+        epochs = os.environ["TT_OUT"] + "/p0/epochs.bin"
+        while not os.path.exists(epochs) or os.path.getsize(epochs) <= 64:
+            time.sleep(0.01)
         continue
     if step == "end":
         assert driver.cuDevicePrimaryCtxRelease_v2(0) == 0
@@ -142,8 +147,8 @@ for step in sys.argv[1:]:
 def fills(*steps: str) -> list[str]:
     """A program that COUNT times allocates SIZE bytes, sets all its memory to VALUE, and waits.
 
-    A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk; or
-    "end": the context ends before the program.
+    A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk;
+    or "committed": when the first one is; or "end": the context ends before the program.
     """
     return [sys.executable, "-c", FILLS, *steps]
 

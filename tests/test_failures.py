@@ -787,7 +787,7 @@ def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> Non
     """An epoch that is larger than the ring, of which the disk takes only a part in time."""
     options = {"ring_bytes": "256K", "stall_ms": "150"}
     environment = slow_disk(failing, run, "1-1", 600, **options)
-    outcome = support.run(fills("1,600000,1", "8,0,3"), environment)
+    outcome = support.run(fills("1,600000,1", "committed", "8,0,3"), environment)
     assert (outcome.stdout, outcome.status) == ("", 0)
     assert "the ring is full" in outcome.stderr
     opened = tt.open(run)
