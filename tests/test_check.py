@@ -262,6 +262,23 @@ def test_before_command_restores_program_input(
 
 @pytest.mark.long
 @pytest.mark.native
+def test_a_folder_is_used_by_one_check_at_a_time(
+    varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ["--sim", "-q", "--only", "bounds", "-o", str(out), "--", *varies("nothing")]
+    settings = Settings(tuple(varies("nothing")), sim=True)
+    other = Session(settings, out)
+    for options in ([], ["--force"]):
+        done = support.ttanalyze("check", *options, *command)
+        assert (done.status, done.stdout) == (2, "")
+        assert f"{out}: another check uses it; wait for it, or choose another -o" in done.stderr
+        assert (out / "check.json").exists()
+    other.close()
+    done = support.ttanalyze("check", *command)
+    assert done.status == 0, done.stderr
+
+
 def test_interrupted_check_resumes(varies: Callable[..., list[str]], tmp_path: Path) -> None:
     """The second run hangs until SIGTERM; the next call makes only this recording again."""
     options = ["--sim", "-q", "--only", "determinism", "-o", str(tmp_path / "out")]

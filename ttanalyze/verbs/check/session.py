@@ -1,11 +1,12 @@
 """Runs the program for the checks, and keeps what it recorded.
 
 Invariant: a finished recording of the folder was made with the settings that the folder's state
-says, of the same program files; it is never made again.
+says, of the same program files; it is never made again. One session uses a folder at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,8 @@ class Session:
             progress: Called with the finished and the planned number of recordings.
 
         Raises:
-            Error: The program cannot be run, or the folder has other recordings.
+            Error: The program cannot be run, another session has the folder, or it has other
+                recordings.
         """
         if not settings.command:
             raise Error("expected a program")
@@ -141,6 +143,7 @@ class Session:
         self._planned: set[str] = set()
         self._nothing: NothingRecordedError | None = None
         self._behind: Behind | None = None
+        self._lock = ExitStack()
         self.known: Callable[[Session], Mapping[str, Mapping[str, Any]]] | None = None
         self._prepare()
 
@@ -161,6 +164,7 @@ class Session:
             elif self.folder.exists() and any(self.folder.iterdir()):
                 raise Error(f"{self.folder} exists; choose another folder for -o")
             self.folder.mkdir(0o700, exist_ok=True)
+            _lock(self.folder, self._lock)
         with replacing(state, private) as file:
             file.write(orjson.dumps(wanted, option=orjson.OPT_INDENT_2))
 
@@ -322,9 +326,10 @@ class Session:
             self._tell_time(behind.name, found)
 
     def close(self) -> None:
-        """Ends a recording that was begun."""
+        """Ends a recording that was begun, and leaves the folder to others."""
         if self._behind is not None:
             self._behind.end()
+        self._lock.close()
 
     def ahead(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
         """Makes those recordings that are not finished, several at once if the settings allow it.
@@ -524,11 +529,29 @@ def remove(folder: Path) -> None:
     """Removes the recordings of a check.
 
     Raises:
-        Error: The folder has something else in it.
+        Error: The folder has something else in it, or another check uses it.
     """
     if not folder.exists():
         return
     if not (folder / STATE).is_file():
         raise Error(f"{folder} exists, but has no check; choose another folder for -o")
-    with system_errors(folder):
+    with system_errors(folder), ExitStack() as lock:
+        _lock(folder, lock)
         shutil.rmtree(folder)
+
+
+def _lock(folder: Path, until: ExitStack) -> None:
+    """Keeps other sessions from the folder. Does nothing where the file system has no locks.
+
+    Raises:
+        Error: Another session has it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    until.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        until.close()
+        raise Error(f"{folder}: another check uses it; wait for it, or choose another -o") from None
+    except OSError:
+        pass
