@@ -89,6 +89,16 @@ def test_epochs_hold_the_work_of_delayed_threads(built: Path, run: Path) -> None
     assert check_late(run) > 5
 
 
+def test_graph_that_waits_after_its_epochs(built: Path, run: Path) -> None:
+    """What it waits for is work that comes after its epochs."""
+    command = [str(support.build_program("recorder_graph_then_host", built))]
+    record(command, run, SIM, epoch="graph-node:.")
+    epochs = tt.open(run).epochs
+    node_epochs = epochs[epochs["trigger"] == "graph-node"]
+    assert node_epochs["label"].tolist() == ["mix"] * 6
+    assert not node_epochs["refused"].any()
+
+
 def test_unusual_graph_updates_are_followed(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
     command = [str(support.build_program("recorder_graph_epochs_changes", built))]

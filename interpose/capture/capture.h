@@ -23,6 +23,7 @@
 #include "capture/memory.h"
 
 #define CAPTURE_PENDING 256 /* epoch parts that may wait for the drain */
+#define CAPTURE_WORDS 1024 /* captures that may have ended before a graph with an earlier one does */
 #define CAPTURE_OUTGROWN 64 /* replaced memory; few, because each replacement is larger */
 
 /* A submitted capture whose status was not read yet, and its part of the ring. */
@@ -48,7 +49,7 @@ struct capture {
 	CUmodule module, pack_module;
 	CUfunction digest, digest_small, gather, pack; /* pack: only with --compress device */
 	unsigned processors;
-	struct memory ring, control, scratch, regions, shared; /* shared: release word, then status slots */
+	struct memory ring, control, scratch, regions, shared; /* shared: words and status slots */
 	struct memory staging_memory;      /* pinned host memory */
 	struct tt_capture_region *staging; /* inside it */
 	uint64_t staging_count, staged_version;
@@ -247,9 +248,14 @@ bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool hos
 /* The same for memory that belongs to no capture. */
 bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host);
 bool capture_place(struct capture *p, struct region *r); /* room for the region's digests, if it has none */
-/* Number of complete captures; streams wait for it. Device and host may raise it. */
-bool capture_released(struct capture *p, uint32_t captures);
-void capture_release(struct capture *p, uint32_t captures); /* never lowers the number that the device wrote */
+/*
+ * Streams wait until the word of a capture has its number, from the device or the host. Each has a word of its own, because
+ * graphs write theirs when they end, which may be after captures that came later.
+ */
+uint32_t *capture_word(const struct capture *p, uint32_t capture);
+CUdeviceptr capture_word_address(const struct capture *p, uint32_t capture);
+bool capture_released(const struct capture *p, uint32_t capture);
+void capture_release(struct capture *p, uint32_t captures); /* this one and all before it */
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);
 CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
 uint32_t *capture_copied_word(struct capture *p, int buffer);

@@ -28,7 +28,7 @@ static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params
 
 void capture_release_after(struct capture *p, CUstream stream)
 {
-	if (real.cuStreamWriteValue32_v2(stream, p->shared.device, p->number, 0) == CUDA_SUCCESS)
+	if (real.cuStreamWriteValue32_v2(stream, capture_word_address(p, p->number), p->number, 0) == CUDA_SUCCESS)
 		atomic_store(&p->context->captures, p->number);
 	else /* streams cannot wait for it, so wait here */
 		capture_settled(p);

@@ -31,8 +31,9 @@ static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
 #define WORD_AT(i) (32 * (i)) /* words that are waited for each have a cache line */
-#define STATUS_AT WORD_AT(2 + DRAIN_BUFFERS)
-#define SHARED_SIZE (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
+#define STATUS_AT WORD_AT(1 + DRAIN_BUFFERS)
+#define CAPTURED_AT (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
+#define SHARED_SIZE (CAPTURED_AT + CAPTURE_WORDS * sizeof(uint32_t))
 
 /* Makes the driver return memory that it keeps until an allocation fails. */
 static void free_kept(void)
@@ -361,12 +362,12 @@ void capture_region_gone(struct region *r)
 
 uint32_t *capture_copied_word(struct capture *p, int buffer)
 {
-	return (uint32_t *)((char *)p->shared.host + WORD_AT(1 + buffer));
+	return (uint32_t *)((char *)p->shared.host + WORD_AT(buffer));
 }
 
 CUdeviceptr capture_copied_address(struct capture *p, int buffer)
 {
-	return p->shared.device + (uint64_t)WORD_AT(1 + buffer);
+	return p->shared.device + (uint64_t)WORD_AT(buffer);
 }
 
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot)
@@ -404,18 +405,34 @@ static bool has_come(const uint32_t *word, uint32_t value)
 	return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
 }
 
-bool capture_released(struct capture *p, uint32_t captures)
+uint32_t *capture_word(const struct capture *p, uint32_t capture)
 {
-	return has_come(p->shared.host, captures);
+	return (uint32_t *)((char *)p->shared.host + CAPTURED_AT) + capture % CAPTURE_WORDS;
+}
+
+CUdeviceptr capture_word_address(const struct capture *p, uint32_t capture)
+{
+	return p->shared.device + CAPTURED_AT + capture % CAPTURE_WORDS * sizeof(uint32_t);
+}
+
+bool capture_released(const struct capture *p, uint32_t capture)
+{
+	return has_come(capture_word(p, capture), capture);
+}
+
+static void raise_word(uint32_t *word, uint32_t value)
+{
+	uint32_t come = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+
+	while ((int32_t)(value - come) > 0 &&
+	       !__atomic_compare_exchange_n(word, &come, value, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
+		continue;
 }
 
 void capture_release(struct capture *p, uint32_t captures)
 {
-	uint32_t *word = p->shared.host, come = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-
-	while ((int32_t)(captures - come) > 0 &&
-	       !__atomic_compare_exchange_n(word, &come, captures, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
-		continue;
+	for (uint32_t i = 0; i < CAPTURE_WORDS; i++)
+		raise_word(capture_word(p, captures - i), captures - i);
 }
 
 /*

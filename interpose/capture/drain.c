@@ -51,8 +51,13 @@ static bool store_lost(struct pending *q)
 	return !q->final || epoch_store_part(q);
 }
 
+/*
+ * The capture reads no more memory, nor does one before it. If it is in a graph, the graph may go on, and even wait for
+ * the work that waits for this.
+ */
 static void take_status(struct pending *q)
 {
+	capture_release(q->capture, q->number);
 	capture_take_status(q, capture_status(q->capture, q->slot));
 	if (!q->refused && q->epoch.number < atomic_load(&q->capture->torn_before))
 		q->epoch.flags |= TT_EPOCHF_LOOSE;

@@ -422,6 +422,7 @@ static void not_launched(struct capture *p, struct instrumentation *q, const str
 		status->flags = TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL;
 		__atomic_store_n(&status->sequence, points[i].params.sequence, __ATOMIC_RELEASE);
 	}
+	atomic_store(&p->context->captures, p->number); /* the drain releases it */
 	p->gap = true;
 	let_go(q);
 }

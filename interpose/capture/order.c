@@ -157,8 +157,9 @@ static bool wait_for_captures(struct capture *p, CUstream stream, uint32_t captu
 {
 	if (capture_released(p, captures))
 		return false;
-	if (real.cuStreamWaitValue32_v2(stream, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS &&
-	    !capture_poll(p, p->shared.host, captures, p->stream, options.stall_ms) && !p->broken)
+	if (real.cuStreamWaitValue32_v2(stream, capture_word_address(p, captures), captures, CU_STREAM_WAIT_VALUE_GEQ) !=
+		    CUDA_SUCCESS &&
+	    !capture_poll(p, capture_word(p, captures), captures, p->stream, options.stall_ms) && !p->broken)
 		session_fail("the driver cannot make a stream wait, and a capture took more than %u ms", options.stall_ms);
 	return true;
 }
