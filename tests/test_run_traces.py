@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,35 @@ def test_records_are_rows(run: Path) -> None:
     assert (load["mem_space"], load["is_load"], load["access_size"]) == (1, True, 4)
     assert orjson.loads(load["addrs"])[:3] == [0x7000, 0x7004, 0x7008]
     assert orjson.loads(load["values"])[2] == [6]
+
+
+def test_records_of_processes_are_told_apart(run: Path, tmp_path: Path) -> None:
+    """Each process numbers its launches from 0."""
+    for name in ("p0", "p1"):
+        shutil.copytree(run / "p0", tmp_path / "both" / name)
+    one = support.ttanalyze("query", run, "--table", "trace", "--head", "1").stdout
+    both = support.ttanalyze("query", tmp_path / "both", "--table", "trace", "--head", "1").stdout
+    assert "process" not in one.splitlines()[0] and "process" in both.splitlines()[0]
+    fields = ("--table", "trace", "--fields")
+    found = query(tmp_path / "both", *fields, "process,launch,pc")
+    alone = query(run, *fields, "process,launch,pc")
+    assert alone["process"].unique().tolist() == [0]
+    for process in (0, 1):
+        rows = found[found["process"] == process].assign(process=0)
+        pd.testing.assert_frame_equal(rows.reset_index(drop=True), alone)
+    slow = query(tmp_path / "both", *fields, "process,tma_rank")  # read record by record
+    assert slow["process"].tolist() == found["process"].tolist()
+
+
+def test_verbs_say_which_processes_they_leave_out(run: Path, tmp_path: Path) -> None:
+    for name in ("p0", "p1"):
+        shutil.copytree(run / "p0", tmp_path / "both" / name)
+    said = "only process 0 was examined: 1 other process has traced launches; --process 1"
+    for verb in (("memcheck",), ("race", "--exact")):
+        assert said in support.ttanalyze(*verb, tmp_path / "both").stderr
+        assert "examined" not in support.ttanalyze(*verb, run).stderr
+        chosen = support.ttanalyze(*verb, tmp_path / "both", "--process", "1")
+        assert "examined" not in chosen.stderr, chosen
 
 
 def test_addresses_are_shown_as_a_first_one_and_a_distance(run: Path) -> None:

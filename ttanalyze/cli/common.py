@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -18,6 +18,9 @@ from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
 from ttanalyze.output.files import Opener, replacing
 from ttanalyze.util.progress import Progress
+
+if TYPE_CHECKING:
+    from ttanalyze.format.run import Run
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
@@ -107,6 +110,14 @@ def print_text(content: str, end: str = "\n", exact: bool = False) -> None:
 def say(line: str) -> None:
     """Prints one line on stderr."""
     print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)
+
+
+def say_other_traces(run: Run, process: int, rank: int | None) -> None:
+    """Says which other processes have traced launches, unless the user chose a process."""
+    others = [str(one.index) for one in run.processes if one.index != process and len(one.traced)]
+    if others and not process and rank is None:
+        which = text.count(len(others), "other process has", "other processes have")
+        say(f"only process 0 was examined: {which} traced launches; --process {others[0]}")
 
 
 def as_json(value: Any) -> str:

@@ -45,8 +45,10 @@ def memcheck(
     from ttanalyze.format import open_run
     from ttanalyze.verbs.memcheck import memcheck as find
 
-    report = find(open_run(run), launch, process, rank)
+    opened = open_run(run)
+    report = find(opened, launch, process, rank)
     common.print_text(report.to_json() if json else _text(report))
+    common.say_other_traces(opened, process, rank)
     if report.found:
         return common.DIFFERS
     return common.ERROR if report.unclear else common.SAME

@@ -182,7 +182,8 @@ def _exact(
             raise Error(f"{option.opts[0]} cannot be combined with --exact")
     if len(command) != 1:
         raise Error("--exact takes one run directory: ttanalyze race RUN --exact")
-    of = open_run(Path(command[0])).process(process, rank)
+    run = open_run(Path(command[0]))
+    of = run.process(process, rank)
     with (
         common.progress_bar("searching", quiet) as progress,
         common.interruptible(),
@@ -193,6 +194,7 @@ def _exact(
             replayed = traced_launch(of, launch, Path(folder), TRACED, sim)
         report = search(of, launch, progress, replayed)
     common.print_text(report.to_json() if json else inner_text(report, text.colours_wanted(1)))
+    common.say_other_traces(run, process, rank)
     if report.found:
         return common.DIFFERS
     return common.ERROR if report.unclear else common.SAME

@@ -91,6 +91,7 @@ class Batch(NamedTuple):
         if column == "line":
             return count + self.line
         same = {
+            "process": self.kernel.process,
             "launch": launch.index,
             "grid_launch_id": launch.index,
             "timestamp": launch.time,
@@ -174,7 +175,7 @@ class RunTrace:
         for process, index in self._wanted:
             launch = _Launch(self.run, process, index, sums, self.lines)
             line += 1
-            kernel = Kernel(Place(self.lines, line), launch.metadata())
+            kernel = Kernel(Place(self.lines, line), launch.metadata(), process.index)
             line += 1
             count, given = 0, False
             for records in process.trace_records(index, TYPES):

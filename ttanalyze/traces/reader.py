@@ -24,10 +24,13 @@ SIZES = ("grid", "block")
 
 
 class Kernel:
-    """The first record of a trace: the kernel, its launch, and its instructions by number."""
+    """The first record of a trace: the kernel, its launch, and its instructions by number.
 
-    def __init__(self, place: Place, record: dict[str, Any]) -> None:
-        self.line = place.number
+    process: its number in a run; of a file None.
+    """
+
+    def __init__(self, place: Place, record: dict[str, Any], process: int | None = None) -> None:
+        self.line, self.process = place.number, process
         self.record = record
         self.name = text(place, record, "mangled_name")
         self.demangled = text(place, record, "unmangled_name")

@@ -58,9 +58,11 @@ class TracedRun(TraceFile):
         own = self._tables(regions)
         kinds = {int(asked) for process in run.processes for asked in process.traced["kinds"]}
         addresses = any(asked & ADDRESSES for asked in kinds)
-        shown = (*SHOWN, *(("addrs",) if addresses else ()))
+        several = sum(len(process.traced) > 0 for process in run.processes) > 1
+        process, addrs = (("process",) if several else ()), (("addrs",) if addresses else ())
+        shown = (*SHOWN[:1], *process, *SHOWN[1:], *addrs)
         self.tables = {
-            "trace": Table(RECORDED, WORKED_OUT, shown, pieces_of),
+            "trace": Table(RECORDED, (*WORKED_OUT, "process"), shown, pieces_of),
             "trace-counts": Table(COUNTS, (), COUNTS, self._counts),
             "hangs": Table(HANGS, (), HANGS, self._hangs),
             **{name: own[name] for name in OF_FILES},

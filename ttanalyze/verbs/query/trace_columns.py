@@ -152,6 +152,8 @@ def _maker(column: str) -> tuple[Maker, str]:
         return (lambda record: cta(record)[axis]), "whole"
     if column == "line":
         return (lambda record: record.place.number), "whole"
+    if column == "process":
+        return (lambda record: record.kernel and record.kernel.process), "whole"
     for kind, members in (("whole", WHOLE), ("hexadecimal", HEXADECIMAL), ("text", TEXTS)):
         if column in members:
             return _of(MEMBERS[kind], (members[column],)), kind
