@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ttanalyze as tt
@@ -42,6 +44,20 @@ def hang(
         finally:
             process.kill()
     return support.Outcome(begun + out, err, process.returncode)
+
+
+def with_limit(
+    run: Path, record: Callable[[str], support.Outcome], limits: Sequence[str] = ("2", "8", "32")
+) -> tuple[support.Outcome, str]:
+    """Records a program that hangs with the first of some time limits (seconds) within which it
+    comes to its hang, however busy the machine is. Returns that limit, too.
+    """
+    for limit in limits:
+        shutil.rmtree(run, ignore_errors=True)
+        outcome = record(limit)
+        if outcome.stdout.startswith("hangs\n"):
+            break
+    return outcome, limit
 
 
 def _worked(pid: int) -> tuple[float, bool]:

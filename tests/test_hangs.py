@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -404,38 +403,40 @@ def test_abort_after_a_reported_error_prints_no_second_report(built: Path, run: 
 
 
 def test_time_limit_ends_a_hang(hang: Hang, run: Path) -> None:
-    outcome = hang("spin", timeout="2")
+    outcome, limit = hanging.with_limit(run, lambda limit: hang("spin", timeout=limit))
     assert outcome.status == -signal.SIGTERM
-    lines = report(outcome)
-    assert lines[0] == "ended by its time limit of 2 s, with work in flight"
+    lines, why = report(outcome), f"its time limit of {limit} s"
+    assert lines[0] == f"ended by {why}, with work in flight"
     assert lines[1].startswith("  stream 16: 3 calls, the first spin<<<4, 32>>>")
-    check_whole(run, "timeout", "its time limit of 2 s")
-    assert incident(run)["reason"] == "its time limit of 2 s"
-    assert "ended by its time limit of 2 s" in support.ttanalyze("info", run).stdout
+    check_whole(run, "timeout", why)
+    assert incident(run)["reason"] == why
+    assert f"ended by {why}" in support.ttanalyze("info", run).stdout
 
 
 def test_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
-    outcome = hang("handler", timeout="2")
+    outcome, limit = hanging.with_limit(run, lambda limit: hang("handler", timeout=limit))
     assert (outcome.stdout, outcome.status) == ("hangs\nlet go\n", 3)
-    assert report(outcome)[0] == "ended by its time limit of 2 s, with work in flight"
-    check_whole(run, "timeout", "its time limit of 2 s")
+    assert report(outcome)[0] == f"ended by its time limit of {limit} s, with work in flight"
+    check_whole(run, "timeout", f"its time limit of {limit} s")
 
 
 def test_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM)
-    began = time.monotonic()
-    assert support.run(command, support.recording(SIM, run, timeout="100")) == bare
-    assert time.monotonic() - began < 90
+    assert support.run(command, support.recording(SIM, run, timeout="1000")) == bare
     assert tt.open(run).processes[0].status == "complete"
 
 
 def test_record_with_a_timeout(built: Path, run: Path) -> None:
     program = str(support.build_program("recorder_hangs", built))
-    arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", program, "spin")
-    outcome = support.ttanalyze(*arguments, environment=SIM)
+
+    def record(limit: str) -> support.Outcome:
+        arguments = ("record", "--sim", "--timeout", limit, "-o", run, "--", program, "spin")
+        return support.ttanalyze(*arguments, environment=SIM)
+
+    outcome, limit = hanging.with_limit(run, record)
     assert outcome.status == 124
-    assert "ended by its time limit of 2 s, with work in flight" in outcome.stderr
+    assert f"ended by its time limit of {limit} s, with work in flight" in outcome.stderr
     assert f"in {run}" in outcome.stderr.splitlines()[-1]
     ending = json.loads((run / "run.json").read_text())["exit"]
     assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)
@@ -445,12 +446,16 @@ def test_record_with_a_timeout(built: Path, run: Path) -> None:
 def test_record_timeout_ends_unrecorded_children(built: Path, run: Path) -> None:
     """The recorder comes first; what does not end with its process is ended then."""
     program = str(support.build_program("recorder_hangs", built))
-    arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", "sh", "-c")
-    outcome = support.ttanalyze(*arguments, f"{program} spin; sleep 60", environment=SIM)
+
+    def record(limit: str) -> support.Outcome:
+        arguments = ("record", "--sim", "--timeout", limit, "-o", run, "--", "sh", "-c")
+        return support.ttanalyze(*arguments, f"{program} spin; sleep 60", environment=SIM)
+
+    outcome, limit = hanging.with_limit(run, record)
     assert outcome.status == 124
-    assert report(outcome)[0] == "ended by its time limit of 2 s, with work in flight"
-    assert report(outcome)[-2] == "sh: ended by its time limit of 2 s"
-    check_whole(run, "timeout", "its time limit of 2 s")
+    assert report(outcome)[0] == f"ended by its time limit of {limit} s, with work in flight"
+    assert report(outcome)[-2] == f"sh: ended by its time limit of {limit} s"
+    check_whole(run, "timeout", f"its time limit of {limit} s")
 
 
 # ---- where and how it is told ----

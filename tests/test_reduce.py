@@ -276,13 +276,17 @@ def test_interrupt_keeps_finished_tests(files: tuple[Path, str, Path], tmp_path:
 def test_hanging_test_counts_as_failed(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "delays.json"
     config.write_text(configuration(2, 0, 0).to_json())
-    hangs = tmp_path / "hangs.sh"  # quick to start, so that no other run takes as long
+    hangs = tmp_path / "hangs.sh"
     late = '*\'"pc":16,"sass":"LDG","delay":1001,"on":true\'*'
     delays_in_a_line = 'tr -d " \\n" <"$TT_DELAY_LOAD"'
     hangs.write_text(f"case $({delays_in_a_line}) in {late}) exec sleep 60 ;; esac\n")
     command = f"sh {hangs}"
-    outcome = cli("reduce", "-c", config, "-t", command, "--timeout", "0.7", "--json")
-    assert [place["pc"] for place in json.loads(outcome.stdout)["essential"]] == [16]
+    for limit in ("0.7", "4", "20"):  # no other run takes as long as one of them
+        asked = ("-c", config, "-t", command, "--timeout", limit)
+        outcome = cli("reduce", *asked, "--json", "--force")
+        if [place["pc"] for place in json.loads(outcome.stdout)["essential"]] == [16]:
+            return
+    pytest.fail(outcome.stdout)
 
 
 def test_invalid_arguments_are_errors(
