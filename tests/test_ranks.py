@@ -117,6 +117,13 @@ def test_rank_of_a_wrong_type_is_refused(tmp_path: Path) -> None:
         tt.open(tmp_path / "run")
 
 
+@pytest.mark.parametrize("rank", [-1, 1 << 20])
+def test_rank_that_no_job_has_is_refused(rank: int, tmp_path: Path) -> None:
+    Writer(tmp_path / "run").close(rank={"rank": rank})
+    with pytest.raises(FormatError, match=r"rank\.rank: expected a rank below 1,048,576"):
+        tt.open(tmp_path / "run")
+
+
 # ---- a `record` in each rank ----
 
 

@@ -179,6 +179,8 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     expect(path, f"{where}rank.", rank, rank=int, local_rank=(int, None), world_size=int)
     if rank.get("world_size", 1) > MOST_RANKS:
         raise FormatError(path, f"{where}rank.world_size", f"more than {MOST_RANKS:,} ranks")
+    if not 0 <= rank.get("rank", 0) < MOST_RANKS:
+        raise FormatError(path, f"{where}rank.rank", f"expected a rank below {MOST_RANKS:,}")
     names = {"node": str, "job": str, "launcher": str, "visible_devices": str}
     expect(path, f"{where}rank.", rank, **names)
     crash_reports.check(path, where, info)
