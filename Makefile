@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 PLAIN := $(VENV)/.plain
 SANITIZE := TT_SANITIZE=address,undefined
 SANITIZED := build/sanitized
+comma := ,
 JOBS ?= 2
 # The tests start a thousand processes: modules are compiled once, not in each of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,10 +18,15 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "ttanalyze needs Python 3.10 or later")'
 	$(PYTHON) -m venv $(VENV)
 
+# Modules are compiled when they are imported, which most of those installed never are. Where the
+# tests come first, what only they need is installed in the same step.
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile -c requirements-dev.lock
+REMOTE_TEST = $(VENV)/.remote-test
+TESTS = $(filter test test-all,$(MAKECMDGOALS))
 $(STAMP): $(BIN)/python pyproject.toml setup.py requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[dev]'
-	touch $@
+	$(PIP) --editable '.[dev$(if $(TESTS),$(comma)cluster$(comma)remote-test)]'
+	touch $@ $(if $(TESTS),$(REMOTE_TEST))
 
 build: $(STAMP) ## the environment in .venv, the recorder and the simulator
 	$(BIN)/python setup.py --quiet build_ext --inplace
@@ -37,12 +43,16 @@ demo: $(if $(wildcard $(STAMP)),build,$(PLAIN)) ## the tour of `ttanalyze demo`
 	@$(BIN)/python -m ttanalyze demo --out demo
 
 lint: build ## ruff, mypy, clang-format and clang-tidy
+	$(MAKE) --no-print-directory checks
+
+# One process of mypy: those of --num-workers must begin within three seconds, or it fails.
+checks:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@find interpose -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
 	@find interpose -name '*.c' -not -path '*/sim/*' | \
 		xargs -P $(JOBS) -n 16 $(BIN)/clang-tidy --quiet -p build/native/plain 2>/dev/null
-	$(BIN)/mypy --num-workers $(JOBS)
+	$(BIN)/mypy
 
 browser: ## Chromium, in which the tests draw the report page (as root, where there is apt-get)
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
@@ -53,18 +63,22 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-test: examples $(VENV)/.remote-test ## lint and the tests that need no GPU and end soon; of many parameters a sample
-	$(MAKE) --no-print-directory --jobs=$(JOBS) lint
-	$(PYTEST) -m 'not gpu and not long' --sample 8
+test: examples $(REMOTE_TEST) ## lint and the tests that need no GPU and end soon; of many parameters a sample
+	$(MAKE) --no-print-directory --jobs=2 checks quick-tests
 
-$(VENV)/.remote-test: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock --editable '.[cluster,remote-test]'
+quick-tests:
+	$(PYTEST) -m 'not gpu and not long' --sample 8 --ignore tests/gpu
+
+$(REMOTE_TEST): $(STAMP)
+	$(PIP) --editable '.[cluster,remote-test]'
 	touch $@
 
-test-all: examples $(VENV)/.remote-test ## lint and all tests that need no GPU, the native ones under sanitizers as well
-	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
-	$(PYTEST) -m 'not gpu'
+test-all: examples $(REMOTE_TEST) ## lint and all tests that need no GPU, the native ones under sanitizers as well
+	$(MAKE) --no-print-directory --jobs=2 checks all-tests
 	$(MAKE) --no-print-directory sanitize
+
+all-tests: $(if $(CI),browser)
+	$(PYTEST) -m 'not gpu' --ignore tests/gpu
 
 sanitize: build ## the native tests under the address and undefined behaviour sanitizers
 	$(SANITIZE) $(BIN)/python setup.py --quiet build --build-lib $(SANITIZED)
@@ -139,4 +153,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo man ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py ttanalyze/_options.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build docs examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild man wheel ptx clean
+.PHONY: help build docs examples browser demo lint checks test quick-tests test-all all-tests sanitize fuzz soak test-threads mutate gpu-test bench wild man wheel ptx clean

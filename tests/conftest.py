@@ -9,6 +9,7 @@ GPU to themselves come last: the others need not stop for each of them.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import shutil
 import signal
@@ -94,6 +95,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept &= set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collections need not visit the modules and the tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
