@@ -62,7 +62,9 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# They run make themselves, without the flags of this one.
+PYTEST = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 test: examples $(REMOTE_TEST) ## lint and the tests that need no GPU and end soon; of many parameters a sample
 	$(MAKE) --no-print-directory --jobs=2 checks quick-tests
 
