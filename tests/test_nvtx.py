@@ -304,6 +304,15 @@ def test_many_threads_push_ranges(built: Path, run: Path) -> None:
                 assert open_ranges.pop() == int(e["id"])
 
 
+def test_long_ranges_keep_their_names(built: Path, run: Path) -> None:
+    """However many ranges begin and end meanwhile."""
+    words = "cuda start:long start:longer times:9000 { start:short end } end end"
+    say(words, built, support.recording(SIM, run))
+    ended = [said for said in said_in(run) if said[0] == "range-end"]
+    assert ended[-2:] == [("range-end", "longer", None), ("range-end", "long", None)]
+    assert set(ended[:-2]) == {("range-end", "short", None)}
+
+
 def test_ranges_without_a_pop(built: Path, run: Path) -> None:
     words = "cuda times:40000 { push:leak%d } push:more pop pop"
     answered = say(words, built, support.recording(SIM, run)).stdout

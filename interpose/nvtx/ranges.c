@@ -17,6 +17,7 @@
 #define OPEN_MOST 16384u /* ranges of a thread */
 #define EARLY_MOST 64    /* annotations of a thread */
 #define STARTED ((size_t)4096)
+#define STARTED_TRIES 64 /* places where a range may be */
 
 static __thread struct {
 	struct range *list;
@@ -27,14 +28,16 @@ static __thread struct {
 	struct early *name;
 } self __attribute__((tls_model("initial-exec")));
 
+/* A range that may end in any thread. As in texts.c, two words are valid only as written together. */
+struct started {
+	_Atomic uint64_t key, value; /* value: 0 where there is none */
+};
+
 static struct {
 	pthread_key_t at_thread_end;
 	bool has_key;
 	pthread_once_t once;
-	/* Ranges that may end in any thread. As in texts.c, two words are valid only as written together. */
-	struct {
-		_Atomic uint64_t key, value;
-	} started[STARTED];
+	struct started started[STARTED];
 } ranges = {.once = PTHREAD_ONCE_INIT};
 
 void ranges_entered(struct text text)
@@ -169,9 +172,20 @@ void ranges_settle(struct text (*write)(const struct early *))
 
 /* ---- ranges that may end anywhere ---- */
 
-static size_t slot_of(uint64_t id)
+static struct started *place_of(uint64_t id, size_t try)
 {
-	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 52) % STARTED;
+	return &ranges.started[((size_t)((id * 0x9e3779b97f4a7c15u) >> 52) + try) % STARTED];
+}
+
+static struct started *place_for(uint64_t id, uint64_t value)
+{
+	for (size_t i = 0; i < STARTED_TRIES; i++) {
+		uint64_t none = 0;
+		if (atomic_compare_exchange_strong(&place_of(id, i)->value, &none, value))
+			return place_of(id, i);
+	}
+	ranges_left(text_unpack(atomic_exchange(&place_of(id, 0)->value, value)));
+	return place_of(id, 0);
 }
 
 void ranges_started(uint64_t id, unsigned domain, struct text text)
@@ -179,20 +193,20 @@ void ranges_started(uint64_t id, unsigned domain, struct text text)
 	uint64_t value = text_pack(text) | (uint64_t)(domain + 1) << TEXT_BITS;
 
 	ranges_entered(text);
-	uint64_t forgotten = atomic_exchange_explicit(&ranges.started[slot_of(id)].value, value, memory_order_relaxed);
-	ranges_left(text_unpack(forgotten));
-	atomic_store_explicit(&ranges.started[slot_of(id)].key, id ^ value, memory_order_relaxed);
+	atomic_store_explicit(&place_for(id, value)->key, id ^ value, memory_order_relaxed);
 }
 
 bool ranges_ended(uint64_t id, unsigned *domain, struct text *text)
 {
-	size_t at = slot_of(id);
-	uint64_t value = atomic_load_explicit(&ranges.started[at].value, memory_order_relaxed);
-
-	if (!value || (atomic_load_explicit(&ranges.started[at].key, memory_order_relaxed) ^ value) != id ||
-	    !atomic_compare_exchange_strong(&ranges.started[at].value, &value, 0))
-		return false;
-	*text = text_unpack(value);
-	*domain = (unsigned)(value >> TEXT_BITS) - 1;
-	return true;
+	for (size_t i = 0; i < STARTED_TRIES; i++) {
+		struct started *p = place_of(id, i);
+		uint64_t value = atomic_load_explicit(&p->value, memory_order_relaxed);
+		if (!value || (atomic_load_explicit(&p->key, memory_order_relaxed) ^ value) != id ||
+		    !atomic_compare_exchange_strong(&p->value, &value, 0))
+			continue;
+		*text = text_unpack(value);
+		*domain = (unsigned)(value >> TEXT_BITS) - 1;
+		return true;
+	}
+	return false;
 }
