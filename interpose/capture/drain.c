@@ -17,7 +17,6 @@
 #include "capture/writers.h"
 
 #define LONG_MS 5000 /* a wait that the user is told of */
-#define BLOCKED "the drain was blocked for %u ms, and its queue is full"
 
 static struct {
 	struct pending queue[CAPTURE_PENDING];
@@ -209,10 +208,11 @@ static void tell_of_wait(void)
 
 /*
  * Waits until so many more can be added at once, and until chunks fit into the ring of p or nothing is pending. False:
- * the drain makes no progress; later calls do not wait for the same again. Caller holds the lock.
+ * the drain makes no progress; later calls do not wait for the same again.
  */
 static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
 {
+	pthread_mutex_lock(&drain.lock);
 	uint64_t begun = clock_ns(), since = begun, seen = drain.progress, all = drain.added;
 	uint64_t target = all + places > CAPTURE_PENDING ? all + places - CAPTURE_PENDING : 0;
 	bool ok, told = false;
@@ -235,55 +235,53 @@ static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint
 		}
 		wait_for_change(100);
 	}
-	return ok;
-}
-
-static bool waits(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
-{
-	pthread_mutex_lock(&drain.lock);
-	bool ok = wait_drained(places, p, size, largest);
 	pthread_mutex_unlock(&drain.lock);
 	return ok;
 }
 
 bool drain_flush(void)
 {
-	return waits(CAPTURE_PENDING, NULL, 0, 0);
+	return wait_drained(CAPTURE_PENDING, NULL, 0, 0);
 }
 
 bool drain_places(unsigned places)
 {
-	return waits(places, NULL, 0, 0);
+	return wait_drained(places, NULL, 0, 0);
 }
 
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 {
-	return waits(1, p, size, largest) && session_state == SESSION_ON;
+	return wait_drained(1, p, size, largest) && session_state == SESSION_ON;
+}
+
+/* The places stay free: only threads with the capture lock, as the caller has it, add to the queue. */
+static bool has_places(unsigned places)
+{
+	bool free = drain_places(places);
+
+	if (!free && session_state == SESSION_ON)
+		session_fail("the drain was blocked for %u ms, and its queue is full", options.stall_ms);
+	return free;
 }
 
 uint32_t drain_slot(void)
 {
-	pthread_mutex_lock(&drain.lock);
-	bool free = wait_drained(1, NULL, 0, 0);
-	uint32_t slot = (uint32_t)(drain.added % CAPTURE_PENDING);
-	pthread_mutex_unlock(&drain.lock);
-	if (!free && session_state == SESSION_ON)
-		session_fail(BLOCKED, options.stall_ms);
-	return slot;
+	has_places(1);
+	return (uint32_t)(drain.added % CAPTURE_PENDING);
 }
 
 bool drain_add_all(const struct pending *p, unsigned count)
 {
+	bool free = has_places(count);
+
 	pthread_mutex_lock(&drain.lock);
-	bool free = wait_drained(count, NULL, 0, 0), ok = free && drain.running;
+	bool ok = free && drain.running;
 	if (ok) {
 		for (unsigned i = 0; i < count; i++)
 			drain.queue[drain.added++ % CAPTURE_PENDING] = p[i];
 		pthread_cond_broadcast(&drain.changed);
 	}
 	pthread_mutex_unlock(&drain.lock);
-	if (!free && session_state == SESSION_ON)
-		session_fail(BLOCKED, options.stall_ms);
 	return ok;
 }
 

@@ -27,7 +27,7 @@ from ttanalyze.errors import Error, system_errors
 from ttanalyze.format import open_run
 from ttanalyze.format.files import read_json
 from ttanalyze.output import text
-from ttanalyze.output.files import private, replacing
+from ttanalyze.output.files import directory, private, replacing
 from ttanalyze.util.arguments import checked
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.check.findings import Finding, Outcome
@@ -546,8 +546,7 @@ def _lock(folder: Path, until: ExitStack) -> None:
     Raises:
         Error: Another session has it.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    until.callback(os.close, descriptor)
+    descriptor = until.enter_context(directory(folder.resolve()))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
