@@ -112,6 +112,10 @@ def test_malformed_instructions_are_unsupported(instruction: str) -> None:
         (HEADER + ".entry k() " + "{" * 100000, "nested too deeply"),
         (HEADER + ".entry k() { add " + "{" * 100000, "nested too deeply"),
         (".version 6.3\n.address_size 32\n", "address size"),
+        (
+            HEADER + '.entry k() {\n.pragma "used_bytes_mask 15";\n}',
+            "line 5: used_bytes_mask needs PTX 8.3",
+        ),
     ],
 )
 def test_invalid_text_is_refused(text: str, words: str) -> None:
@@ -129,7 +133,7 @@ def test_comments_and_directives_are_skipped() -> None:
 .address_size 64
 .file 1 "a b.cu"
 .visible .entry k(.param .u64 out) .maxnreg 32
-{ .reg .b32 %r<2>; .reg .b64 %l<2>; .pragma "nounroll";
+{ .reg .b32 %r<2>; .reg .b64 %l<2>; .pragma "nounroll", "used_bytes_mask 0xf";
 .loc 1 3 4, function_name $L__info, inlined_at 1 9 1
 /* more
    comment */ ld.param.u64 %l1, [out]; .loc 1 4 4

@@ -130,10 +130,13 @@ def readable_name(mangled: str) -> str:
 
 
 def lower(text: str) -> str:
-    """The same kernels for PTX 6.3 and sm_70, with stable names and without nvcc's comments."""
+    """The same kernels for PTX 6.3 and sm_70, with stable names, without nvcc's comments and
+    without its hints about bytes that are not used, which PTX has since 8.3.
+    """
     text = re.sub(r"^//.*\n|\s*// .*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"^\.version .*$", ".version 6.3", text, flags=re.MULTILINE)
     text = re.sub(r"^\.target .*$", ".target sm_70", text, flags=re.MULTILINE)
+    text = re.sub(r"^\s*\.pragma \"used_bytes_mask .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"\b_ZZ\w+", lambda name: readable_name(name[0]), text)
     text = re.sub(r"\n\s*\n+", "\n\n", text).strip()
     return text + "\n"

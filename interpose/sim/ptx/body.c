@@ -338,9 +338,7 @@ static void parse_scope(struct ptx_parser *p, struct body *b)
 		} else if (ptx_at_word(s, ".loc") || ptx_at_word(s, ".file")) {
 			ptx_skip_line(s);
 		} else if (ptx_take_word(s, ".pragma")) {
-			while (s->token.kind == PTX_STRING || ptx_at(s, ','))
-				ptx_advance(s);
-			ptx_expect(s, ';');
+			ptx_skip_pragma(s);
 		} else if (ptx_space_word(s, &space)) {
 			parse_body_variable(p, b, space);
 		} else {

@@ -103,6 +103,7 @@ struct ptx_source {
 	const char *at;
 	unsigned line;
 	struct ptx_token token; /* the next token */
+	double version; /* of the text */
 	struct ptx_arena *arena;
 	jmp_buf escape;
 	char *error;

@@ -1,6 +1,7 @@
 /* Structure of PTX: modules, their variables, and headers of functions. */
 #include "sim/ptx/parse.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool ptx_at_word(const struct ptx_source *s, const char *word)
@@ -304,12 +305,22 @@ static void skip_section(struct ptx_source *s)
 	} while (depth);
 }
 
+/* A driver ignores those that it does not know, but not those that it knows to be newer than the text. */
+void ptx_skip_pragma(struct ptx_source *s)
+{
+	for (; s->token.kind == PTX_STRING || ptx_at(s, ','); ptx_advance(s))
+		if (s->version < 8.3 && !strncmp(s->token.text, "\"used_bytes_mask", 16))
+			ptx_reject(s, s->token.line, "used_bytes_mask needs PTX 8.3");
+	ptx_expect(s, ';');
+}
+
 static void parse_header(struct ptx_source *s)
 {
 	if (!ptx_take_word(s, ".version"))
 		ptx_reject(s, s->token.line, "this is no PTX: it does not begin with .version");
 	if (s->token.kind != PTX_FLOAT64 && s->token.kind != PTX_INTEGER)
 		ptx_unexpected(s);
+	s->version = strtod(s->token.text, NULL);
 	ptx_advance(s);
 }
 
@@ -342,9 +353,7 @@ void ptx_parse(struct ptx_source *s, ptx_module *m)
 			continue;
 		}
 		if (ptx_take_word(s, ".pragma")) {
-			while (s->token.kind == PTX_STRING || ptx_at(s, ','))
-				ptx_advance(s);
-			ptx_expect(s, ';');
+			ptx_skip_pragma(s);
 			continue;
 		}
 		while (ptx_at_word(s, ".visible") || ptx_at_word(s, ".extern") || ptx_at_word(s, ".weak") ||

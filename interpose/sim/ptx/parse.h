@@ -21,6 +21,7 @@ bool ptx_take(struct ptx_source *s, char punctuation);
 void ptx_expect(struct ptx_source *s, char punctuation);
 const char *ptx_name(struct ptx_source *s);
 uint64_t ptx_integer(struct ptx_source *s);
+void ptx_skip_pragma(struct ptx_source *s); /* after .pragma */
 _Noreturn void ptx_unexpected(struct ptx_source *s);
 
 struct ptx_declaration {
