@@ -283,9 +283,9 @@ static tt_capture_status capture(const variant &v, bed &b, bool full, int ctas)
 	b.params.flags = full ? TT_CAPTURE_FULL : 0;
 	launch(digest_of(v, b), b.params, b.params.blocks, ctas);
 	b.params.flags = 0;
-	if (full)
-		return wait_status(b);
-	return gather(v, b, ctas);
+	if (!full)
+		launch(v.gather, b.params, b.params.blocks, ctas);
+	return wait_status(b);
 }
 
 /* ---- correctness ---- */

@@ -158,6 +158,7 @@ class Bed:
         self.scratch = Memory(ffi, ENTRY * len(self.blocks))
         self.ring = Memory(ffi, self.ring_size)
         self.status = ffi.new("struct tt_capture_status *")
+        self.released = ffi.new("uint32_t *")
 
     def address(self, p: Any) -> int:
         return int(self.run.ffi.cast("uintptr_t", p))
@@ -176,10 +177,12 @@ class Bed:
             lib.harness_allow(entry.base, entry.size, writable_regions)
         lib.harness_allow(self.address(self.table), ffi.sizeof(self.table), False)
         lib.harness_allow(self.address(self.status), ffi.sizeof("struct tt_capture_status"), True)
+        lib.harness_allow(self.address(self.released), ffi.sizeof("uint32_t"), True)
         for memory in (self.digests, self.control, self.scratch, self.ring):
             lib.harness_allow(memory.address, len(memory.view), True)
 
     def launch(self, kernel: str, flags: int) -> None:
+        """Work of the program is released when the epoch ends, and not before."""
         for entry in self.table:
             entry.flags = REGION_ALL if entry.region - 1000 in self.all_listed else 0
         self.allow()
@@ -193,6 +196,7 @@ class Bed:
             "status": self.address(self.status),
             "sequence": self.sequence,
             "payload": self.payload,
+            "released": self.address(self.released),
             "region_count": len(self.spans),
             "blocks": len(self.blocks),
             "first": self.first,
@@ -200,10 +204,13 @@ class Bed:
             "flags": flags,
             "epoch": self.epoch,
             "part": self.part,
+            "number": self.epoch + 1,
         }
         self.run.launch(
             kernel, self.ctas, self.seed, self.run.ffi.new("struct tt_capture_params *", params)
         )
+        ended = self.status.sequence == self.sequence and self.status.flags & FINAL
+        assert (self.released[0] == self.epoch + 1) == bool(ended)
 
     def at_write(self, address: int, act: Callable[[], None]) -> None:
         """Acts as another stream or the host when a kernel writes to the address next."""
@@ -236,7 +243,9 @@ class Bed:
         self.sequence += 1
         kernel = "tt_capture_digest_small" if self.by_warp else "tt_capture_digest"
         self.launch(kernel, FULL if full else 0)
-        return self.read_status() if full else self.gather()
+        if not full:
+            self.launch("tt_capture_gather", 0)
+        return self.read_status()
 
     def head(self) -> int:
         return int(self.run.ffi.cast("struct tt_capture_control *", self.control.address).head)
@@ -496,6 +505,7 @@ def test_digest_matches_contents_written_during_capture(
     changed = bed.blocks[::2]
     bed.change(changed)
     bed.epoch += 1
+    bed.sequence += 1
     bed.launch("tt_capture_digest", 0)
     written = changed[1::2]
     bed.change(written[::-1])
@@ -504,6 +514,29 @@ def test_digest_matches_contents_written_during_capture(
     head = bed.head()
     assert bed.capture(full=False).count == 0
     assert bed.read_chunk(head) == []
+
+
+@pytest.mark.parametrize("by_warp", [False, True])
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_digest_ends_an_epoch_without_changes(
+    interpreter: Interpreter, grid: tuple[int, int], by_warp: bool, cancelled: bool
+) -> None:
+    """The gather after it does nothing."""
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid, by_warp=by_warp)
+    bed.capture(full=True)
+    head = bed.head()
+    bed.epoch += 1
+    bed.sequence += 1
+    bed.part, bed.first, bed.last = 0, 0, LAST
+    control = interpreter.ffi.cast("struct tt_capture_control *", bed.control.address)
+    control.cancelled = bed.epoch + 1 if cancelled else 0
+    bed.launch(f"tt_capture_digest{'_small' if by_warp else ''}", 0)
+    status = bed.read_status()
+    assert (status.flags, status.count) == ((DISCARDED if cancelled else 0) | FINAL, 0)
+    assert cancelled or bed.read_chunk(head) == []
+    before, status.size = bed.head(), 1
+    bed.launch("tt_capture_gather", 0)
+    assert status.size == 1 and bed.head() == before
 
 
 def test_discarded_changes_are_listed_again(
@@ -541,38 +574,78 @@ def test_a_cancelled_epoch_reads_no_memory(
     assert bed.read_chunk(head) == bed.blocks
 
 
-@pytest.mark.parametrize("discards", [False, True], ids=["stored", "discarded"])
+@pytest.mark.parametrize("ends", ["gather", "discard", "digest"])
 def test_the_next_epoch_may_begin_when_the_host_sees_the_end(
-    interpreter: Interpreter, grid: tuple[int, int], discards: bool
+    interpreter: Interpreter, grid: tuple[int, int], ends: str
 ) -> None:
-    """It may be that of a graph in another stream, while the gather's kernel still runs."""
+    """It may be that of a graph in another stream, before the last kernel has ended."""
     bed = Bed(interpreter, MIXED, BIG_RING, *grid)
     bed.capture(full=True)
-    bed.change([(0, 0)])
-    if discards:
-        bed.tail = bed.head() - BIG_RING
-        assert bed.capture(full=False).flags == OVERFLOW
-        bed.tail = 0
-    else:
-        bed.epoch += 1
-        bed.launch("tt_capture_digest", 0)
+    old = [] if ends == "digest" else [(0, 0)]
+    bed.change(old)
+    bed.tail = bed.head() - BIG_RING if ends == "discard" else 0
+    bed.epoch += 1
+    bed.sequence += 1
     head = bed.head()
     changed = [(2, 1), (3, 0), (4, 0), (7, 1)]
 
     def begin_next() -> None:
         nonlocal head
-        if not discards:
-            head = bed.head()
+        head = bed.head()
         bed.change(changed)
         bed.epoch += 1
         bed.launch("tt_capture_digest", 0)
         bed.epoch -= 1
 
-    bed.at_write(bed.end_address(), begin_next)
-    assert bed.gather(DISCARD if discards else 0).flags & FINAL
+    if ends == "digest":
+        bed.at_write(bed.end_address(), begin_next)
+    bed.launch("tt_capture_digest", 0)
+    if ends == "discard":
+        assert bed.gather().flags == OVERFLOW
+        bed.tail = 0
+        bed.sequence += 1
+    if ends != "digest":
+        bed.at_write(bed.end_address(), begin_next)
+    bed.launch("tt_capture_gather", DISCARD if ends == "discard" else 0)
+    assert bed.read_status().flags & FINAL
     bed.epoch += 1
     bed.gather()
-    assert sorted(bed.read_chunk(head)) == [(0, 0)] * discards + changed
+    assert sorted(bed.read_chunk(head)) == old * (ends == "discard") + changed
+
+
+def test_a_discard_without_a_list_ends(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+    """The host asks for one where it could not hand over an epoch that had ended."""
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    bed.capture(full=False)
+    head = bed.head()
+    assert bed.gather(DISCARD).flags == DISCARDED | FINAL
+    bed.change([(2, 1)])
+    bed.capture(full=False)
+    assert bed.read_chunk(head) == [(2, 1)]
+
+
+@both_ways
+@pytest.mark.parametrize("changes", ["all", "some", "none"])
+def test_no_memory_is_read_after_the_release(
+    interpreter: Interpreter, grid: tuple[int, int], changes: str, by_warp: bool
+) -> None:
+    """The program may write it then, or free it. The control block is ready for the next epoch."""
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid, by_warp=by_warp)
+    bed.capture(full=True)
+    bed.change([(2, 1), (3, 0)] if changes == "some" else [])
+    control = interpreter.ffi.cast("struct tt_capture_control *", bed.control.address)
+    left: list[int] = []
+
+    def release() -> None:
+        bed.readable = False
+        bed.allow()
+        left.extend([control.cursor, control.entries_check, control.next, control.done])
+        left.append(control.listed)
+
+    bed.at_write(bed.address(bed.released), release)
+    bed.capture(full=changes == "all")
+    assert left == [0] * 5
 
 
 def test_an_epoch_that_is_cancelled_while_it_is_copied(

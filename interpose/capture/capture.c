@@ -220,7 +220,6 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	if (!(q.epoch.flags & TT_EPOCHF_LOOSE))
 		p->last_exact = number;
 	p->epochs++;
-	capture_release_after(p, p->stream);
 	return number;
 }
 

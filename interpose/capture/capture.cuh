@@ -65,6 +65,10 @@ INLINE void write_status(const struct tt_capture_params &p, const struct place &
 {
 	struct tt_capture_status *status = at<struct tt_capture_status>(p.status);
 
+	if (flags & TT_CAPTURE_FINAL && p.released) { /* at once: work of the program waits for it */
+		__threadfence(); /* which may be the next epoch, in a graph: it finds the control block ready */
+		*(volatile uint32_t *)at<uint32_t>(p.released) = p.number;
+	}
 	status->epoch = p.epoch;
 	status->part = p.part;
 	status->position = place.head;
@@ -126,6 +130,59 @@ INLINE uint64_t commit_chunk(const struct tt_capture_params &p, const struct pla
 	control->head = place.head + place.size;
 	control->head_at = end == p.ring_size ? 0 : end;
 	return check;
+}
+
+/* ---- the list ---- */
+
+/* The entries of the list that a launch takes: [first, last). */
+struct range {
+	unsigned count, first, last; /* count: of the whole list */
+	uint64_t from, bytes;        /* of its contents */
+	uint64_t total;              /* of all contents */
+};
+
+INLINE struct range find_range(const struct tt_capture_params &p)
+{
+	const struct tt_chunk_entry *list = at<struct tt_chunk_entry>(p.scratch);
+	uint64_t cursor = at<struct tt_capture_control>(p.control)->cursor;
+	struct range r;
+
+	r.total = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
+	r.count = cursor >> CURSOR_SHIFT;
+	r.first = min(p.first, r.count);
+	r.last = min(p.last, r.count);
+	r.from = r.first < r.count ? list[r.first].offset : r.total;
+	r.bytes = (r.last < r.count ? list[r.last].offset : r.total) - r.from;
+	return r;
+}
+
+INLINE bool discarded(const struct tt_capture_params &p)
+{
+	return p.flags & TT_CAPTURE_DISCARD || cancelled(p);
+}
+
+/*
+ * Ends a launch that has gathered its range of the list, in one thread. check: of the entries, in the control block. The
+ * list stays if the chunk does not fit.
+ */
+INLINE void end_range(const struct tt_capture_params &p)
+{
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
+	struct range r = find_range(p);
+	struct place place = place_chunk(p, r.last - r.first, r.bytes);
+	bool discard = discarded(p), ends = discard || (place.fits && r.last == r.count);
+	uint64_t check = place.fits && !discard ? commit_chunk(p, place, r.last - r.first) : 0;
+
+	control->entries_check = 0; /* if it was cancelled, some CTAs may have copied entries */
+	if (ends) {
+		control->cursor = 0;
+		control->listed = 0;
+	}
+	if (place.fits && !discard)
+		write_status(p, place, r.last - r.first, r.bytes, check, ends ? TT_CAPTURE_FINAL : 0);
+	else
+		write_status(p, place, r.count, r.total, 0,
+		             discard ? TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
 }
 
 /* ---- digests ---- */
@@ -221,16 +278,23 @@ INLINE uint64_t list_block(const struct tt_capture_params &p, const struct found
 	return tt_entry_mix(&entry);
 }
 
-/* Ends a full epoch, in the last CTA. */
+/* Ends an epoch that needs no gather, in the last CTA. */
 INLINE void end_digest(const struct tt_capture_params &p, const struct found &found)
 {
 	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
 
-	if (!(p.flags & TT_CAPTURE_FULL))
-		return;
 	__syncthreads();
 	if (!last_to_finish(control, found.check))
 		return;
+	if (!(p.flags & TT_CAPTURE_FULL)) {
+		bool any = *(volatile uint64_t *)&control->cursor >> CURSOR_SHIFT;
+
+		if (!any && (cancelled(p) || place_chunk(p, 0, 0).fits))
+			end_range(p);
+		else
+			control->listed = p.epoch + 1;
+		return;
+	}
 	struct place place = place_chunk(p, p.blocks, p.payload);
 	uint64_t total = 0;
 
@@ -239,10 +303,12 @@ INLINE void end_digest(const struct tt_capture_params &p, const struct found &fo
 		write_status(p, place, 0, 0, 0, TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL);
 		return;
 	}
-	if (found.payload)
+	if (found.payload) {
 		total = commit_chunk(p, place, p.blocks);
-	else
+	} else {
 		control->cursor = (uint64_t)p.blocks << CURSOR_SHIFT | p.payload / TT_CHUNK_ALIGN;
+		control->listed = p.epoch + 1;
+	}
 	write_status(p, place, p.blocks, p.payload, total, found.payload ? TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
 }
 
@@ -395,33 +461,6 @@ INLINE void digest_small(const struct tt_capture_params &p)
 
 /* ---- copies ---- */
 
-/* The entries of the list that a launch takes: [first, last). */
-struct range {
-	unsigned count, first, last; /* count: of the whole list */
-	uint64_t from, bytes;        /* of its contents */
-	uint64_t total;              /* of all contents */
-};
-
-INLINE struct range find_range(const struct tt_capture_params &p)
-{
-	const struct tt_chunk_entry *list = at<struct tt_chunk_entry>(p.scratch);
-	uint64_t cursor = at<struct tt_capture_control>(p.control)->cursor;
-	struct range r;
-
-	r.total = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
-	r.count = cursor >> CURSOR_SHIFT;
-	r.first = min(p.first, r.count);
-	r.last = min(p.last, r.count);
-	r.from = r.first < r.count ? list[r.first].offset : r.total;
-	r.bytes = (r.last < r.count ? list[r.last].offset : r.total) - r.from;
-	return r;
-}
-
-INLINE bool discarded(const struct tt_capture_params &p)
-{
-	return p.flags & TT_CAPTURE_DISCARD || cancelled(p);
-}
-
 /* Takes an entry of the list; its contents go to payload and after. */
 INLINE void prepare_copy(struct job *job, struct tt_chunk_entry *entry, const struct tt_capture_params &p, unsigned i,
                          uint64_t payload, uint64_t from)
@@ -453,8 +492,12 @@ INLINE void gather(const struct tt_capture_params &p)
 	__shared__ unsigned first, last;
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP, digests = p.flags & TT_CAPTURE_DIGESTS;
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
 	uint64_t check = 0;
 
+	/* If its digest has ended this epoch, the list may be that of the next one. Nothing else runs beside a discard. */
+	if (*(volatile uint32_t *)&control->listed != p.epoch + 1 && !(p.flags & TT_CAPTURE_DISCARD))
+		return;
 	prepare_constants(&constants, lane);
 	if (prepares) {
 		struct range r = find_range(p);
@@ -490,22 +533,8 @@ INLINE void gather(const struct tt_capture_params &p)
 		check += tt_entry_mix(&entry);
 	}
 	__syncthreads();
-	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
-	if (!last_to_finish(control, check))
-		return;
-	struct range r = find_range(p);
-	struct place place = place_chunk(p, r.last - r.first, r.bytes);
-	bool discard = discarded(p), ends = discard || (place.fits && r.last == r.count);
-
-	check = place.fits && !discard ? commit_chunk(p, place, r.last - r.first) : 0;
-	control->entries_check = 0; /* if it was cancelled, some CTAs may have copied entries */
-	if (ends)
-		control->cursor = 0;
-	if (place.fits && !discard)
-		write_status(p, place, r.last - r.first, r.bytes, check, ends ? TT_CAPTURE_FINAL : 0);
-	else
-		write_status(p, place, r.count, r.total, 0,
-		             discard ? TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
+	if (last_to_finish(control, check))
+		end_range(p);
 }
 
 /* ---- kernels ---- */

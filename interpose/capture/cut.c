@@ -260,7 +260,7 @@ static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *w
 /* Cuts a snapshot as another epoch: the dropped epoch had the changes of regions. */
 static bool cut_snapshot_instead(struct thread *t, struct capture *p, struct pending *q)
 {
-	struct pending next = {.capture = p, .number = q->number, .epoch = q->epoch, .digests = q->digests};
+	struct pending next = {.capture = p, .number = ++p->number, .epoch = q->epoch, .digests = q->digests};
 
 	next.epoch.number++;
 	next.epoch.flags &= ~(uint32_t)TT_EPOCHF_TOUCHED;
@@ -303,6 +303,8 @@ bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool fu
 	bool wait = (!capture_fits(p, worst, worst) && !capture_begin_ring(p, worst)) || p->managed || !options.deps;
 	struct tt_capture_params params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
 	params.flags |= full ? TT_CAPTURE_FULL : 0;
+	params.released = capture_word_address(p, p->number);
+	params.number = p->number;
 	p->base = full ? q->epoch.number : p->base;
 	p->contents_old = q->digests;
 	p->force_full = q->epoch.flags & TT_EPOCHF_LOOSE;
@@ -314,6 +316,7 @@ bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool fu
 		leave_out(p, q, TT_EPOCHF_REFUSED);
 		return false;
 	}
+	atomic_store(&p->context->captures, p->number); /* whatever becomes of it, the kernels release it */
 	p->staged = true;
 	choose_captured(p);
 	q->final = true;

@@ -11,7 +11,8 @@
  *   1. regions[] to the device, sorted by first_block; status->sequence = 0.
  *   2. launch TT_KERNEL_DIGEST: lists the blocks whose digest differs from the stored one, and
  *      every block of a region with TT_CAPTURE_REGION_ALL (in a region's first epoch).
- *   3. launch TT_KERNEL_GATHER with first 0, last TT_CAPTURE_LAST, part 0, the same params.
+ *   3. launch TT_KERNEL_GATHER with first 0, last TT_CAPTURE_LAST, part 0, the same params. It does
+ *      nothing if the digest listed no block and has ended the epoch.
  *   4. record an event; once it is complete, read the status record.
  * A full epoch: flags |= TT_CAPTURE_FULL, each region's payload and params.payload filled in,
  * and TT_KERNEL_DIGEST alone: it hashes, copies and writes the chunk in one pass.
@@ -32,9 +33,9 @@
  * No other epoch may be launched with this control block while it has a list. Read the status of one
  * epoch before you launch the next, unless the ring has room for the largest chunks of both. The kernels
  * of one epoch run after those of the epoch before, or after the host has read its status: kernels that wrote it
- * do nothing more, in any CTA. A delta's digest is always followed by its gather, which also makes the control
- * block ready for the next epoch. If a launch fails, copy head and head_at, zero the rest, and treat the epoch as
- * refused.
+ * do nothing more, in any CTA, and a gather that comes later finds that the list is not its own. A delta's digest is
+ * always followed by its gather. The kernel that ends an epoch makes the control block ready for the next. If a launch
+ * fails, copy head and head_at, zero the rest, and treat the epoch as refused.
  *
  * A block's stored digest changes only with the chunk that has its contents, and is their digest:
  * a block that was written between digest and gather is hashed again, and its entry says so.
@@ -124,6 +125,7 @@ struct tt_capture_params {
 	uint64_t status;    /* struct tt_capture_status */
 	uint64_t sequence;  /* value for status.sequence, not 0 */
 	uint64_t payload;   /* full epochs: sum of tt_payload_size over all blocks */
+	uint64_t released;  /* u32 that becomes `number` when the epoch reads no more memory; 0: none */
 	uint32_t region_count;
 	uint32_t blocks; /* over all regions */
 	uint32_t first;  /* gather: range of the list */
@@ -132,6 +134,8 @@ struct tt_capture_params {
 	uint32_t epoch;
 	uint32_t part;
 	uint32_t taken; /* of a point in a graph: its epoch was captured in this launch */
+	uint32_t number;
+	uint32_t reserved;
 };
 
 /* The kernels keep it between launches. */
@@ -143,11 +147,11 @@ struct tt_capture_control {
 	uint32_t next;          /* blocks assigned after each CTA's first */
 	uint32_t done;          /* CTAs that have finished */
 	uint32_t cancelled;     /* the host writes it: epochs before this number must read nothing */
-	uint32_t reserved0;
+	uint32_t listed;        /* 1 + the epoch of the list; 0: there is none */
 	uint64_t reserved[2];
 };
 
-/* Written by the last CTA of a gather or of a full digest; sequence comes last. */
+/* Written by the last CTA of a gather, or of a digest that ends its epoch; sequence comes last. */
 struct tt_capture_status {
 	uint64_t sequence;
 	uint32_t epoch;
