@@ -21,7 +21,7 @@ from ttanalyze.format import layout
 KILLED = ("exit_sigkill", "exit_stack")
 # Programs that allow themselves no file of the size that the description of a run has.
 UNWRITABLE = ("file_size_limit",)
-LARGE, LARGE_BLOCK = 26 << 20, 65536  # of recorder_large_epochs
+LARGE, LARGE_BLOCK = 50 << 20, 65536  # of recorder_large_epochs
 
 
 def compare(name: str, bare: Outcome, recorded: Outcome) -> None:

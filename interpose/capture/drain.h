@@ -16,7 +16,7 @@
  */
 #define DRAIN_BUFFERS 3
 #define DRAIN_LIST DRAIN_BUFFERS /* one more, for lists of blocks */
-#define DRAIN_BUFFER ((uint64_t)8 << 20)
+#define DRAIN_BUFFER ((uint64_t)16 << 20)
 #define DRAIN_LIST_SIZE ((uint64_t)2 << 20)
 
 struct pending;

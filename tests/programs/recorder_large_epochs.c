@@ -4,7 +4,7 @@
  */
 #include "program.h"
 
-#define SIZE ((size_t)26 << 20)
+#define SIZE ((size_t)50 << 20) /* more than the buffers of the drain */
 #define BLOCK ((size_t)65536)
 
 static void fill(uint64_t *words, size_t bytes, uint64_t seed)
