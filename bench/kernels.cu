@@ -230,7 +230,7 @@ static bed make_bed(const std::vector<std::pair<uint64_t, uint64_t>> &spans, uin
 	b.params.region_count = (uint32_t)b.regions.size();
 	b.params.blocks = (uint32_t)blocks;
 	b.params.last = TT_CAPTURE_LAST;
-	b.small = blocks > (uint64_t)multiprocessors * TT_DIGEST_CTAS_PER_SM && payload <= blocks * TT_DIGEST_SMALL;
+	b.small = tt_digest_small(blocks, payload, (uint64_t)multiprocessors);
 	return b;
 }
 

@@ -128,3 +128,8 @@ uint64_t harness_payload_size(uint64_t length)
 {
 	return tt_payload_size(length);
 }
+
+int harness_small(uint64_t blocks, uint64_t payload, uint64_t processors)
+{
+	return tt_digest_small(blocks, payload, processors);
+}

@@ -44,6 +44,7 @@ uint64_t harness_chunk_mix(const struct tt_chunk *);
 uint64_t harness_chunk_payload(uint64_t);
 uint64_t harness_chunk_size(uint64_t, uint64_t);
 uint64_t harness_payload_size(uint64_t);
+int harness_small(uint64_t, uint64_t, uint64_t);
 """
 
 
@@ -665,6 +666,25 @@ def test_an_epoch_that_is_cancelled_while_it_is_copied(
     assert bed.head() == head
     bed.capture(full=True)
     assert bed.read_chunk(head) == bed.blocks
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "beside", "small"),
+    [
+        (100_000, 700, 0, True),
+        (100_000, 4096, 0, True),
+        (100_000, 4096, 800_000, True),
+        (1000, 4096, 0, False),  # a CTA for each
+        (100_000, 8192, 0, False),
+        (100_000, BLOCK, 0, False),
+    ],
+)
+def test_which_kernel_digests_regions(
+    interpreter: Interpreter, count: int, size: int, beside: int, small: bool
+) -> None:
+    """One allocation beside many small ones does not change it: beside is its size."""
+    blocks, payload = count + -(-beside // BLOCK), count * size + beside
+    assert interpreter.lib.harness_small(blocks, payload, 132) == small
 
 
 def test_without_a_ring_everything_overflows(interpreter: Interpreter) -> None:

@@ -12,9 +12,7 @@
 
 static CUfunction digest_kernel(const struct capture *p)
 {
-	bool many = p->blocks > (uint64_t)p->processors * TT_DIGEST_CTAS_PER_SM;
-
-	return many && p->payload <= p->blocks * TT_DIGEST_SMALL ? p->digest_small : p->digest;
+	return tt_digest_small(p->blocks, p->payload, p->processors) ? p->digest_small : p->digest;
 }
 
 static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)

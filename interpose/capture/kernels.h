@@ -54,8 +54,7 @@
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
 /*
- * TT_KERNEL_DIGEST with a warp for each block. It is faster if there are more blocks than CTAs, of up to TT_DIGEST_SMALL
- * bytes on average.
+ * TT_KERNEL_DIGEST with a warp for each block. It is faster where tt_digest_small says so.
  */
 #define TT_KERNEL_DIGEST_SMALL "tt_capture_digest_small"
 /*
@@ -81,7 +80,7 @@
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
 #define TT_DIGEST_SMALL_CTAS_PER_SM 5
-#define TT_DIGEST_SMALL 4096 /* bytes */
+#define TT_DIGEST_SMALL 5120 /* bytes: a block costs a CTA the time of more than these, but moves fewer */
 #define TT_PACK_THREADS 256
 #define TT_PACK_CTAS_PER_SM 3
 #define TT_PACK_PREFIX 4 /* bytes of the size before the contents */
@@ -113,6 +112,12 @@ struct tt_capture_region {
 	uint32_t flags;       /* TT_CAPTURE_REGION_… */
 	uint32_t reserved;
 };
+
+/* Whether TT_KERNEL_DIGEST_SMALL is faster: there are more blocks than CTAs, and they are small on average. */
+static inline int tt_digest_small(uint64_t blocks, uint64_t payload, uint64_t processors)
+{
+	return blocks > processors * TT_DIGEST_CTAS_PER_SM && payload <= blocks * TT_DIGEST_SMALL;
+}
 
 /* All addresses are device addresses; both capture kernels get the same struct. */
 struct tt_capture_params {
