@@ -1,31 +1,67 @@
 """How fast the kernel of `record --compress device` codes data of several kinds, as JSON: GB/s into
-device memory, and the size of the contents over that of their code. Weights, gradients, the
+device memory, and the size of the contents over that of their code; and the same of nvCOMP's coders
+where it is installed (nvidia-libnvcomp-cu13). Weights, gradients, the
 optimiser's state and activations are those of a small transformer in training (AdamW).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
+import importlib.util
+import itertools
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import torch
 
 BLOCK = 1 << 16
 ROOM = BLOCK + 32
 THREADS = 256
+PEERS = ("ANS", "Bitcomp")  # of nvCOMP
 DIM, LAYERS, WORDS = 512, 6, 8192
 
 
 class Coder:
+    """Codes contents block by block, several times."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+
+    def measure(self, values: torch.Tensor) -> dict[str, float]:
+        data = values.contiguous().view(torch.uint8).flatten()
+        count = data.numel() // BLOCK
+        begin = data.data_ptr() + BLOCK * torch.arange(count)
+        code, stored = self._prepare(begin, values.dtype)
+        times = []
+        for turn in range(self._runs + 2):
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            code()
+            after.record()
+            after.synchronize()
+            if turn >= 2:
+                times.append(before.elapsed_time(after))
+        size = count * BLOCK
+        return {"GBps": size / statistics.median(times) / 1e6, "ratio": size / stored()}
+
+    def _prepare(
+        self, begin: torch.Tensor, dtype: torch.dtype
+    ) -> tuple[Callable[[], None], Callable[[], int]]:
+        """Functions that code the blocks at these addresses, and tell the size of all codes."""
+        raise NotImplementedError
+
+
+class Ours(Coder):
     """The kernel of a PTX file."""
 
     def __init__(self, path: str, runs: int) -> None:
+        super().__init__(runs)
         torch.zeros(1, device="cuda")  # makes the context current
         self._driver = ctypes.CDLL("libcuda.so.1")
-        self._runs = runs
         module, self._kernel = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuModuleLoad", ctypes.byref(module), path.encode())
         self._call("cuModuleGetFunction", ctypes.byref(self._kernel), module, b"tt_pack")
@@ -35,35 +71,101 @@ class Coder:
         if result:
             raise SystemExit(f"{name}: CUDA error {result}")
 
-    def measure(self, values: torch.Tensor) -> dict[str, float]:
-        data = values.contiguous().view(torch.uint8).flatten()
-        count = data.numel() // BLOCK
+    def _prepare(
+        self, begin: torch.Tensor, dtype: torch.dtype
+    ) -> tuple[Callable[[], None], Callable[[], int]]:
+        count = len(begin)
         out = torch.zeros(count, ROOM, dtype=torch.uint8, device="cuda")
-        index = torch.arange(count)
-        blocks = torch.stack(  # struct tt_pack_block
-            [
-                data.data_ptr() + index * BLOCK,
-                out.data_ptr() + index * ROOM,
-                torch.full_like(index, BLOCK),
-            ],
-            dim=1,
-        ).cuda()
+        to = out.data_ptr() + ROOM * torch.arange(count)
+        length = torch.full_like(begin, BLOCK)
+        blocks = torch.stack([begin, to, length], dim=1).cuda()  # struct tt_pack_block
         params = (ctypes.c_uint64 * 2)(blocks.data_ptr(), count)  # struct tt_pack_params
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(params))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        times = []
-        for turn in range(self._runs + 2):
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record()
-            grid = (count, 1, 1, THREADS, 1, 1, 0)
+        grid = (count, 1, 1, THREADS, 1, 1, 0)
+
+        def code() -> None:
+            arguments = (ctypes.c_void_p * 1)(ctypes.addressof(params))
             self._call("cuLaunchKernel", self._kernel, *grid, stream, arguments, None)
-            after.record()
-            after.synchronize()
-            if turn >= 2:
-                times.append(before.elapsed_time(after))
-        stored = int(out[:, :4].contiguous().view(torch.int32).sum()) + 4 * count
-        size = count * BLOCK
-        return {"GBps": size / statistics.median(times) / 1e6, "ratio": size / stored}
+
+        def stored() -> int:
+            return int(out[:, :4].contiguous().view(torch.int32).sum()) + 4 * len(blocks)
+
+        return code, stored
+
+
+class NvComp(Coder):
+    """A coder of nvCOMP 6 with its default options, told the type of the values."""
+
+    TYPES: ClassVar = {torch.bfloat16: 10, torch.float32: 11}  # nvcompType_t; 1: bytes
+
+    def __init__(self, library: ctypes.CDLL, name: str, runs: int) -> None:
+        super().__init__(runs)
+        self._library, self._name = library, name
+
+    def _call(self, what: str, *arguments: object) -> None:
+        name = f"nvcompBatched{self._name}Compress{what}"
+        result = getattr(self._library, name)(*arguments)
+        if result:
+            raise SystemExit(f"{name}: nvcompStatus_t {result}")
+
+    def _prepare(
+        self, begin: torch.Tensor, dtype: torch.dtype
+    ) -> tuple[Callable[[], None], Callable[[], int]]:
+        count, size = len(begin), ctypes.c_size_t
+        options = Options((ctypes.c_int32 * 16)(0, self.TYPES.get(dtype, 1)))
+        temporary, room = size(), size()
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self._call(
+            "GetTempSize",
+            *(size(count), size(BLOCK), options, ctypes.byref(temporary), size(count * BLOCK)),
+            stream,
+        )
+        self._call("GetMaxOutputChunkSize", size(BLOCK), options, ctypes.byref(room))
+        each = -(-room.value // 256) * 256
+        memory = torch.empty(max(temporary.value, 1), dtype=torch.uint8, device="cuda")
+        out = torch.empty(count * each, dtype=torch.uint8, device="cuda")
+        lengths = torch.full_like(begin, BLOCK).cuda()
+        begins, places = begin.cuda(), (out.data_ptr() + each * torch.arange(count)).cuda()
+        coded = torch.zeros(count, dtype=torch.int64, device="cuda")
+        statuses = torch.zeros(count, dtype=torch.int32, device="cuda")
+
+        def at(tensor: torch.Tensor) -> ctypes.c_void_p:
+            return ctypes.c_void_p(tensor.data_ptr())
+
+        def code() -> None:
+            self._call(
+                "Async",
+                *(at(begins), at(lengths), size(BLOCK), size(count), at(memory), temporary),
+                *(at(places), at(coded), options, at(statuses), stream),
+            )
+
+        def stored() -> int:
+            assert len(out) == count * each  # where the codes are, until here
+            if int(statuses.abs().sum()):
+                raise SystemExit(f"nvCOMP {self._name}: a block was not coded")
+            return int(coded.sum())
+
+        return code, stored
+
+
+class Options(ctypes.Structure):
+    """nvcompBatched…CompressOpts_t: an algorithm, the type of values, and zeros."""
+
+    _fields_: ClassVar = [("words", ctypes.c_int32 * 16)]
+
+
+def installed() -> ctypes.CDLL | None:
+    """nvCOMP's library, of its wheel or of the system."""
+    folders = []
+    with contextlib.suppress(ImportError):
+        found = importlib.util.find_spec("nvidia.libnvcomp")
+        folders = [
+            f"{folder}/lib64/" for folder in (found and found.submodule_search_locations) or ()
+        ]
+    for folder in [*folders, ""]:
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(f"{folder}libnvcomp.so.6")
+    return None
 
 
 def simple(size: int) -> Iterator[tuple[str, torch.Tensor]]:
@@ -116,12 +218,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
-    coder, out = Coder(options.ptx, options.runs), {}
-    for name, values in simple(options.mib << 20):
-        out[name] = coder.measure(values)
-    for dtype in (torch.bfloat16, torch.float32):
-        for name, values in trained(dtype, options.steps):
-            out[name] = coder.measure(values)
+    coders: dict[str, Coder] = {"ours": Ours(options.ptx, options.runs)}
+    library = installed()
+    if library:
+        coders |= {f"nvCOMP {name}": NvComp(library, name, options.runs) for name in PEERS}
+    out: dict[str, dict[str, dict[str, float]]] = {name: {} for name in coders}
+    kinds = [simple(options.mib << 20)]
+    kinds += [trained(dtype, options.steps) for dtype in (torch.bfloat16, torch.float32)]
+    for kind, values in itertools.chain(*kinds):
+        for name, coder in coders.items():
+            out[name][kind] = coder.measure(values)
     print(json.dumps(out))
 
 
