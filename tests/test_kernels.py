@@ -675,7 +675,8 @@ def test_an_epoch_that_is_cancelled_while_it_is_copied(
         (100_000, 4096, 0, True),
         (100_000, 4096, 800_000, True),
         (1000, 4096, 0, False),  # a CTA for each
-        (100_000, 8192, 0, False),
+        (100_000, 8192, 0, True),
+        (100_000, 16384, 0, False),
         (100_000, BLOCK, 0, False),
     ],
 )

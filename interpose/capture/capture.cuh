@@ -383,7 +383,8 @@ INLINE uint64_t digest_alone(const struct job &job, const struct constants &cons
 
 /*
  * The same with a warp for up to four blocks, which waits for no other warp. It digests small ones together, 8 lanes
- * each. It knows the blocks after those that it reads, so their regions come meanwhile.
+ * each. They are far apart, because large ones lie side by side, and one warp should not have them all. It knows the
+ * blocks after those that it reads, so their regions come meanwhile.
  */
 INLINE void digest_small(const struct tt_capture_params &p)
 {
@@ -395,7 +396,7 @@ INLINE void digest_small(const struct tt_capture_params &p)
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, mine = lane / GROUP_LANES, region = 0, after = 0;
 	bool begins = lane % GROUP_LANES == 0;
 	unsigned warps = gridDim.x * TT_DIGEST_WARPS, take = min(WARP / GROUP_LANES, (p.blocks + warps - 1) / warps);
-	unsigned first = (blockIdx.x + warp * gridDim.x) * take, next = first + warps * take;
+	unsigned turns = (p.blocks + take - 1) / max(take, 1), turn = blockIdx.x + warp * gridDim.x, next = turn + warps;
 	uint64_t (*sums)[8] = room[warp], check = 0;
 	struct job *jobs = all[warp];
 
@@ -406,19 +407,18 @@ INLINE void digest_small(const struct tt_capture_params &p)
 	}
 	__syncthreads();
 #pragma unroll 1
-	for (; first < p.blocks && !off; first = next, next = __shfl_sync(ALL_LANES, after, 0)) {
-		unsigned count = min(take, p.blocks - first);
+	for (; turn < turns && !off; turn = next, next = __shfl_sync(ALL_LANES, after, 0)) {
+		unsigned count = min(take, (p.blocks - turn + turns - 1) / turns), block = turn + mine * turns;
 
 		if (lane == 0)
-			after = next < p.blocks ? (2 * warps + atomicAdd(&at<struct tt_capture_control>(p.control)->next, 1u)) * take
-			                        : p.blocks;
+			after = next < turns ? 2 * warps + atomicAdd(&at<struct tt_capture_control>(p.control)->next, 1u) : turns;
 		if (begins && mine < count) {
 			const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
 
-			region = find_region(regions, p.region_count, region, first + mine);
-			prepare_job(&jobs[mine], p, region, first + mine, found.copies);
+			region = find_region(regions, p.region_count, region, block);
+			prepare_job(&jobs[mine], p, region, block, found.copies);
 			prefetch(jobs[mine].stored);
-			prefetch((uint64_t)&regions[min(p.region_count - 1, region + next - first)]);
+			prefetch((uint64_t)&regions[min(p.region_count - 1, region + next - turn)]);
 		}
 		__syncwarp();
 		unsigned length = mine < count ? jobs[mine].length : 0;
@@ -450,7 +450,7 @@ INLINE void digest_small(const struct tt_capture_params &p)
 		if (brief && length)
 			digest = xxh3_short(at<uint8_t>(jobs[mine].copy ? jobs[mine].copy : jobs[mine].data), length);
 		if (begins && mine < count)
-			check += list_block(p, found, jobs[mine], first + mine, digest,
+			check += list_block(p, found, jobs[mine], block, digest,
 			                    p.flags & TT_CAPTURE_FULL ? 0 : *at<uint64_t>(jobs[mine].stored));
 		__syncwarp();
 	}

@@ -80,7 +80,7 @@
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
 #define TT_DIGEST_SMALL_CTAS_PER_SM 5
-#define TT_DIGEST_SMALL 5120 /* bytes: a block costs a CTA the time of more than these, but moves fewer */
+#define TT_DIGEST_SMALL 8192 /* bytes; with blocks of 16 KiB both kernels take as long */
 #define TT_PACK_THREADS 256
 #define TT_PACK_CTAS_PER_SM 3
 #define TT_PACK_PREFIX 4 /* bytes of the size before the contents */
