@@ -1,9 +1,10 @@
 /*
  * A library to preload beside the recorder, in which calls of the recorder fail, and of nobody
  * else: FAILING=CALL:N:ERRNO lets the Nth call of that name and all after it fail with that
- * number; CALL:N-M:ERRNO those up to the Mth. With 0 they succeed, but take two seconds, or what
- * FAILING_PAUSE_US says, which others that fail take, too. Several are separated by commas. With
- * FAILING_AFTER=FILE, writes count from the first to this file on, but for its header.
+ * number; CALL:N-M:ERRNO those up to the Mth. With -1 the process is killed instead. With 0 they
+ * succeed, but take two seconds, or what FAILING_PAUSE_US says, which others that fail take, too.
+ * Several are separated by commas. With FAILING_AFTER=FILE, writes count from the first to this
+ * file on. Its header is written before it has this name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,7 +32,6 @@ static struct { int from, to, error, count; } failing[CALLS];
 static unsigned pause_us; /* of calls that fail; 0: of those that are only slow two seconds */
 static bool counts; /* only */
 static const char *after; /* the name of the file; NULL once writes count */
-static int headers;
 static uintptr_t begin, end;
 
 static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
@@ -98,7 +99,7 @@ static bool counted(int fd)
 	ssize_t size = readlink(link, path, sizeof(path) - 1);
 	path[size > 0 ? size : 0] = 0;
 	const char *name = strrchr(path, '/');
-	if (!name || strcmp(name + 1, after) || !headers++)
+	if (!name || strcmp(name + 1, after))
 		return false;
 	after = NULL;
 	return true;
@@ -111,6 +112,8 @@ static bool fails(enum call call, void *caller)
 	int n = __atomic_add_fetch(&failing[call].count, 1, __ATOMIC_RELAXED);
 	if (counts || n < failing[call].from || n > failing[call].to)
 		return false;
+	if (failing[call].error < 0)
+		kill(getpid(), SIGKILL);
 	if (pause_us || !failing[call].error)
 		usleep(pause_us ? pause_us : 2000000);
 	errno = failing[call].error;

@@ -9,6 +9,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -583,6 +584,25 @@ def test_random_system_calls_fail(
         if quiet == (6 if once else 1):  # it makes no more of these
             break
     assert told or call in ("ftruncate", "strdup")
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite", "fallocate", "rename"])
+def test_process_killed_at_any_system_call(
+    call: str, failing: Path, program: list[str], tmp_path: Path
+) -> None:
+    """The run opens, with all that was committed."""
+    for n in range(1, 60):
+        run = tmp_path / str(n)
+        options = {"params": "1", "timeline": "events", "cpu_callstack": "backtrace"}
+        what = f"{call}:{n}:-1"
+        environment = with_failing(failing / "failing.so", "FAILING", what, run, **options)
+        status = support.run(program, environment).status
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+        if (run / "p0").exists():
+            check_stored(tt.open(run))
+    assert n > 5
 
 
 # What is recorded of a program that has something of everything, and how often it does so.

@@ -24,6 +24,7 @@
 #include "store/disk.h"
 #include "util/clock.h"
 
+#define DRAFT ".tmp"   /* after the name of a file until it has a header, in case the process is killed */
 #define DIRECT 32768 /* from this size on, a copy into the buffer does not pay off */
 
 static uint64_t created_ns, patience_ns = UINT64_MAX;
@@ -186,6 +187,18 @@ static bool usable(struct file *f)
 	return false;
 }
 
+static bool rename_to(const struct file *f, const struct folder *to, const char *name)
+{
+	int from = folder_open(f->folder), target = folder_open(to);
+	bool done = from >= 0 && target >= 0 && !renameat(from, name_of(f), target, name);
+
+	if (from >= 0)
+		close_quietly(from);
+	if (target >= 0)
+		close_quietly(target);
+	return done;
+}
+
 bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered)
 {
 	struct stat made;
@@ -230,14 +243,19 @@ bool file_create_records(struct file *f, const struct folder *folder, const char
 		.created_ns = __atomic_load_n(&created_ns, __ATOMIC_RELAXED),
 	};
 
+	char draft[64];
+
 	header.check = xxh3_64(&header, offsetof(struct tt_file_header, check));
-	if (!file_create(f, folder, name, buffered))
+	snprintf(draft, sizeof(draft), "%s" DRAFT, name);
+	if (!file_create(f, folder, draft, buffered))
 		return false;
 	/* Contents have digests, and epoch records have checks for the other two. */
 	f->summed = kind != TT_FILE_DATA && kind != TT_FILE_DIGESTS && kind != TT_FILE_BLOCKS;
 	xxh3_stream_begin(&f->sum);
-	if (file_append(f, &header, sizeof(header)) && file_flush(f))
+	if (file_append(f, &header, sizeof(header)) && file_flush(f) && rename_to(f, folder, name)) {
+		f->path[strlen(f->path) - strlen(DRAFT)] = 0;
 		return f->limited = true;
+	}
 	file_discard(f);
 	return false;
 }
@@ -460,18 +478,6 @@ void file_discard(struct file *f)
 		folder_unlink(f->folder, name_of(f));
 	errno = error;
 	file_close(f);
-}
-
-static bool rename_to(const struct file *f, const struct folder *to, const char *name)
-{
-	int from = folder_open(f->folder), target = folder_open(to);
-	bool done = from >= 0 && target >= 0 && !renameat(from, name_of(f), target, name);
-
-	if (from >= 0)
-		close_quietly(from);
-	if (target >= 0)
-		close_quietly(target);
-	return done;
 }
 
 bool file_publish(struct file *f, const struct folder *to, const char *name)

@@ -46,7 +46,7 @@ struct file_end {
 
 /* A new, empty file, for its owner only; replaces a file with its name. `folder` must outlive it. */
 bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered);
-/* The same, beginning with a tt_file_header, which is written at once. */
+/* The same, beginning with a tt_file_header: the file never has its name without it. */
 bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered, enum tt_file_kind kind,
 			 uint32_t record_size, uint32_t index, enum tt_encoding encoding);
 bool file_append(struct file *f, const void *data, size_t size);

@@ -94,10 +94,8 @@ def test_traced_kernels_give_the_same_results(kind: str, program: Path, tmp_path
     done = trace(tmp_path / "run", [program, "all", "16"], "patcher", *given)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
-    full = list(KERNELS) if kind == "tma" else []  # no kernel copies
-    if "heartbeat" in kind:  # which needs registers of its own
-        full = ["crowded", "framed", "specialised"]
-    assert full == [
+    full = ["crowded", "framed", "specialised"]  # a heartbeat needs registers of its own
+    assert (full if "heartbeat" in kind else []) == [
         kernel
         for kernel, why in zip(KERNELS, refused, strict=True)
         if layout.REFUSED_TRACES[why] != "none"
@@ -122,7 +120,7 @@ def test_kernels_that_call_functions_give_the_same_results(
     done = trace(tmp_path / "run", command, "patcher", "--kind", kind)
     assert (done.status, lines(done.stdout)) == (0, lines(bare.stdout)), done.stderr
     refused = tt.open(tmp_path / "run").processes[0].traced["refused"]
-    assert {layout.REFUSED_TRACES[why] for why in refused} == {"code" if kind == "tma" else "none"}
+    assert {layout.REFUSED_TRACES[why] for why in refused} == {"none"}
 
 
 def test_counts_are_those_of_the_records(program: Path, tmp_path: Path) -> None:
@@ -369,4 +367,4 @@ def test_triton_and_torch_compute_the_same(script: str, kind: str, tmp_path: Pat
     done = trace(tmp_path / "run", command, "patcher", "--kind", kind, *few)
     assert (done.status, done.stdout) == (0, bare.stdout), done.stderr
     refused = Counter(int(r) for r in tt.open(tmp_path / "run").processes[0].traced["refused"])
-    assert kind == "tma" or refused[layout.REFUSED_TRACES.index("none")] > 0
+    assert refused[layout.REFUSED_TRACES.index("none")] > 0

@@ -365,8 +365,8 @@ class Folder:
 def begun(path: Path, epochs: Path) -> bool:
     """Returns whether a file exists and has a header, or must have one.
 
-    If a process is killed while it creates its files, some are empty or missing. The last one that
-    it creates is epochs.bin.
+    If a process is killed while it creates its files, some are missing. In older runs they may be
+    empty, if epochs.bin is too.
     """
     try:
         return path.stat().st_size > 0 or (path != epochs and begun(epochs, epochs))
