@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -62,12 +63,34 @@ def put(run: Path, name: str) -> str:
 
 
 @contextmanager
-def web(folder: Path) -> Iterator[str]:
-    """Serves a folder over HTTP, with pages that list it and without ranges. Yields its address."""
+def web(folder: Path, fail: str = "") -> Iterator[str]:
+    """Serves a folder over HTTP, with pages that list it and without ranges. Yields its address.
+
+    fail: a status with which files of records are answered, "no size", or "page": one that names a
+    folder, whatever is asked for.
+    """
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
+
+        def send_head(self) -> Any:
+            if fail == "page":
+                return self.answer(b'<a href="p0/">Log in</a>')
+            if fail.isdigit() and self.path.endswith(".bin"):
+                return self.send_error(int(fail))
+            return super().send_head()
+
+        def send_header(self, keyword: str, value: str) -> None:
+            if fail != "no size" or keyword != "Content-Length":
+                super().send_header(keyword, value)
+
+        def answer(self, page: bytes) -> BytesIO:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            return BytesIO(page)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
         thread = Thread(target=server.serve_forever)

@@ -241,15 +241,49 @@ def test_other_things_at_the_url_stay(
     assert error_of(capfd, first, url).startswith(f"{url}/push.json: not written by push")
 
 
+def test_a_part_of_a_run_does_not_replace_it(
+    bucket: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first process of a merged run is that of a run as well."""
+    runs = [tmp_path / "first", tmp_path / "second"]
+    for number, run in enumerate(runs):
+        begun(run).close("complete", pid=5 + number)
+    tt.merge([tt.open(run) for run in runs], tmp_path / "merged")
+    tt.push(tmp_path / "merged", URL)
+    before = uploaded(bucket)
+    assert error_of(capfd, runs[0], URL) == f"{URL}: another run is there; choose a new URL"
+    assert uploaded(bucket) == before == contents(tmp_path / "merged")
+
+
+def test_processes_that_begin_meanwhile_are_of_the_run(
+    bucket: Any, run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = begun(run_path)
+
+    def begin(_: float) -> None:
+        later = Writer(run_path, 1)
+        later.born(0, bytes(BLOCK))
+        later.epoch()
+        later.close("complete", pid=7)
+        say(writer, "complete")
+
+    monkeypatch.setattr(time, "sleep", begin)
+    assert tt.push(run_path, URL).ended and len(tt.open(URL).processes) == 2
+    assert push_once(run_path, monkeypatch) == []
+
+
 def test_bad_sources_and_urls(
     bucket: Any, run_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    there = "s3://runs/run"
+    assert error_of(capfd, there, URL) == f"{there}: push needs a run directory on this machine"
     begins = f"{run_path}: not a run directory, or its program has not begun"
     assert error_of(capfd, run_path, URL, "--once") == begins
     writer = begun(run_path)
     assert error_of(capfd, run_path, "elsewhere") == (
-        "elsewhere: not a URL to upload to; use s3:// or gs://"
+        "elsewhere: not a URL to upload to, such as s3://runs/run1"
     )
+    assert error_of(capfd, run_path, "s3://").startswith("s3://: not a URL to upload to")
 
     def replace(_: float) -> None:
         say(writer, "running", started_ns=7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -328,3 +329,36 @@ def test_merge_replaces_no_run_unasked(tmp_path: Path) -> None:
     outcome = support.ttanalyze("merge", runs[0], runs[0], "-o", tmp_path / "twice")
     assert outcome.status == 2 and "given twice" in outcome.stderr
     assert not list(tmp_path.glob(".*"))
+
+
+def test_merge_refuses_what_is_no_part_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs elsewhere, places in a run, processes that are there twice, and those that run."""
+    one, two = node(tmp_path / "one", [0]), node(tmp_path / "two", [1])
+    monkeypatch.chdir(tmp_path)  # where a URL would become a directory
+
+    def said(*words: str | Path) -> str:
+        outcome = support.ttanalyze("merge", *words)
+        assert (outcome.status, outcome.stderr.count("\n")) == (2, 1), outcome.stderr
+        return outcome.stderr.removeprefix("ttanalyze: ").rstrip()
+
+    assert said(one, two, "-o", "s3://runs/job") == (
+        "s3:/runs/job: a URL; name a directory, and upload it with `ttanalyze push`"
+    )
+    assert said(one, two, "-o", one / "job").endswith(
+        f"is in the run {one}; name a directory outside"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+    told = json.loads((one / "p0" / "process.json").read_text())
+    told |= {"pid": os.getpid(), "clock": {"boot": "x", "monotonic_ns": 1, "real_ns": 1}}
+    (one / "p0" / "process.json").write_text(json.dumps(told))
+    assert support.ttanalyze("merge", one, two, "-o", tmp_path / "job").status == 0
+    again = said(tmp_path / "job", one, "-o", tmp_path / "again")
+    assert again.endswith("are the same process: merge one of them")
+    told = json.loads((two / "p0" / "process.json").read_text())
+    told |= {"pid": os.getpid(), "status": "running"}
+    (two / "p0" / "process.json").write_text(json.dumps(told))
+    assert said(one, two, "-o", tmp_path / "live") == (
+        f"{two}/p0: the process still runs; merge when it has ended"
+    )

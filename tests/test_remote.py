@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,6 +155,46 @@ def test_a_web_server(runs: tuple[Path, str], capfd: pytest.CaptureFixture[str])
         assert tt.open(f"{address}/run").manifest() == tt.open(runs[0]).manifest()
         assert run_command(["info", f"{address}/nothing"]) == 2
     assert "/nothing: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [
+        ("403", "/p0/blocks.bin: no permission; use a URL that needs no login"),
+        ("404", "/p0/blocks.bin: does not exist; check the bucket and the path"),
+        ("503", "/p0/blocks.bin: the server failed; try again later (status 503)"),
+        (
+            "no size",
+            "/p0/blocks.bin: the server does not say how large it is; use one that serves ranges",
+        ),
+        ("page", ": no files there; check the bucket and the path"),
+    ],
+)
+def test_a_web_server_that_fails(
+    fail: str, said: str, runs: tuple[Path, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with elsewhere.web(runs[0].parent, fail) as address:
+        assert run_command(["info", f"{address}/run"]) == 2
+    assert capfd.readouterr().err == f"ttanalyze: {address}/run{said}\n"
+
+
+def test_names_with_blanks_and_letters(
+    runs: tuple[Path, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name = "run ü"
+    shutil.copytree(runs[0], tmp_path / name)
+    with elsewhere.web(tmp_path) as address:
+        assert run_command(["verify", f"{address}/{name}"]) == 0
+    assert run_command(["push", str(tmp_path / name), f"s3://{elsewhere.BUCKET}/{name}"]) == 0
+    assert run_command(["diff", str(runs[0]), f"s3://{elsewhere.BUCKET}/{name}"]) == 0
+
+
+def test_libraries_of_servers_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """Python prints warnings of a library that has no handler, with tracebacks."""
+    remote.filesystem("s3://")
+    for library in ("fsspec", *remote.NEEDS.values()):
+        logging.getLogger(library).warning("out of retries")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ Examples:
 
 @verbs.command(epilog=EXAMPLES)
 def merge(
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run directories.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run directories on this machine.")],
     out: Annotated[Path, Option("--out", "-o", metavar="DIR", help="The new run directory.")],
     force: ForceOption = False,
     json: common.JsonOption = False,
@@ -31,7 +31,8 @@ def merge(
     """Join run directories of one job, such as one per node, into one.
 
     Record files become hard links where that is possible, else copies; the runs stay as they are.
-    Processes are numbered anew, by rank. Runs that have the same rank of one job are refused.
+    Processes are numbered anew, by rank. Runs that have the same process, or the same rank of one
+    job, are refused, as is a process that still runs.
     """
     from ttanalyze.format.run import open_run
     from ttanalyze.verbs.merge import merge as join

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option, Typer
@@ -24,7 +25,7 @@ Examples:
 
 @verbs.command(epilog=EXAMPLES)
 def push(
-    run: common.RunArgument,
+    run: Annotated[Path, Argument(metavar="RUN", help="A run directory on this machine.")],
     url: Annotated[str, Argument(metavar="URL", help="Where to: s3://... or gs://...")],
     every: float = Option(2.0, min=0.1, metavar="SECONDS", help="Time between two looks at RUN."),
     once: bool = Option(False, "--once", help="Upload what is there now, and end."),

@@ -92,6 +92,11 @@ class ProcessInfo:
         return Path(f"/proc/{pid}").exists()
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What tells the process from others, also those of other machines."""
+        return {name: self.info.get(name) for name in ("pid", "started_ns", "clock")}
+
+    @property
     def rank(self) -> Rank | None:
         """The rank that a launcher gave the process. None if none did."""
         told = self.info.get("rank")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 import re
 import stat
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PosixPath
 from typing import Any
+from urllib.parse import quote
 
 from ttanalyze.errors import Error, MissingFileError
 
@@ -29,6 +31,8 @@ REQUEST = 1 << 24  # bytes of one request at most
 SCHEME = re.compile(r"([a-z][a-z0-9]+):/+")
 NEEDS = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
 NEEDS |= dict.fromkeys(("http", "https"), "aiohttp")
+DEPTH = 4  # folders below each other, of which a run has two
+RESERVED = "%/:?#[]@!$&'()*+,;=~"  # characters of a URL that stay as they are
 PIECE = re.compile(r"(.+)@(\d+)")
 RIGHTS = {
     "s3": "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -87,6 +91,8 @@ def place(path: str | os.PathLike[str]) -> Path:
         return Path(path)
     if scheme[1] == "file":
         return Path("/" + text[scheme.end() :])
+    if scheme[1] in ("http", "https"):  # as pages that list files have it
+        text = quote(text, safe=RESERVED)
     return Url(text)
 
 
@@ -144,6 +150,8 @@ def _filesystem(scheme: str) -> Any:
         ).parameters.values()
         if any(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in takes):
             raise ValueError  # such as ftp://, which has a login that a URL does not say
+        for library in ("fsspec", *NEEDS.values()):  # errors are told once, by us
+            logging.getLogger(library).addHandler(logging.NullHandler())
         return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError:
         needed = NEEDS.get(scheme, f"the package of fsspec for {scheme}://")
@@ -171,9 +179,15 @@ def _errors(url: str) -> Iterator[None]:
         raise _error(url, e) from None
 
 
-def _error(url: str, error: Exception) -> Error:
-    scheme, said = url.partition(":")[0], " ".join(str(error).split())
+def _error(url: str, error: BaseException) -> Error:
+    scheme = url.partition(":")[0]
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and cause is not None and hasattr(cause, "status"):
+        error = cause  # what the web server said
+    said = " ".join(str(error).split())
     code = getattr(error, "status", None)
+    if isinstance(code, int) and code >= 500:
+        return Error(f"{url}: the server failed; try again later (status {code})")
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, FileNotFoundError) or code == 404:
         return MissingFileError(f"{url}: does not exist; check the bucket and the path")
@@ -204,7 +218,8 @@ def survey(directory: Path) -> dict[str, Pieces]:
     root = str(directory).rstrip("/")
     scheme = root.partition("://")[0]
     try:
-        listed = call(root, "find", root, detail=True)
+        depth = DEPTH if scheme in ("http", "https") else None  # pages may link to each other
+        listed = call(root, "find", root, maxdepth=depth, detail=True)
         if not listed:
             call(root, "ls", root)  # find says nothing of a server that does not answer
     except MissingFileError:
@@ -217,9 +232,8 @@ def survey(directory: Path) -> dict[str, Pieces]:
         if match:
             whole, begin = match[1], int(match[2])
         size = info.get("size")
-        if size is None:
-            size = call(url, "size", url)
-        found.setdefault(whole, []).append((begin, int(size or 0), url))
+        size = _size(url) if size is None else int(size)
+        found.setdefault(whole, []).append((begin, size, url))
     for pieces in found.values():
         pieces.sort()
     traffic.requests += 1
@@ -227,6 +241,14 @@ def survey(directory: Path) -> dict[str, Pieces]:
     if found:
         _listings[root] = found
     return found
+
+
+def _size(url: str) -> int:
+    """Asks for the size of a file that no listing tells."""
+    size = call(url, "size", url)
+    if size is None and not url.endswith(".json"):  # which is read as a whole
+        raise Error(f"{url}: the server does not say how large it is; use one that serves ranges")
+    return int(size or 0)
 
 
 def names_in(directory: Path) -> list[str]:
@@ -269,7 +291,7 @@ class RemoteFile:
         if self.url.endswith(".json"):
             self._read_whole(path, pieces)
             return
-        self._pieces = pieces or [(0, int(call(self.url, "size", self.url) or 0), self.url)]
+        self._pieces = pieces or [(0, _size(self.url), self.url)]
         self.size = 0
         for begin, size, _ in self._pieces:
             if begin == self.size:  # behind a gap nothing counts

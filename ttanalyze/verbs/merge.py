@@ -18,6 +18,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import FORMAT, Run
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
+from ttanalyze.util.remote import Url
 from ttanalyze.verbs.record.run import make_way
 from ttanalyze.verbs.record.totals import keep_summaries
 
@@ -73,8 +74,8 @@ def merge(
         The result.
 
     Raises:
-        Error: A run is given twice, two have the same rank of one job, or a file cannot be read or
-            written.
+        Error: A run or a process is given twice, a process still runs, two runs have the same rank
+            of one job, a run is not on this machine, or a file cannot be read or written.
 
     Example:
         >>> joined = tt.merge([tt.open("run1"), tt.open("run2")], Path("both"))
@@ -85,13 +86,20 @@ def merge(
         (process for run in runs for process in run.processes),
         key=lambda process: process.rank.rank if process.rank is not None else 1 << 32,
     )
-    _require_distinct(processes)
     for number, run in enumerate(runs):
+        if isinstance(run.path, Url):
+            raise Error(f"{run.path}: merge needs run directories on this machine")
         if any(run.path.samefile(other.path) for other in runs[:number]):
             raise Error(f"{run.path}: given twice")
+    _require_distinct(processes)
+    for process in processes:
+        if process.runs:
+            raise Error(f"{process.path}: the process still runs; merge when it has ended")
     for run in runs:
         if out.exists() and out.samefile(run.path):
             raise Error(f"{out}: is one of the runs; name another directory")
+        if run.path.resolve() in out.resolve().parents:
+            raise Error(f"{out}: is in the run {run.path}; name a directory outside")
     if not force:
         make_way(out, False)
     draft = out.with_name(f".{out.name}.{os.getpid()}.tmp")
@@ -132,9 +140,13 @@ def _keep_summaries(processes: Sequence[Process], draft: Path) -> None:
 
 
 def _require_distinct(processes: Sequence[Process]) -> None:
-    """Raises Error if two processes have the same rank of one job."""
+    """Raises Error if two runs have the same process, or the same rank of one job."""
     known: dict[tuple[str, int], Process] = {}
+    same: dict[str, Process] = {}
     for process in processes:
+        other = same.setdefault(repr(process.identity), process)
+        if other is not process and process.identity["clock"]:
+            raise Error(f"{other.path} and {process.path} are the same process: merge one of them")
         if process.rank is None:
             continue
         other = known.setdefault((process.rank.job, process.rank.rank), process)

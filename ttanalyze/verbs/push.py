@@ -101,15 +101,18 @@ def push(
         >>> tt.push("run1", "memory://runs/run1").ended
         True
     """
-    source = Path(run)
-    if not remote.is_url(url):
-        raise Error(f"{url}: not a URL to upload to; use s3:// or gs://")
+    source, to = remote.place(run), remote.place(url)
+    if isinstance(source, remote.Url):
+        raise Error(f"{source}: push needs a run directory on this machine")
+    if not isinstance(to, remote.Url) or len(to.parts) < 2:
+        raise Error(f"{url}: not a URL to upload to, such as s3://runs/run1")
     identity = _identity(source, BEGINS if follow else 0.0)
-    target = _Target(url.rstrip("/"), identity)
+    target = _Target(str(to), identity)
     pushed, seen = Pushed(target.url), dict[str, _Seen]()
     try:
         while True:
-            if _identity(source) != identity:
+            identity = _identity(source)
+            if not target.has_begun(identity):
                 raise Error(f"{source}: replaced by another run meanwhile; choose a new URL for it")
             ended = _ended(source)  # before the files: what comes later needs a further round
             done = _Round(source, target, seen, ended or not follow)
@@ -128,7 +131,7 @@ def push(
 
 
 def _identity(source: Path, patience: float = 0.0) -> dict[str, Any]:
-    """Returns what tells a run from others. Raises Error if it has not begun in time."""
+    """Returns what tells each process from others. Raises Error if none has begun in time."""
     until = time.monotonic() + patience
     while not (source / "p0" / "process.json").exists():
         if (source / "run.json").exists():
@@ -136,8 +139,8 @@ def _identity(source: Path, patience: float = 0.0) -> dict[str, Any]:
         if time.monotonic() > until:
             raise Error(f"{source}: not a run directory, or its program has not begun")
         time.sleep(0.05)
-    info = ProcessInfo(source / "p0").info
-    return {name: info.get(name) for name in ("pid", "started_ns", "clock")}
+    folders = sorted(path.parent for path in source.glob("p*/process.json"))
+    return {folder.name: ProcessInfo(folder).identity for folder in folders}
 
 
 def _ended(source: Path) -> bool:
@@ -161,7 +164,11 @@ def _files(source: Path) -> dict[str, Path]:
 
 
 class _Target:
-    """What is at the URL. objects: size and digest of each by name, None if they are not known."""
+    """What is at the URL.
+
+    objects: size and digest of each by name, None if they are not known. identity: the processes
+    that are there.
+    """
 
     def __init__(self, url: str, identity: dict[str, Any]) -> None:
         """Raises Error if something else is there."""
@@ -186,15 +193,20 @@ class _Target:
         note = f"{self.url}/{PUSHED}"
         try:
             told = orjson.loads(remote.call(note, "cat_file", note))
-            same = told["version"] == VERSION and told["run"] == self.identity
+            same = told["version"] == VERSION and told["run"].items() <= self.identity.items()
             known = {name: (size, int(digest, 16)) for name, (size, digest) in told["pieces"]}
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             raise Error(f"{note}: not written by push; choose a new URL") from None
         if not same:
             raise Error(f"{self.url}: another run is there; choose a new URL")
         for name in found.keys() - {PUSHED}:
             of = known.get(name)
             self.objects[name] = of if of and of[0] == found[name] else None
+
+    def has_begun(self, identity: dict[str, Any]) -> bool:
+        """Notes processes that began since. Returns whether those from before are the same."""
+        before, self.identity = self.identity, identity
+        return before.items() <= identity.items()
 
     def put(self, name: str, at: int, piece: bytes) -> None:
         """Uploads a piece of a file unless it is there, at the latest with `flush`."""

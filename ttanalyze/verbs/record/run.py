@@ -34,6 +34,7 @@ from ttanalyze.errors import Error, system_error, system_errors
 from ttanalyze.output import text
 from ttanalyze.output.files import directory, make_folders, replace_in
 from ttanalyze.util import libraries
+from ttanalyze.util.remote import SCHEME
 from ttanalyze.verbs.record import program, totals
 from ttanalyze.verbs.record.shared import NAME, Job, recorded_ranks
 from ttanalyze.verbs.record.time_limit import LOOK_SECONDS, TimeLimit
@@ -159,7 +160,9 @@ def record(
         raise Error("no GPU driver (libcuda.so.1) found; add --sim to use the simulator")
     job = Job.of(os.environ) if share else None
     given = os.environ.get("TT_OUT")
-    out = (out or (Path(given) if given else default_out(argv[0], job=job))).absolute()
+    out = out or (Path(given) if given else default_out(argv[0], job=job))
+    require_here(out)
+    out = out.absolute()
     if job is None:
         make_way(out, force)
     elif force:
@@ -267,8 +270,9 @@ def default_out(program: str, ending: str = ".tt", job: Job | None = None) -> Pa
 def make_way(out: Path, force: bool) -> None:
     """Removes the run directory at out and makes the folders above it.
 
-    Raises Error if something else is there.
+    Raises Error if something else is there, or out is a URL.
     """
+    require_here(out)
     parent = out.parent
     make_folders(parent)
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -298,6 +302,12 @@ def _is_run(folder: Path) -> bool:
         return False
     # The recorder ended as it began: it makes strings.bin first.
     return not os.listdir(first) or (first / "strings.bin").is_file()
+
+
+def require_here(out: Path) -> None:
+    """Raises Error if out is a URL, which an absolute path no longer shows."""
+    if SCHEME.match(str(out)):
+        raise Error(f"{out}: a URL; name a directory, and upload it with `ttanalyze push`")
 
 
 @contextlib.contextmanager
