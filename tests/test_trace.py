@@ -262,6 +262,34 @@ def test_epoch_window_limits_the_trace(small: Writer, run_path: Path, form: str)
     assert level.args["bytes"] == known[-1] and level.begin == run.epochs["time_ns"][3]
 
 
+def test_json_has_each_digit_of_numbers() -> None:
+    powers = [base**i + off for base in (10, 16) for i in range(19) for off in (-1, 0, 1)]
+    numbers = np.array([n for n in powers if n < 1 << 63] + [(1 << 63) - 1] + [7] * rows.BATCH)
+    file = io.BytesIO()
+    writer = FORMATS["chrome"](file)
+    group = rows.Group(1, 10, "p", "", 0)
+    writer.group(group)
+    shown = ("seq", "dst", "bytes")
+    part = rows.Part(rows.Lane(group, 2, "a", 0), "zero \0", "x", numbers=shown, flow="out")
+    used = rows.Part(rows.Lane(group, 3, "b", 0, counter=True), "b", "b", kind=rows.COUNTER)
+    templates = [writer.template([part]), writer.template([used])] * len(numbers)
+    both = np.repeat(numbers, 2)
+    columns = [both.astype("u8") * np.uint64(2), -both, both.astype("u8"), both]
+    spans = ((-both, both - both), (both, both))
+    writer.rows(templates[: len(both)], rows.Rows(spans, both, columns))
+    writer.end()
+    items = json.loads(file.getvalue(), parse_float=str)["traceEvents"][3:]
+    assert len(items) == 3 * len(numbers)
+    for number, slice_, arrow, counter in zip(
+        numbers.tolist(), items[::3], items[1::3], items[2::3], strict=True
+    ):
+        time = f"{number // 1000}.{number % 1000:03}"
+        assert slice_["ts"] == counter["ts"] == arrow["ts"] == (f"-{time}" if number else time)
+        assert slice_["dur"] == time and arrow["id"] == number and slice_["name"] == "zero \0"
+        assert slice_["args"] == {"seq": 2 * number, "dst": hex(number), "bytes": -number}
+        assert counter["args"] == {"bytes": -number}
+
+
 # ---- names ----
 
 

@@ -2,7 +2,7 @@
 
 Traces have TracePacket with TrackDescriptor, TrackEvent and InternedData. Repeated texts are
 interned, in one sequence of packets. Numbers in templates are varints of full length, which
-decoders accept, so the size of every packet is known, and the rows of a template are an array.
+decoders accept, so the size of every packet is known, and columns are filled in as arrays.
 
 The columns are begin and end of either span, the number of the arrow, then NUMBERS.
 """
@@ -10,8 +10,7 @@ The columns are begin and end of either span, the number of the arrow, then NUMB
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from ttanalyze.verbs.trace.rows import (
     Part,
     Rows,
     Template,
-    groups,
+    filled,
 )
 
 FLOW, FIRST = 4, 5  # columns: the arrow's number, the first of NUMBERS
@@ -50,12 +49,8 @@ CATEGORIES, NAMES, ARG_NAMES, TEXTS = 1, 2, 3, 29  # of InternedData: id 1, text
 Kind = int
 
 
-@dataclass(frozen=True, eq=False)
 class _Message(Template):
-    """A message or a part of one. columns: where they are, and which."""
-
-    data: bytearray = field(default_factory=bytearray)
-    columns: list[tuple[int, int]] = field(default_factory=list)
+    """A message or a part of one."""
 
     def raw(self, data: bytes | bytearray) -> None:
         self.data.extend(data)
@@ -141,15 +136,8 @@ class PerfettoWriter:
             columns += columns if again else [_varints(begins), _varints(ends)]
         columns.append(rows.flows.astype("<u8").view("u1").reshape(-1, FIXED))
         columns += [_varints(column) for column in rows.numbers]
-        packets = np.empty(len(templates), object)
-        for _, some in groups(np.fromiter(map(id, templates), "u8", len(templates))):
-            template = cast("_Message", templates[some[0]])
-            filled = np.tile(np.frombuffer(template.data, "u1"), (len(some), 1))
-            for at, column in template.columns:
-                values = columns[column]
-                filled[:, at : at + values.shape[1]] = values[some]
-            packets[some] = filled.view(f"V{filled.shape[1]}").ravel().tolist()
-        self._file.write(b"".join(packets.tolist()))
+        for data in filled(templates, columns):
+            self._file.write(data.tobytes())
 
     def end(self) -> None:
         pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ NUMBERS = ("seq", "bytes", "dst", "src", "region", "node")  # a column each
 ADDRESSES = ("dst", "src")
 VALUE = NUMBERS.index("bytes")  # of counters
 TEMPLATES = 1 << 14  # kept
+BATCH = 1 << 12  # rows
 LENGTH = 10_000  # nanoseconds: what a call is drawn as long as at most
 LATEST = np.uint64(1 << 62)  # time: a hostile file may have any
 SLICE, MARK, COUNTER = "slice", "mark", "counter"
@@ -79,8 +81,20 @@ class Rows:
     numbers: Sequence[Array]
 
 
+@dataclass(frozen=True, eq=False)
 class Template:
-    """What rows share. Each writer has its own."""
+    """What rows share. Each writer has its own.
+
+    data: the bytes of a row. columns: where in them columns are filled in, and which.
+    """
+
+    data: bytearray = field(default_factory=bytearray)
+    columns: list[tuple[int, int]] = field(default_factory=list)
+
+    @cached_property
+    def places(self) -> Array:
+        """The columns as an array, for a template with all its columns."""
+        return np.array(self.columns, "i8").reshape(-1, 2)
 
 
 class Templates:
@@ -100,6 +114,38 @@ class Templates:
             if name not in self._made:
                 self._made[name] = self._make(keys[i])
         return list(map(self._made.__getitem__, names))
+
+
+def filled(templates: Sequence[Template], columns: Sequence[Array]) -> Iterator[Array]:
+    """Yields the bytes of rows, some at a time, which a processor's cache holds.
+
+    templates: one for each row. columns: the bytes that are filled in, as many for each row.
+    """
+    for at in range(0, len(templates), BATCH):
+        some = slice(at, at + BATCH)
+        yield _filled(templates[some], [column[some] for column in columns])
+
+
+def _filled(templates: Sequence[Template], columns: Sequence[Array]) -> Array:
+    data = np.frombuffer(bytearray().join([template.data for template in templates]), "u1")
+    numbers = np.fromiter(map(id, templates), "u8", len(templates))
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    unique = [templates[row] for row in first.tolist()]
+    sizes = np.array([len(template.data) for template in unique])[which]
+    counts = np.array([len(template.columns) for template in unique])
+    at, column = np.concatenate([template.places for template in unique]).T
+    # The places of a template are one after the other; each row has a copy of them.
+    skipped = (np.cumsum(counts) - counts)[which] - (np.cumsum(counts[which]) - counts[which])
+    rows = np.repeat(np.arange(len(templates)), counts[which])
+    copies = np.arange(len(rows)) + skipped[rows]
+    at, column = at[copies] + (np.cumsum(sizes) - sizes)[rows], column.astype("u1")[copies]
+    for number, values in enumerate(columns):
+        some = np.flatnonzero(column == number)
+        if len(some):
+            item = np.dtype((np.void, values.shape[1]))
+            anywhere = np.ndarray(len(data) - item.itemsize + 1, item, data, strides=(1,))
+            anywhere[at[some]] = np.ascontiguousarray(values).view(item)[rows[some], 0]
+    return data
 
 
 def groups(values: Array) -> Iterator[tuple[int, Array]]:
