@@ -3,8 +3,9 @@
  * else: FAILING=CALL:N:ERRNO lets the Nth call of that name and all after it fail with that
  * number; CALL:N-M:ERRNO those up to the Mth. With -1 the process is killed instead. With 0 they
  * succeed, but take two seconds, or what FAILING_PAUSE_US says, which others that fail take, too.
- * Several are separated by commas. With FAILING_AFTER=FILE, writes count from the first to this
- * file on. Its header is written before it has this name.
+ * With FAILING_UNTIL=FILE they take until there is that file. Several are separated by commas.
+ * With FAILING_AFTER=FILE, writes count from the first to this file on. Its header is written
+ * before it has this name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,6 +31,7 @@ static const char *const names[CALLS] = {
 };
 static struct { int from, to, error, count; } failing[CALLS];
 static unsigned pause_us; /* of calls that fail; 0: of those that are only slow two seconds */
+static const char *until; /* the file that calls that fail wait for, if any */
 static bool counts; /* only */
 static const char *after; /* the name of the file; NULL once writes count */
 static uintptr_t begin, end;
@@ -87,6 +89,7 @@ __attribute__((constructor)) static void read_settings(void)
 	if (getenv("FAILING_PAUSE_US"))
 		pause_us = (unsigned)atoi(getenv("FAILING_PAUSE_US"));
 	after = getenv("FAILING_AFTER");
+	until = getenv("FAILING_UNTIL");
 }
 
 static bool counted(int fd)
@@ -114,7 +117,10 @@ static bool fails(enum call call, void *caller)
 		return false;
 	if (failing[call].error < 0)
 		kill(getpid(), SIGKILL);
-	if (pause_us || !failing[call].error)
+	if (until)
+		while (access(until, F_OK))
+			usleep(5000);
+	else if (pause_us || !failing[call].error)
 		usleep(pause_us ? pause_us : 2000000);
 	errno = failing[call].error;
 	return errno != 0;

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import ttanalyze as tt
 from tests import support
@@ -46,18 +52,29 @@ def hang(
     return support.Outcome(begun + out, err, process.returncode)
 
 
-def with_limit(
-    run: Path, record: Callable[[str], support.Outcome], limits: Sequence[str] = ("2", "8", "32")
-) -> tuple[support.Outcome, str]:
-    """Records a program that hangs with the first of some time limits (seconds) within which it
-    comes to its hang, however busy the machine is. Returns that limit, too.
+def in_some_limit(*limits: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Runs a test with each of some times until it passes; with the last one it has to. Its
+    argument `limit` is the time: one after which something is given up. A busy machine may keep
+    a program from working for so long, which looks as if it hangs. What is in the folder that the
+    test calls `run` is deleted between two attempts.
     """
-    for limit in limits:
-        shutil.rmtree(run, ignore_errors=True)
-        outcome = record(limit)
-        if outcome.stdout.startswith("hangs\n"):
-            break
-    return outcome, limit
+
+    def of_test(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def run(**given: Any) -> None:
+            for limit in limits[:-1]:
+                with suppress(Exception, pytest.fail.Exception):
+                    return test(limit=limit, **given)
+                if "run" in given:
+                    shutil.rmtree(given["run"], ignore_errors=True)
+            test(limit=limits[-1], **given)
+
+        signature = inspect.signature(test)
+        fixtures = [p for name, p in signature.parameters.items() if name != "limit"]
+        run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        return run
+
+    return of_test
 
 
 def _worked(pid: int) -> tuple[float, bool]:

@@ -124,10 +124,15 @@ for step in sys.argv[1:]:
     if step == "drain":
         assert shim.tt_dump() == 0
         continue
+    if step == "go":
+        open(os.environ["FAILING_UNTIL"], "w").close()
+        continue
     if step == "committed":
         epochs = os.environ["TT_OUT"] + "/p0/epochs.bin"
+        until = time.monotonic() + 60
         while not os.path.exists(epochs) or os.path.getsize(epochs) <= 64:
-            time.sleep(0.01)
+            assert time.monotonic() < until
+            time.sleep(0.005)
         continue
     if step == "end":
         assert driver.cuDevicePrimaryCtxRelease_v2(0) == 0
@@ -148,7 +153,8 @@ def fills(*steps: str) -> list[str]:
     """A program that COUNT times allocates SIZE bytes, sets all its memory to VALUE, and waits.
 
     A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk;
-    or "committed": when the first one is; or "end": the context ends before the program.
+    or "committed": when the first one is; or "end": the context ends before the program; or
+    "go": calls that wait for the file FAILING_UNTIL (see failing.c) go on.
     """
     return [sys.executable, "-c", FILLS, *steps]
 

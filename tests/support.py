@@ -234,10 +234,12 @@ def sanitizer_runtimes() -> dict[str, str]:
 
 
 def bare_environment(**more: str) -> dict[str, str]:
-    """This process's environment without anything of ours, and with what more says."""
+    """This process's environment without anything of ours, and with what more says. A recording
+    has its contents even where the disk is nearly full.
+    """
     ours = ("TT_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH", "NVTX_INJECTION")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours) or k == "TT_LIB"}
-    return kept | more
+    return kept | {"TT_MAX_DISK": "off"} | more
 
 
 def importing_environment(**more: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ import ttanalyze as tt
 from examples.demos import streams
 from tests import support
 from tests.drain_run import small_disk, unmount
+from tests.hanging import in_some_limit
 from tests.recordings import check_stored, compare, fills, large_contents, wait_for_epochs
 from ttanalyze.format import layout
 
@@ -319,8 +320,7 @@ def test_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
         command = limited(f"-f {size // 512}", command)
     try:
         run = folder / "run"
-        options = {"epoch": "launch", "max_disk": "off"}
-        outcome = support.run(command, support.recording(SIM, run, **options))
+        outcome = support.run(command, support.recording(SIM, run, epoch="launch"))
         compare("", bare, outcome)
         full = ": (No space left on device|File too large)$"
         if size >= 5 << 20:
@@ -766,6 +766,16 @@ def slow_disk(failing: Path, run: Path, which: str, ms: int, **options: str) -> 
     return environment | {"FAILING_AFTER": "data-00000.bin", "FAILING_PAUSE_US": str(ms * 1000)}
 
 
+def held_disk(failing: Path, run: Path, **options: str) -> dict[str, str]:
+    """The environment of a recording of which the first epoch's first write takes until the
+    program says "go".
+    """
+    go = run.with_name("go")
+    go.unlink(missing_ok=True)
+    environment = slow_disk(failing, run, "1-1", 0, **options)
+    return environment | {"FAILING_UNTIL": str(go)}
+
+
 def check_large_contents(run: Path, epochs: int) -> None:
     opened = tt.open(run)
     assert len(opened.epochs) >= epochs
@@ -803,11 +813,11 @@ def test_killed_while_the_next_epoch_is_copied(
     check_large_contents(run, committed)
 
 
-def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> None:
+@in_some_limit(0.15, 1.5, 10)
+def test_parts_of_a_refused_epoch_are_discarded(limit: float, failing: Path, run: Path) -> None:
     """An epoch that is larger than the ring, of which the disk takes only a part in time."""
-    options = {"ring_bytes": "256K", "stall_ms": "150"}
-    environment = slow_disk(failing, run, "1-1", 600, **options)
-    outcome = support.run(fills("1,600000,1", "committed", "8,0,3"), environment)
+    environment = held_disk(failing, run, ring_bytes="256K", stall_ms=f"{limit}s")
+    outcome = support.run(fills("1,600000,1", "go", "committed", "8,0,3"), environment)
     assert (outcome.stdout, outcome.status) == ("", 0)
     assert "the ring is full" in outcome.stderr
     opened = tt.open(run)
@@ -820,14 +830,15 @@ def test_parts_of_a_refused_epoch_are_discarded(failing: Path, run: Path) -> Non
 
 
 @pytest.mark.parametrize(("ring", "size"), [("64M", 1000), ("1M", 600000), ("256K", 600000)])
+@in_some_limit(0.1, 1, 10)
 def test_program_goes_on_while_the_disk_hangs(
-    ring: str, size: int, failing: Path, run: Path
+    limit: float, ring: str, size: int, failing: Path, run: Path
 ) -> None:
     """However many epochs it asks for: all fit into the ring, the first one does, or none."""
-    environment = slow_disk(failing, run, "1-1", 3600_000, stall_ms="100", ring_bytes=ring)
+    environment = held_disk(failing, run, stall_ms=f"{limit}s", ring_bytes=ring)
     outcome = support.run(fills(f"1,{size},1", "300,0,2"), environment, timeout=300)
     assert (outcome.stdout, outcome.status) == ("", 0)
-    assert "the drain was blocked for 100 ms: the last " in outcome.stderr
+    assert f"the drain was blocked for {limit * 1000:g} ms: the last " in outcome.stderr
     opened = tt.open(run)
     assert opened.processes[0].status == "failed"
     check_stored(opened)
@@ -836,9 +847,12 @@ def test_program_goes_on_while_the_disk_hangs(
 
 
 @pytest.mark.parametrize("end", [[], ["end"]], ids=["process", "context"])
-def test_process_exit_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
+@in_some_limit(0.4, 4, 20)
+def test_process_exit_waits_for_a_slow_disk(
+    limit: float, end: list[str], failing: Path, run: Path
+) -> None:
     """For longer than the bound, as long as it gets on."""
-    environment = slow_disk(failing, run, "1", 30, stall_ms="400")
+    environment = slow_disk(failing, run, "1", int(limit * 75), stall_ms=f"{limit}s")
     steps = [f"1,0,{value}" for value in range(2, 11)]
     outcome = support.run(fills("1,1000,1", *steps, *end), environment)
     assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
@@ -847,17 +861,20 @@ def test_process_exit_waits_for_a_slow_disk(end: list[str], failing: Path, run: 
     assert len(opened.epochs) == 10 and set(opened.read(9, 0).tolist()) == {10}
 
 
-def test_disk_hangs_at_process_exit(failing: Path, run: Path) -> None:
+@in_some_limit(0.1, 1, 10)
+def test_disk_hangs_at_process_exit(limit: float, failing: Path, run: Path) -> None:
     """What was not stored is said."""
-    environment = slow_disk(failing, run, "1-3", 1000, stall_ms="100")
+    environment = held_disk(failing, run, stall_ms=f"{limit}s")
     outcome = support.run(fills("1,1000,1", "3,0,2"), environment)
     assert outcome.status == 0
-    stopped(outcome, run, "the drain was blocked for 100 ms: the last 4 epochs may be missing$")
+    for_long = f"the drain was blocked for {limit * 1000:g} ms"
+    stopped(outcome, run, f"{for_long}: the last 4 epochs may be missing$")
 
 
-def test_disk_hangs_at_context_destruction(failing: Path, run: Path) -> None:
+@in_some_limit(0.1, 1)
+def test_disk_hangs_at_context_destruction(limit: float, failing: Path, run: Path) -> None:
     """Nothing of the context is used after its end, and the run is whole but for some contents."""
-    environment = slow_disk(failing, run, "1-1", 1500, stall_ms="100")
+    environment = slow_disk(failing, run, "1-1", int(limit * 15000), stall_ms=f"{limit}s")
     outcome = support.run(fills("1,1000,1", "3,0,2", "end"), environment)
     (line,) = own_lines(outcome)
     assert line.endswith("the drain was blocked: 4 of its epochs may have no contents")
@@ -1366,12 +1383,15 @@ def test_module_memory_of_the_recorder_is_released(built: Path, run: Path) -> No
 
 
 @pytest.mark.native
-def test_allocation_returns_while_work_waits_for_the_host(built: Path, run: Path) -> None:
+@in_some_limit(0.5, 5, 20)
+def test_allocation_returns_while_work_waits_for_the_host(
+    limit: float, built: Path, run: Path
+) -> None:
     """The recorder can't give its own back then. The call that asks for memory returns."""
     command = [str(support.build_program("recorder_out_of_memory_while_blocked", built))]
     environment = SIM | {"TT_SIM_MEMORY": "16M"}
     bare = support.run(command, environment)
-    outcome = support.run(command, support.recording(environment, run, stall_ms="500"))
+    outcome = support.run(command, support.recording(environment, run, stall_ms=f"{limit}s"))
     compare("", bare, outcome)
     told = "the program ran out of device memory: its work did not end"
     assert told in outcome.stderr

@@ -13,14 +13,14 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.hanging import report
+from tests.hanging import in_some_limit, report
 from ttanalyze import options
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.traces.hangs import Hang, hangs
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
-LIMIT = ("--no-progress", "0.4s")
+LIMITS = (0.4, 4, 20)  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,13 @@ def source(line: str) -> str:
     return f"hangs.cu:{number}"
 
 
-def found(run: Path, outcome: support.Outcome) -> Hang:
+def found(run: Path, limit: float, *words: str) -> Hang:
+    """The hang of a program that ends since it makes no progress for so long (seconds)."""
+    given = ("--kind", "heartbeat", "--no-progress", f"{limit}s")
+    outcome = instrument(run, *given, *words)
     assert outcome.status == 124, outcome.stderr
-    assert report(outcome)[0] == "ended by the limit of 0.4 s without progress, with work in flight"
+    why = f"ended by the limit of {limit} s without progress, with work in flight"
+    assert report(outcome)[0] == why
     (process,) = tt.open(run).processes
     assert process.status == "timeout"
     (hang,) = hangs(tt.open(run))
@@ -58,9 +62,10 @@ SPIN = ("--spin", "spin", "count_locked", "spin", "atom.global.cas.b32")
 MBARRIER = ("--mbarrier", "mbarrier", "pass_on", "mbarrier", "mbarrier.arrive")
 
 
-def test_spin_on_an_atomic_is_named(program: str, tmp_path: Path) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--cpu-callstack", "backtrace", "--", program, "--spin")
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+@in_some_limit(*LIMITS)
+def test_spin_on_an_atomic_is_named(limit: float, program: str, tmp_path: Path) -> None:
+    run = tmp_path / f"run{limit}"
+    hang = found(run, limit, "--cpu-callstack", "backtrace", "--", program, "--spin")
     (launch,) = hang.launches
     (group,) = launch.groups
     assert (hang.kind, launch.name, group.doing) == ("spin", "count_locked<<<2, 64>>>", "spin")
@@ -69,23 +74,26 @@ def test_spin_on_an_atomic_is_named(program: str, tmp_path: Path) -> None:
     assert group.instructions[0].source == source("atom.global.cas")
     assert group.at is not None and group.at.startswith("region 0 + 0 (0x")
     assert launch.callers[0].startswith("run (hangs.c:")
-    told = json.loads(support.ttanalyze("info", tmp_path / "run", "--json").stdout)
+    told = json.loads(support.ttanalyze("info", run, "--json").stdout)
     (incident,) = told["processes"][0]["incidents"]
     assert incident["hang"]["kind"] == "spin"
     assert [thread["call"] for thread in incident["threads"]] == ["cuCtxSynchronize"]
-    assert hang.lines()[0] in support.ttanalyze("info", tmp_path / "run").stdout
-    asked = ("query", tmp_path / "run", "--table", "hangs", "--format", "json")
+    assert hang.lines()[0] in support.ttanalyze("info", run).stdout
+    asked = ("query", run, "--table", "hangs", "--format", "json")
     rows = json.loads(support.ttanalyze(*asked).stdout)
     assert [row["source"] for row in rows] == [one.source for one in group.instructions]
     assert {(row["hang"], row["doing"], row["warps"]) for row in rows} == {("spin", "spin", 4)}
-    done = support.ttanalyze("query", tmp_path / "run", "--table", "warps")
+    done = support.ttanalyze("query", run, "--table", "warps")
     assert done.status == 2 and "counts and heartbeats have no records" in done.stderr
 
 
 @pytest.mark.long
-def test_barrier_that_not_all_threads_reach_is_named(program: str, tmp_path: Path) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--", program, "--barrier")
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+@in_some_limit(*LIMITS)
+def test_barrier_that_not_all_threads_reach_is_named(
+    limit: float, program: str, tmp_path: Path
+) -> None:
+    run = tmp_path / f"run{limit}"
+    hang = found(run, limit, "--", program, "--barrier")
     waits, exited = hang.launches[0].groups
     assert (hang.kind, waits.doing, exited.doing) == ("barrier", "barrier", "exited")
     assert (waits.warps, exited.warps) == ([(0, 0)], [(0, 1)])
@@ -96,9 +104,12 @@ def test_barrier_that_not_all_threads_reach_is_named(program: str, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_missing_arrival_at_an_mbarrier_is_named(program: str, tmp_path: Path) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--", program, "--mbarrier")
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+@in_some_limit(*LIMITS)
+def test_missing_arrival_at_an_mbarrier_is_named(
+    limit: float, program: str, tmp_path: Path
+) -> None:
+    run = tmp_path / f"run{limit}"
+    hang = found(run, limit, "--", program, "--mbarrier")
     (group,) = hang.launches[0].groups
     assert (hang.kind, group.doing, group.count) == ("mbarrier", "mbarrier", 2)
     assert group.at == "the mbarrier at byte 0 of shared memory"
@@ -106,11 +117,12 @@ def test_missing_arrival_at_an_mbarrier_is_named(program: str, tmp_path: Path) -
 
 
 @pytest.mark.long
+@in_some_limit(*LIMITS)
 def test_producer_and_consumer_that_wait_for_each_other_are_named(
-    program: str, tmp_path: Path
+    limit: float, program: str, tmp_path: Path
 ) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--", program, "--exchange")
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    run = tmp_path / f"run{limit}"
+    hang = found(run, limit, "--", program, "--exchange")
     producer, consumer = hang.launches[0].groups
     assert (hang.kind, producer.doing, consumer.doing) == ("mutual wait", "poll", "poll")
     assert (producer.warps, consumer.warps) == ([(0, 0)], [(1, 0)])
@@ -119,14 +131,16 @@ def test_producer_and_consumer_that_wait_for_each_other_are_named(
     assert consumer.object == (producer.object or 0) + 4
 
 
-def test_long_loops_are_not_ended(program: str, tmp_path: Path) -> None:
+@in_some_limit(0.15, 1.5)
+def test_long_loops_are_not_ended(limit: float, program: str, tmp_path: Path) -> None:
     """The last kernel takes several times the limit."""
-    words = ("--kind", "heartbeat", "--no-progress", "0.15s", "--json", "--", program)
-    done = instrument(tmp_path / "run", *words, "--turns", "2500000")
+    run, turns = tmp_path / f"run{limit}", str(int(limit * 16_666_667))
+    words = ("--kind", "heartbeat", "--no-progress", f"{limit}s", "--json", "--", program)
+    done = instrument(run, *words, "--turns", turns)
     assert done.status == 0 and done.stdout.startswith("hangs: 4 counted")
     told = json.loads(done.stderr.splitlines()[-1])
-    assert told["hang"] is None and told["seconds"] > 0.4
-    assert hangs(tt.open(tmp_path / "run")) == []
+    assert told["hang"] is None and told["seconds"] > 2.6 * limit
+    assert hangs(tt.open(run)) == []
 
 
 @pytest.mark.long
@@ -143,17 +157,19 @@ def test_kernel_that_still_computes_is_no_hang(program: str, tmp_path: Path) -> 
     assert group.doing == "computes" and group.instructions
 
 
-def test_limits_work_without_traces(program: str, tmp_path: Path) -> None:
-    limits = ("--kernel-timeout", "^count=1m;^meet=0.3s", "--", program, "--barrier")
-    done = instrument(tmp_path / "run", *limits, verb="record")
+@in_some_limit(0.3, 3, 20)
+def test_limits_work_without_traces(limit: float, program: str, tmp_path: Path) -> None:
+    run = tmp_path / f"run{limit}"
+    limits = ("--kernel-timeout", f"^count=5m;^meet={limit}s", "--", program, "--barrier")
+    done = instrument(run, *limits, verb="record")
     assert done.status == 124
     lines = report(done)
-    assert lines[0].startswith("ended by the limit of 0.3 s for launches of meet (call ")
+    assert lines[0].startswith(f"ended by the limit of {limit} s for launches of meet (call ")
     assert lines[1].startswith("  default stream: meet<<<1, 64>>> (call ")
     assert "  the main thread is in cuCtxSynchronize" in lines
     more = "run `ttanalyze instrument --kind heartbeat --kernel '^meet$'` with the same limits"
     assert any(more in line for line in lines)
-    assert hangs(tt.open(tmp_path / "run")) == []
+    assert hangs(tt.open(run)) == []
 
 
 @pytest.mark.long
@@ -307,24 +323,27 @@ def python(text: str, folder: Path, ptx: str = "") -> tuple[str, ...]:
     return sys.executable, str(folder / "launches.py"), str(folder / "kernels.ptx")
 
 
-def test_blocks_that_wait_for_others_of_their_cluster_are_named(tmp_path: Path) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--", *python(HALF, tmp_path, CLUSTER))
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+@in_some_limit(*LIMITS)
+def test_blocks_that_wait_for_others_of_their_cluster_are_named(
+    limit: float, tmp_path: Path
+) -> None:
+    hang = found(tmp_path / f"run{limit}", limit, "--", *python(HALF, tmp_path, CLUSTER))
     (launch,) = hang.launches
     groups = {group.doing: (group.at, group.count) for group in launch.groups}
     assert groups["barrier"] == ("the barrier of its cluster", 4) and groups["spin"][1] == 4
     assert hang.kind == "mutual wait"
 
 
-def test_launch_that_hangs_is_named_among_others(tmp_path: Path) -> None:
+@in_some_limit(*LIMITS)
+def test_launch_that_hangs_is_named_among_others(limit: float, tmp_path: Path) -> None:
     """Those before it have ended, and those behind it have not begun."""
-    words = ("--kind", "heartbeat", *LIMIT, "--", *python(AMONG, tmp_path))
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+    run = tmp_path / f"run{limit}"
+    hang = found(run, limit, "--", *python(AMONG, tmp_path))
     begun = [
         one for one in hang.launches if {group.doing for group in one.groups} != {"not started"}
     ]
     assert (hang.kind, [one.kernel for one in begun]) == ("barrier", ["meet"])
-    launches = tt.open(tmp_path / "run").traced
+    launches = tt.open(run).traced
     assert launches["complete"].tolist() == [True] * 20 + [False] * 21
 
 
@@ -346,9 +365,10 @@ cuda.cuCtxSynchronize()
 )
 
 
-def test_kernel_that_hangs_in_a_graph_is_named(tmp_path: Path) -> None:
-    words = ("--kind", "heartbeat", *LIMIT, "--", *python(IN_GRAPH, tmp_path))
-    hang = found(tmp_path / "run", instrument(tmp_path / "run", *words))
+@in_some_limit(*LIMITS)
+def test_kernel_that_hangs_in_a_graph_is_named(limit: float, tmp_path: Path) -> None:
+    run = tmp_path / f"run{limit}"
+    hang = found(run, limit, "--", *python(IN_GRAPH, tmp_path))
     (launch,) = hang.launches
     assert (hang.kind, launch.kernel) == ("barrier", "meet")
     assert [group.doing for group in launch.groups] == ["barrier", "exited"]

@@ -17,7 +17,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import hanging, support
-from tests.hanging import check_whole, report
+from tests.hanging import check_whole, in_some_limit, report
 from tests.rundir import Writer
 from ttanalyze.errors import FormatError
 
@@ -292,14 +292,15 @@ LIBRARY = {
 
 
 @pytest.mark.parametrize("changes", [{}, LIBRARY], ids=["module", "library"])
+@in_some_limit(0.3, 3, 20)
 def test_exit_behind_a_hang_without_any_wait(
-    changes: dict[str, str], run: Path, tmp_path: Path
+    limit: float, changes: dict[str, str], run: Path, tmp_path: Path
 ) -> None:
     source = PYTHON.replace("cuda.cuCtxSynchronize()", "pass")
     for old, new in changes.items():
         source = source.replace(old, new)
     (tmp_path / "hanging.py").write_text(source)
-    environment = support.recording(SIM, run, stall_ms="300")
+    environment = support.recording(SIM, run, stall_ms=f"{limit}s")
     outcome = support.run([sys.executable, str(tmp_path / "hanging.py")], environment)
     assert (outcome.stdout, outcome.status) == ("hangs\n", 0)
     assert report(outcome)[-1] == "work of the program did not end: the last epoch is missing"
@@ -402,8 +403,12 @@ def test_abort_after_a_reported_error_prints_no_second_report(built: Path, run: 
 # ---- the time limit ----
 
 
-def test_time_limit_ends_a_hang(hang: Hang, run: Path) -> None:
-    outcome, limit = hanging.with_limit(run, lambda limit: hang("spin", timeout=limit))
+LIMITS = (2, 8, 32)  # seconds; the program comes to its hang within one of them
+
+
+@in_some_limit(*LIMITS)
+def test_time_limit_ends_a_hang(limit: float, hang: Hang, run: Path) -> None:
+    outcome = hang("spin", timeout=str(limit))
     assert outcome.status == -signal.SIGTERM
     lines, why = report(outcome), f"its time limit of {limit} s"
     assert lines[0] == f"ended by {why}, with work in flight"
@@ -413,8 +418,9 @@ def test_time_limit_ends_a_hang(hang: Hang, run: Path) -> None:
     assert f"ended by {why}" in support.ttanalyze("info", run).stdout
 
 
-def test_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
-    outcome, limit = hanging.with_limit(run, lambda limit: hang("handler", timeout=limit))
+@in_some_limit(*LIMITS)
+def test_time_limit_runs_the_programs_handler(limit: float, hang: Hang, run: Path) -> None:
+    outcome = hang("handler", timeout=str(limit))
     assert (outcome.stdout, outcome.status) == ("hangs\nlet go\n", 3)
     assert report(outcome)[0] == f"ended by its time limit of {limit} s, with work in flight"
     check_whole(run, "timeout", f"its time limit of {limit} s")
@@ -427,14 +433,11 @@ def test_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
     assert tt.open(run).processes[0].status == "complete"
 
 
-def test_record_with_a_timeout(built: Path, run: Path) -> None:
+@in_some_limit(*LIMITS)
+def test_record_with_a_timeout(limit: float, built: Path, run: Path) -> None:
     program = str(support.build_program("recorder_hangs", built))
-
-    def record(limit: str) -> support.Outcome:
-        arguments = ("record", "--sim", "--timeout", limit, "-o", run, "--", program, "spin")
-        return support.ttanalyze(*arguments, environment=SIM)
-
-    outcome, limit = hanging.with_limit(run, record)
+    arguments = ("record", "--sim", "--timeout", str(limit), "-o", run, "--", program, "spin")
+    outcome = support.ttanalyze(*arguments, environment=SIM)
     assert outcome.status == 124
     assert f"ended by its time limit of {limit} s, with work in flight" in outcome.stderr
     assert f"in {run}" in outcome.stderr.splitlines()[-1]
@@ -443,15 +446,12 @@ def test_record_with_a_timeout(built: Path, run: Path) -> None:
 
 
 @pytest.mark.long
-def test_record_timeout_ends_unrecorded_children(built: Path, run: Path) -> None:
+@in_some_limit(*LIMITS)
+def test_record_timeout_ends_unrecorded_children(limit: float, built: Path, run: Path) -> None:
     """The recorder comes first; what does not end with its process is ended then."""
     program = str(support.build_program("recorder_hangs", built))
-
-    def record(limit: str) -> support.Outcome:
-        arguments = ("record", "--sim", "--timeout", limit, "-o", run, "--", "sh", "-c")
-        return support.ttanalyze(*arguments, f"{program} spin; sleep 60", environment=SIM)
-
-    outcome, limit = hanging.with_limit(run, record)
+    arguments = ("record", "--sim", "--timeout", str(limit), "-o", run, "--", "sh", "-c")
+    outcome = support.ttanalyze(*arguments, f"{program} spin; sleep 60", environment=SIM)
     assert outcome.status == 124
     assert report(outcome)[0] == f"ended by its time limit of {limit} s, with work in flight"
     assert report(outcome)[-2] == f"sh: ended by its time limit of {limit} s"

@@ -234,6 +234,7 @@ def test_environment_is_passed_on(recorded: Record, stand_ins: Path, tmp_path: P
         "TT_DETERMINISTIC": "1",
         "TT_RETAIN": "7",
         "TT_VERBOSE": "0",
+        "TT_MAX_DISK": "off",
     }
 
 

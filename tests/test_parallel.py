@@ -25,6 +25,12 @@ from ttanalyze.verbs.query import Query
 RANKS = 12
 
 
+@pytest.fixture(autouse=True)
+def processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one processor, there would be one process, and this one would be killed."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return job(tmp_path_factory.mktemp("many") / "run", (2,) * RANKS)

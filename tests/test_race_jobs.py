@@ -57,7 +57,8 @@ def files(folder: Path) -> set[str]:
 def test_programs_start_ahead_and_only_one_runs(search: Search, tmp_path: Path) -> None:
     report = search(COUNTED, "--jobs", "3")
     found, folder = report["findings"][0], tmp_path / "search"
-    assert found["tests"] == 1 and len(found["late"]) == 1 and report["notes"] == []
+    # How many tests it takes depends on which delays showed it first.
+    assert 0 < found["tests"] <= 5 and len(found["late"]) == 1 and report["notes"] == []
     recordings = 2 + report["runs"] + found["tests"]
     starts = (tmp_path / "script.starts").read_text().count("start")
     assert recordings < starts <= recordings + 3

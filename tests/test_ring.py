@@ -12,6 +12,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.hanging import in_some_limit
 from tests.recordings import LARGE, LARGE_BLOCK, check_stored, fills, large_contents, random_floats
 
 pytestmark = pytest.mark.native
@@ -140,11 +141,12 @@ def test_signal_writes_the_ring_to_disk(built: Path, run: Path) -> None:
 
 
 @pytest.mark.parametrize("overwrite", ["backpressure", "drop-oldest", "fail"])
-def test_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) -> None:
+@in_some_limit(0.5, 5, 20)
+def test_blocked_capture_is_cancelled(limit: float, overwrite: str, built: Path, run: Path) -> None:
     """Nothing waits for it for long, and what comes after it is captured."""
     command = support.command("graph_held_back", built)
     bare = support.run(command, SIM)
-    options = {"stall_ms": "500", "overwrite": overwrite}
+    options = {"stall_ms": f"{limit}s", "overwrite": overwrite}
     outcome = support.run(command, support.recording(SIM, run, **options))
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
     assert "was cancelled: it waited" in outcome.stderr or "did not end" in outcome.stderr
@@ -157,11 +159,12 @@ def test_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) ->
     assert set(opened.read(last, int(sizes["region"].iloc[0])).tolist()) == {3}
 
 
-def test_cancelled_epoch_leaves_a_gap(built: Path, run: Path) -> None:
+@in_some_limit(0.2, 2, 20)
+def test_cancelled_epoch_leaves_a_gap(limit: float, built: Path, run: Path) -> None:
     """The next one is whole, and says that it holds more than its own changes."""
     command = [str(support.build_program("recorder_blocked_graph", built)), "off"]
     bare = support.run(command, SIM)
-    outcome = support.run(command, support.recording(SIM, run, stall_ms="200"))
+    outcome = support.run(command, support.recording(SIM, run, stall_ms=f"{limit}s"))
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
     epochs = tt.open(run).epochs
     assert epochs["refused"].tolist()[:3] == [False, True, False]
@@ -192,10 +195,11 @@ def test_streams_go_on_where_the_device_takes_no_cancellation(
     check_stored(tt.open(run))
 
 
-def test_process_exit_with_a_blocked_capture(built: Path, run: Path) -> None:
+@in_some_limit(0.2, 2, 20)
+def test_process_exit_with_a_blocked_capture(limit: float, built: Path, run: Path) -> None:
     """What the ring held before that is stored."""
     command = [str(support.build_program("recorder_blocked_graph", built)), "end"]
-    environment = support.recording(SIM, run, stall_ms="200", overwrite="drop-oldest")
+    environment = support.recording(SIM, run, stall_ms=f"{limit}s", overwrite="drop-oldest")
     outcome = support.run(command, environment)
     assert outcome.status == 0
     assert "work of the program did not end: the last epoch is missing" in outcome.stderr
