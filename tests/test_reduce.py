@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hanging import in_some_limit
 from tests.support import Cli
 from ttanalyze.core import delays
 from ttanalyze.errors import Error
@@ -273,20 +274,17 @@ def test_interrupt_keeps_finished_tests(files: tuple[Path, str, Path], tmp_path:
     assert sum(runs for _, runs in kept["tried"].values()) in (3, 4)
 
 
-def test_hanging_test_counts_as_failed(cli: Cli, tmp_path: Path) -> None:
+@in_some_limit(0.7, 4, 20)  # no other run takes as long as one of them
+def test_hanging_test_counts_as_failed(limit: float, cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "delays.json"
     config.write_text(configuration(2, 0, 0).to_json())
     hangs = tmp_path / "hangs.sh"
     late = '*\'"pc":16,"sass":"LDG","delay":1001,"on":true\'*'
     delays_in_a_line = 'tr -d " \\n" <"$TT_DELAY_LOAD"'
     hangs.write_text(f"case $({delays_in_a_line}) in {late}) exec sleep 60 ;; esac\n")
-    command = f"sh {hangs}"
-    for limit in ("0.7", "4", "20"):  # no other run takes as long as one of them
-        asked = ("-c", config, "-t", command, "--timeout", limit)
-        outcome = cli("reduce", *asked, "--json", "--force")
-        if [place["pc"] for place in json.loads(outcome.stdout)["essential"]] == [16]:
-            return
-    pytest.fail(outcome.stdout)
+    asked = ("-c", config, "-t", f"sh {hangs}", "--timeout", str(limit))
+    outcome = cli("reduce", *asked, "--json", "--force")
+    assert [place["pc"] for place in json.loads(outcome.stdout)["essential"]] == [16]
 
 
 def test_invalid_arguments_are_errors(
