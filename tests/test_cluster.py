@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -222,5 +223,9 @@ def test_bad_clusters_are_one_line(tmp_path: Path, runs: Path, cluster: str) -> 
 
     assert "no dask scheduler answers; start it with `dask scheduler`" in said("tcp://127.0.0.1:9")
     assert "not an address, such as tcp://node0:8786" in said("frob://x:1")
+    assert "no certificates; configure distributed.comm.tls of dask" in said("tls://127.0.0.1:9")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # one of another kind
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        assert "no dask scheduler answers; start it with `dask scheduler`" in said(address)
     with started(tmp_path, 0) as empty:
         assert f"start some with `dask worker {empty.address} --nthreads 1`" in said(empty.address)

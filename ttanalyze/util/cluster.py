@@ -5,12 +5,14 @@ A task whose worker is lost runs again on another one. Its results are fetched a
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import pickle
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -83,8 +85,13 @@ def _connected(address: str) -> Iterator[Any]:
         raise Error(f"{address}: not an address, such as tcp://node0:8786")
     connect: Any = distributed.Client
     try:
+        with ThreadPoolExecutor(1) as beside:  # the loop of a notebook runs in this thread
+            beside.submit(asyncio.run, _answer(address)).result()
         client = connect(address, timeout=CONNECTING, set_as_default=False)
-    except (OSError, TimeoutError):
+    except TypeError:  # of TLS, of which dask's configuration says nothing
+        todo = "configure distributed.comm.tls of dask, or use tcp://"
+        raise Error(f"{address}: no certificates; {todo}") from None
+    except (OSError, TimeoutError, asyncio.TimeoutError):
         todo = "start it with `dask scheduler`, or check the address"
         raise Error(f"{address}: no dask scheduler answers; {todo}") from None
     try:
@@ -95,6 +102,21 @@ def _connected(address: str) -> Iterator[Any]:
         raise Error(f"{address}: {said}: {' '.join(str(e).split())[:200]}") from None
     except (CommClosedError, FutureCancelledError):
         raise Error(f"{address}: the scheduler went away; start it and this again") from None
+
+
+async def _answer(address: str) -> None:
+    """Asks a scheduler for its name. A client waits for ever for a server of another kind.
+
+    Raises OSError, TimeoutError or asyncio.TimeoutError if none answers.
+    """
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    security: Any = Security
+    connection: Any = rpc
+    arguments = security().get_connection_args("client")
+    async with connection(address, timeout=CONNECTING, connection_args=arguments) as scheduler:
+        await asyncio.wait_for(scheduler.identity(n_workers=0), CONNECTING)
 
 
 def _threads(client: Any, address: str) -> int:
