@@ -56,8 +56,9 @@ for data in kinds().values():
 assert driver.cuCtxSynchronize() == 0
 sys.stdout.flush()
 if sys.argv[1:] == ["kill"]:
-    import os, signal, time
-    time.sleep(0.5)
+    import os, pathlib, signal
+    from tests.recordings import wait_for_epochs
+    wait_for_epochs(pathlib.Path(os.environ["TT_OUT"]), 1)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
