@@ -34,7 +34,7 @@ bool drain_add_all(const struct pending *p, unsigned count);
 uint32_t drain_slot(void);
 /* Waits until all added epochs are stored. False: the drain makes no progress. */
 bool drain_flush(void);
-/* Waits until that many more can be added without a wait. False: as drain_flush. */
+/* Waits until that many more can be added without a wait. Caller holds the capture lock. False: as drain_flush. */
 bool drain_places(unsigned places);
 /* Waits until chunks fit into the ring (as in capture_fits) or nothing is pending, and one more can be added. */
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
